@@ -1,0 +1,53 @@
+# Murho's commands for people; `make help` lists them. Needs make and Python 3.11 or newer, nothing else.
+
+HOST ?= 127.0.0.1
+PORT ?= 8000
+DEVICE ?= auto
+CHECKPOINTS ?= checkpoints
+ARGS ?=
+
+BIN := .venv/bin
+
+# Handed to scripts/setup.sh, which decides whether there is anything to do.
+export PYTHON TORCH_VARIANT TORCH_INDEX_URL
+
+.PHONY: help setup demo serve test check format bench clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "  Variables: HOST=$(HOST) PORT=$(PORT) DEVICE=$(DEVICE) CHECKPOINTS=$(CHECKPOINTS), TORCH_VARIANT=cpu|cuda,"
+	@echo "  PYTHON=/path/to/python3, ARGS='more words for serve, test or bench'. More: docs/operations.md"
+
+setup: ## the set-up alone, into .venv (the other commands do it by themselves)
+	@scripts/setup.sh
+
+demo: setup ## train the demo checkpoint, if there is no checkpoint yet
+	@set -- "$(CHECKPOINTS)"/*/*/model.json; if [ ! -e "$$1" ]; then \
+	  echo "No checkpoint in $(CHECKPOINTS)/ yet: training the demo on examples/cars.csv ..."; \
+	  $(BIN)/murho train examples/cars.csv --target Miles_per_Gallon --config examples/cars.toml --name cars \
+	    --checkpoints "$(CHECKPOINTS)"; \
+	fi
+
+serve: demo ## serve the checkpoints on http://HOST:PORT (set-up and a demo checkpoint included)
+	@exec $(BIN)/murho serve --checkpoints "$(CHECKPOINTS)" --host "$(HOST)" --port "$(PORT)" --device "$(DEVICE)" $(ARGS)
+
+test: setup ## run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## check format, lint and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: setup ## put the code into its format, mend what lint can mend
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+bench: setup ## run the benchmarks that draw the two regression systems
+	@$(BIN)/python -m benchmarks.sinusoid $(ARGS)
+	@$(BIN)/python -m benchmarks.quartic $(ARGS)
+
+clean: ## remove .venv and everything made but the checkpoints
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,140 @@
+"""Single cells: text and Python values to the canonical number, category or date, and back.
+
+Tables and requests share these functions, so that a cell means the same in a file and over HTTP.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import numpy as np
+
+__all__ = ["canonical_category", "format_date", "parse_boolean", "parse_date", "parse_number"]
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
+# No leading zeros: "007" and "01234" are codes, and "7" would be another one.
+_PLAIN_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?")
+_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+
+
+def parse_number(text: str) -> float:
+    """Reads a decimal number, such as ``-3.5e2``.
+
+    ``inf``, ``infinity`` and ``nan`` are read too, so that the caller can say what is wrong with them.
+
+    Raises:
+        ValueError: The text is no number. Digit groups (``1_000``, ``1,000``) and decimal commas are none.
+    """
+    stripped = text.strip()
+    if _NUMBER.fullmatch(stripped) is None and _NOT_FINITE.fullmatch(stripped) is None:
+        raise ValueError(f"{text!r} is not a number")
+    return float(stripped)
+
+
+def parse_boolean(text: str) -> float:
+    """Reads ``true`` or ``1`` as 1.0 and ``false`` or ``0`` as 0.0, in any case.
+
+    Raises:
+        ValueError: The text is none of them.
+    """
+    match text.strip().lower():
+        case "true" | "1" | "1.0":
+            return 1.0
+        case "false" | "0" | "0.0":
+            return 0.0
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+def parse_date(text: str) -> float:
+    """Reads an ISO 8601 date or date-time, such as ``1982-01-01`` or ``1982-01-01T12:30:00Z``.
+
+    Returns:
+        Days since 1970-01-01 UTC, fractional. A time without an offset is UTC.
+
+    Raises:
+        ValueError: The text is not of that form, or is no day of the calendar.
+    """
+    stripped = text.strip().upper()
+    if _DATE.fullmatch(stripped) is None:
+        raise ValueError(f"{text!r} is not an ISO 8601 date such as 1982-01-01 or 1982-01-01T12:30:00Z")
+    try:
+        moment = datetime.fromisoformat(stripped)
+        return _days(moment)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r} is not a day of the calendar: {error}") from error
+
+
+def format_date(days: float) -> str:
+    """Writes days since 1970-01-01 UTC as ISO 8601: a date, or a date-time (UTC) if it is no whole day.
+
+    Days outside the years 1 to 9999 are written as ``"day 4000000"``, counted from 1970-01-01.
+    """
+    try:
+        moment = _EPOCH + timedelta(days=days)
+    except OverflowError:
+        return f"day {days:g}"
+    if days == math.floor(days):
+        return moment.date().isoformat()
+    return moment.replace(tzinfo=None).isoformat() + "Z"
+
+
+def canonical_category(value: object) -> str:
+    """Returns the one text of a category, however it was written.
+
+    Numbers lose what doesn't change their value (``4``, ``4.0`` and ``"4.0"`` are ``"4"``; ``"007"``
+    stays), truth values are ``"true"`` and ``"false"``, dates are ISO 8601, and text loses the blanks
+    around it.
+
+    Raises:
+        ValueError: The value is NaN, infinite, or of a type that is no cell.
+    """
+    match value:
+        case str():
+            return _canonical_text(value.strip())
+        case bool() | np.bool_():
+            return "true" if value else "false"
+        case int() | np.integer():
+            return str(int(value))
+        case float() | np.floating() | Decimal():
+            if not math.isfinite(value):
+                raise ValueError(f"{value} is not a category")
+            # Decimal writes 1e-07 out in full, as people do in a file. repr is the shortest exact text.
+            decimal = (
+                value
+                if isinstance(value, Decimal)
+                else Decimal(repr(value.item() if isinstance(value, np.generic) else value))
+            )
+            return _canonical_text(format(decimal, "f"))
+        case datetime():
+            return format_date(_days(value))
+        case date():
+            return value.isoformat()
+    raise ValueError(f"a value of type {type(value).__name__} is not a category")
+
+
+def _days(moment: datetime) -> float:
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return (aware - _EPOCH) / _DAY
+
+
+def _canonical_text(text: str) -> str:
+    lowered = text.lower()
+    if lowered in {"true", "false"}:
+        return lowered
+    number = _PLAIN_NUMBER.fullmatch(text)
+    if number is None:
+        return text
+    sign, whole, fraction = number.groups(default="")
+    fraction = fraction.rstrip("0")
+    if whole == "0" and not fraction:
+        sign = ""
+    return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"

@@ -1,0 +1,278 @@
+"""The commands `train`, `predict` and `evaluate`.
+
+Imports of numpy and torch wait until a command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from model.training import Trained
+
+__all__ = ["evaluate", "predict", "train"]
+
+CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+
+
+def train(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")
+    ] = None,
+    checkpoints: CheckpointsOption = Path("checkpoints"),
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the whole fit.  [default: 0]")] = None,
+    hidden: Annotated[str | None, typer.Option(help="Widths of the hidden layers.  [default: 50,50]")] = None,
+    members: Annotated[
+        int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 1]")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="auto, standard or piecewise.  [default: auto]")
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(help="gaussian, scale-mixture or empirical-bayes.  [default: empirical-bayes]"),
+    ] = None,
+    prior_sigma: Annotated[
+        float | None, typer.Option(help="Scale of the gaussian prior.  [default: 1]")
+    ] = None,
+    prior_pi: Annotated[
+        float | None, typer.Option(help="Weight of the wide component.  [default: 0.5]")
+    ] = None,
+    prior_sigma1: Annotated[
+        float | None, typer.Option(help="Scale of the wide component.  [default: 1]")
+    ] = None,
+    prior_sigma2: Annotated[
+        float | None, typer.Option(help="Scale of the narrow component.  [default: 0.1]")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="auto, fixed, homoscedastic or heteroscedastic.  [default: auto]")
+    ] = None,
+    noise_sigma: Annotated[float | None, typer.Option(help="Known noise, in the target's unit.")] = None,
+    kl_weights: Annotated[str | None, typer.Option(help="uniform or geometric.  [default: uniform]")] = None,
+    activation: Annotated[
+        str | None, typer.Option(help="relu, silu, gelu, tanh or sigmoid.  [default: relu]")
+    ] = None,
+    optimiser: Annotated[
+        str | None, typer.Option(help="adam, adamw, rmsprop or sgd.  [default: adam]")
+    ] = None,
+    draws_per_step: Annotated[
+        int | None, typer.Option(help="Draws a row in each step.  [default: 1]")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs; by default by table size.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Rows a minibatch; by default by table size.")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="First learning rate.  [default: 0.01]")] = None,
+    patience: Annotated[int | None, typer.Option(help="Validations without gain before it stops.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Most seconds to fit.")] = None,
+    device: DeviceOption = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Fit a Bayesian network to a table and save it as a checkpoint."""
+    from model.checkpoint import check_writable, validate_name, write_checkpoint
+    from model.devices import resolve_device, use_threads_for_fitting
+    from model.errors import OptionError
+    from model.options import make_options, read_config
+    from model.progress import TerminalReporter
+    from model.tables import read_table
+    from model.training import train as train_on_table
+
+    given: dict[str, Any] = {
+        "ignore": tuple(ignore) if ignore else None,
+        "hidden": None if hidden is None else _whole_numbers("--hidden", hidden),
+        "seed": seed,
+        "members": members,
+        "encoding": encoding,
+        "prior": prior,
+        "prior_sigma": prior_sigma,
+        "prior_pi": prior_pi,
+        "prior_sigma1": prior_sigma1,
+        "prior_sigma2": prior_sigma2,
+        "noise": noise,
+        "noise_sigma": noise_sigma,
+        "kl_weights": kl_weights,
+        "activation": activation,
+        "optimiser": optimiser,
+        "draws_per_step": draws_per_step,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "patience": patience,
+        "budget": budget,
+    }
+    values = {} if config is None else read_config(config)
+    column = target or values.pop("target", None)
+    values.pop("target", None)
+    chosen_name = validate_name(str(name or values.pop("name", None) or _name_of(data)))
+    values.pop("name", None)
+    options = make_options(values | {key: value for key, value in given.items() if value is not None})
+    if not isinstance(column, str):
+        raise OptionError("say which column to predict: --target COLUMN")
+    check_writable(checkpoints, chosen_name)
+    resolved = resolve_device(device)
+
+    reporter = TerminalReporter()
+    table = read_table(data)
+    with use_threads_for_fitting(resolved):
+        trained = train_on_table(table, column, options, reporter=reporter, device=resolved)
+    directory = write_checkpoint(checkpoints, chosen_name, trained.facts, trained.tensors)
+    _report(trained, directory, as_json=json)
+
+
+def _name_of(data: Path) -> str:
+    return data.name.split(".")[0] or data.name
+
+
+def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
+    from model import metrics
+
+    facts = trained.facts
+    if as_json:
+        _print_json(
+            {
+                "checkpoint": str(directory),
+                "name": directory.parent.name,
+                "version": directory.name,
+                "interrupted": facts["training"]["interrupted"],
+                "metrics": facts["metrics"],
+            }
+        )
+        return
+    where = "calibration" if facts["calibration"] else "validation"
+    lines = [
+        f"held out: {facts['metrics']['n']} {where} rows, {facts['training']['seconds']:.1f} s in all",
+        *metrics.summary(facts["metrics"], facts["target"]["unit"]),
+        f"saved {directory}" + (" (interrupted)" if facts["training"]["interrupted"] else ""),
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def predict(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
+    checkpoints: CheckpointsOption = Path("checkpoints"),
+    url: Annotated[
+        str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="Version; by default the latest.")] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = 256,
+    percentiles: Annotated[str, typer.Option(help="Levels of the percentile columns.")] = "5,50,95",
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
+    output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
+    keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Score a file, offline or through a running service."""
+    from model.checkpoint import find_checkpoint
+    from model.devices import resolve_device
+    from model.errors import OptionError
+    from model.posterior import Posterior, PredictOptions
+    from model.scoring import LocalScorer, RemoteScorer, Scorer, score_table
+    from model.tables import read_table, write_table
+
+    options = PredictOptions(samples=samples, percentiles=_levels(percentiles), seed=seed)
+    if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
+        raise OptionError(f"--output: {output} must end in .csv or .parquet")
+    scorer: Scorer
+    if url is None:
+        directory = find_checkpoint(checkpoints, model, version)
+        scorer = LocalScorer(Posterior.load(directory, resolve_device(device)))
+    else:
+        scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
+    table = read_table(data)
+    scored, outside = score_table(table, scorer, options)
+    if outside:
+        sys.stderr.write(f"note: {outside} values lie outside the training range or are unseen categories\n")
+    columns: dict[str, Any] = {}
+    if keep_inputs:
+        clash = sorted(set(scored) & set(table.column_names))
+        if clash:
+            raise OptionError(f"--keep-inputs: the input already has a column {clash[0]!r}; rename it")
+        columns |= {name: table.column(name) for name in table.column_names}
+    write_table(output, columns | _empty_for_nan(scored))
+
+
+def evaluate(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file with the target column.")],
+    model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
+    checkpoints: CheckpointsOption = Path("checkpoints"),
+    version: Annotated[str | None, typer.Option(help="Version; by default the latest.")] = None,
+    device: DeviceOption = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Judge a checkpoint on labelled rows."""
+    from model import metrics
+    from model.checkpoint import find_checkpoint
+    from model.devices import resolve_device
+    from model.evaluation import evaluate_table
+    from model.posterior import Posterior
+    from model.tables import read_table
+
+    posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
+    report = evaluate_table(posterior, read_table(data))
+    left_out = report.pop("left_out")
+    if left_out:
+        sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}\n")
+    if json:
+        _print_json(report)
+        return
+    lines = [f"{posterior.name} version {posterior.version} on {report['n']} rows"]
+    lines += metrics.summary(report, posterior.schema.target.unit)
+    for kind in ("raw", "calibrated"):
+        if report[kind]:
+            widths = "   ".join(f"{level} %: {width:.4g}" for level, width in report[kind]["width"].items())
+            lines.append(f"mean width of {kind} bands   {widths}")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import orjson
+
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def _empty_for_nan(scored: dict[str, Any]) -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {name: pa.array(values, from_pandas=True) for name, values in scored.items()}
+
+
+def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    from model.errors import OptionError
+
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise OptionError(
+            f"{option}: expected whole numbers parted by commas, such as 50,50, not {text!r}"
+        ) from None
+
+
+def _levels(text: str) -> tuple[float, ...]:
+    from model.errors import OptionError
+
+    try:
+        levels = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise OptionError(
+            f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}"
+        ) from None
+    for level in levels:
+        if not 0.0 < level < 100.0:
+            raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")
+    if len(set(levels)) < len(levels):
+        raise OptionError(f"--percentiles: each level once, not {text!r}")
+    return levels

@@ -1,0 +1,190 @@
+"""Encodes rows: canonical columns to the float32 matrix ``[B, D]`` that the network takes.
+
+A new encoding is one class (see `model.feature_encodings`) and one entry of `ENCODINGS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from model.dates import Calendar
+from model.errors import OptionError, TableError
+from model.feature_encodings import FeatureEncoding, OneHot, Standard
+from model.fields import expect_fields, wrong
+from model.piecewise import PiecewiseLinear
+from model.schema import FeatureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from model.schema import Columns, Schema
+
+__all__ = ["ENCODINGS", "LARGEST", "Encoder"]
+
+LARGEST = 1e6
+"""Encoded numbers end at ±LARGEST: further out, the float32 arithmetic of a network could overflow."""
+
+ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingProxyType(
+    {
+        "standard": MappingProxyType(
+            {
+                FeatureKind.NUMERIC: Standard,
+                FeatureKind.BOOLEAN: Standard,
+                FeatureKind.DATE: Calendar,
+                FeatureKind.CATEGORICAL: OneHot,
+            }
+        ),
+        "piecewise": MappingProxyType(
+            {
+                FeatureKind.NUMERIC: PiecewiseLinear,
+                FeatureKind.BOOLEAN: Standard,
+                FeatureKind.DATE: Calendar,
+                FeatureKind.CATEGORICAL: OneHot,
+            }
+        ),
+    }
+)
+"""Name of an encoding → kind of a feature → the class that encodes it."""
+
+# Rows encoded at a time: temporary arrays stay in the processor's cache.
+_TILE = 16_384
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes the features of a schema, each by its own `FeatureEncoding`.
+
+    Each row is encoded by itself, so that its numbers are the same alone and in any batch.
+
+    Attributes:
+        schema: The features.
+        encoding: The name of the encoding, a key of `ENCODINGS`.
+        parts: One encoding a feature, in schema order.
+    """
+
+    schema: Schema
+    encoding: str
+    parts: tuple[FeatureEncoding, ...]
+
+    @classmethod
+    def fit(cls, schema: Schema, columns: Columns, *, encoding: str = "standard") -> Self:
+        """Fits the encoding to the training rows.
+
+        Args:
+            schema: The features.
+            columns: Their canonical columns of the training rows, each ``[N]``.
+            encoding: A key of `ENCODINGS`: ``standard``, or ``piecewise`` for numeric features in
+                quantile bins.
+
+        Returns:
+            The encoder.
+
+        Raises:
+            OptionError: The encoding is not known.
+        """
+        classes = ENCODINGS.get(encoding)
+        if classes is None:
+            raise OptionError(f"the encoding {encoding!r} is not known; use one of {', '.join(ENCODINGS)}")
+        parts = tuple(
+            classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features
+        )
+        return cls(schema, encoding, parts)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the D encoded features, such as ``Horsepower`` or ``Origin=USA``."""
+        return tuple(name for part in self.parts for name in part.names)
+
+    @property
+    def width(self) -> int:
+        """D, the number of encoded features."""
+        return len(self.names)
+
+    @cached_property
+    def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
+        """Feature, its encoding, and where its columns are."""
+        slices = []
+        start = 0
+        for feature, part in zip(self.schema.features, self.parts, strict=True):
+            stop = start + len(part.names)
+            slices.append((feature.name, part, slice(start, stop)))
+            start = stop
+        return tuple(slices)
+
+    def encode(self, columns: Columns) -> npt.NDArray[np.float32]:
+        """Encodes rows.
+
+        Args:
+            columns: The features' canonical columns, each ``[B]`` (see `model.schema`); others are not
+                looked at.
+
+        Returns:
+            ``[B, D]`` float32, C-contiguous and finite; numbers are standardised, and end at ±`LARGEST`.
+
+        Raises:
+            TableError: A cell is missing where its feature accepts none; rows are named from 1.
+        """
+        rows = len(columns[self.schema.features[0].name])
+        encoded = np.empty((rows, self.width), dtype=np.float32)
+        # What exceeds float64 or float32 is infinite, and then held at the limit.
+        with np.errstate(over="ignore"):
+            for start in range(0, rows, _TILE):
+                tile = encoded[start : start + _TILE]
+                for name, part, where in self._slices:
+                    part.encode(columns[name][start : start + _TILE], tile[:, where])
+                np.minimum(tile, LARGEST, out=tile)
+                np.maximum(tile, -LARGEST, out=tile)
+                if np.isnan(tile).any():
+                    raise self._refusal(tile, start)
+        return encoded
+
+    def _refusal(self, tile: npt.NDArray[np.float32], start: int) -> TableError:
+        row, column = (int(index[0]) for index in np.nonzero(np.isnan(tile)))
+        name = next(name for name, _, where in self._slices if where.start <= column < where.stop)
+        return TableError(
+            f"column {name!r}, row {start + row + 1}: the cell is missing, and no cell of this column was "
+            "missing in training: fill it in"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the encoding and what was fitted as JSON data, without the schema."""
+        return {
+            "encoding": self.encoding,
+            "features": {
+                feature.name: part.to_json()
+                for feature, part in zip(self.schema.features, self.parts, strict=True)
+            },
+        }
+
+    @classmethod
+    def from_json(cls, data: object, schema: Schema) -> Self:
+        """Reads what `to_json` returned.
+
+        Args:
+            data: JSON data.
+            schema: The schema that the encoder was fitted with.
+
+        Raises:
+            CheckpointError: The data are not of that form or don't fit the schema; the message names the
+                field.
+        """
+        fields = expect_fields(data, "encoding", ("encoding", "features"))
+        encoding = fields["encoding"]
+        if not isinstance(encoding, str) or encoding not in ENCODINGS:
+            raise wrong("encoding.encoding", f"one of {', '.join(ENCODINGS)}", encoding)
+        names = tuple(feature.name for feature in schema.features)
+        features = expect_fields(fields["features"], "encoding.features", names)
+        parts = tuple(
+            ENCODINGS[encoding][feature.kind].from_json(
+                feature, features[feature.name], f"encoding.features.{feature.name}"
+            )
+            for feature in schema.features
+        )
+        return cls(schema, encoding, parts)

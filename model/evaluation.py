@@ -1,0 +1,80 @@
+"""Judging a posterior on labelled rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from model import metrics, predictive
+from model.errors import TableError
+from model.kinds import columns_from_table, target_from_table
+from model.posterior import DEFAULT_SAMPLES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from model.posterior import Posterior
+
+__all__ = ["evaluate_table", "judge"]
+
+ROWS_PER_CHUNK = 1024
+
+
+def evaluate_table(
+    posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES
+) -> dict[str, Any]:
+    """Scores, and coverage and width of the raw and of the calibrated bands.
+
+    Args:
+        posterior: The posterior to judge.
+        table: Labelled rows; rows without a target are left out.
+        samples: S.
+
+    Returns:
+        ``n, rmse, mae, nll, crps, raw, calibrated`` and ``left_out``, the number of rows without a target; in the
+        target's unit (``nll`` in nats per row). ``calibrated`` is None if the checkpoint is not calibrated.
+
+    Raises:
+        TableError: The target column is missing, or no row has a target, or a cell can't be used.
+    """
+    name = posterior.schema.target.name
+    targets = target_from_table(table, name)
+    labelled = np.flatnonzero(~np.isnan(targets))
+    if not len(labelled):
+        raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
+    columns = columns_from_table(table.take(labelled), posterior.schema)
+    return {
+        **judge(posterior, posterior.encoder.encode(columns), targets[labelled], samples=samples),
+        "left_out": len(targets) - len(labelled),
+    }
+
+
+def judge(
+    posterior: Posterior, rows: np.ndarray, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
+) -> dict[str, Any]:
+    """Like `evaluate_table`, for encoded rows ``[B, D]`` and targets ``[B]``."""
+    levels = torch.tensor(metrics.band_levels(), dtype=torch.float64) / 100.0
+    nominal = torch.special.ndtri(levels)
+    sums: dict[str, float] = {}
+    raw, calibrated = [], []
+    with torch.inference_mode():
+        for start in range(0, len(rows), ROWS_PER_CHUNK):
+            chunk = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+            observed = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+            means, noise = posterior.function_values(chunk, samples, posterior.seed)
+            for key, value in metrics.scores(means, noise, observed).items():
+                # The mean of squares adds up over chunks, its root does not.
+                sums[key] = sums.get(key, 0.0) + len(chunk) * (value**2 if key == "rmse" else value)
+            raw.append(predictive.quantiles(means, noise, nominal.to(means.device)).cpu().numpy())
+            if posterior.calibration is not None:
+                scores = posterior.calibration.calibrated(nominal).to(means.device)
+                calibrated.append(predictive.quantiles(means, noise, scores).cpu().numpy())
+    report: dict[str, Any] = {"n": len(rows), **{key: value / len(rows) for key, value in sums.items()}}
+    report["rmse"] = report["rmse"] ** 0.5
+    report["raw"] = metrics.coverage_and_width(np.concatenate(raw), targets)
+    report["calibrated"] = (
+        metrics.coverage_and_width(np.concatenate(calibrated), targets) if calibrated else None
+    )
+    return report

@@ -1,0 +1,217 @@
+"""The predictive distribution: an equal-weight mixture over draws of Gaussian observations.
+
+Pure functions of ``means`` ``[S, B]`` (the function values) and ``noise`` ``[S, B]`` or broadcastable to it (the
+observation noise given each draw), both float64 and in the same unit. Nothing here is sampled: percentiles
+invert the mixture's distribution function, scores are closed forms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "crps",
+    "exceedance",
+    "function_exceedance",
+    "function_quantiles",
+    "log_density",
+    "normal_cdf",
+    "normal_score",
+    "quantiles",
+    "split",
+]
+
+_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+_ITERATIONS = 80
+_TOLERANCE = 1e-10
+
+
+def normal_cdf(values: Tensor) -> Tensor:
+    """The standard normal distribution function, accurate in the lower tail."""
+    probability: Tensor = torch.special.ndtr(values)
+    return probability
+
+
+def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and the law of total variance: ``Var[y] = Var_draws[mean] + E_draws[noise^2]``.
+
+    Args:
+        means: Function values, ``[S, B]``.
+        noise: Observation noise, broadcastable to ``[S, B]``.
+
+    Returns:
+        ``mean``, ``epistemic_std`` and ``aleatoric_std``, each ``[B]``.
+    """
+    mean = means.mean(dim=0)
+    epistemic = (means - mean).square().mean(dim=0).sqrt()
+    aleatoric = noise.expand_as(means).square().mean(dim=0).sqrt()
+    return mean, epistemic, aleatoric
+
+
+def normal_score(means: Tensor, noise: Tensor, values: Tensor) -> Tensor:
+    """``z = Phi^-1(F(y))``: where a value stands in its row's predictive, as a standard normal score.
+
+    Computed from whichever tail is the smaller, so that it is accurate to about 37 standard deviations.
+
+    Args:
+        means: ``[S, B]``.
+        noise: Broadcastable to ``[S, B]``.
+        values: ``[..., B]``.
+
+    Returns:
+        The shape of ``values``, within -37 and 37.
+    """
+    standardised = (values.unsqueeze(-2) - means) / noise
+    lower, upper = normal_cdf(standardised).mean(dim=-2), normal_cdf(-standardised).mean(dim=-2)
+    scores = torch.where(lower < upper, torch.special.ndtri(lower), -torch.special.ndtri(upper))
+    return scores.clamp(-37.0, 37.0)
+
+
+def quantiles(means: Tensor, noise: Tensor, scores: Tensor) -> Tensor:
+    """Inverts the mixture's distribution function: ``y`` with ``F(y) = Phi(score)``.
+
+    Newton's method in the scale of normal scores, where the function is a straight line for a single
+    Gaussian, inside a bracket that always holds the root: the mixture's quantile lies between the smallest
+    and the largest of its components' quantiles. A step that leaves the bracket is replaced by bisection.
+
+    Args:
+        means: ``[S, B]``, float64.
+        noise: Broadcastable to ``[S, B]``, positive.
+        scores: Normal scores of the levels asked for, ``[K]`` (the same for every row).
+
+    Returns:
+        ``[B, K]``, nondecreasing in the score.
+    """
+    noise = noise.expand_as(means)
+    means, noise = means.unsqueeze(-1), noise.unsqueeze(-1)  # [S, B, 1]
+    scores = scores.to(means).clamp(-37.0, 37.0)
+    components = means + noise * scores
+    lower, upper = components.amin(dim=0), components.amax(dim=0)  # [B, K]
+    scale = (upper - lower).clamp_min(noise.amax(dim=0))
+    sign = torch.where(scores > 0, -1.0, 1.0).to(scores)
+    target = -scores.abs()
+    mean, epistemic, aleatoric = split(means.squeeze(-1), noise.squeeze(-1))
+    spread = (epistemic.square() + aleatoric.square()).sqrt()
+    value = (mean.unsqueeze(-1) + spread.unsqueeze(-1) * scores).clamp(lower, upper)
+    for _ in range(_ITERATIONS):
+        standardised = (value - means) / noise  # [S, B, K]
+        tail = normal_cdf(standardised * sign).mean(dim=0)
+        density = (torch.exp(-0.5 * standardised.square() - _LOG_SQRT_2PI) / noise).mean(dim=0)
+        reached = torch.special.ndtri(tail)
+        excess = (reached - target) * sign  # > 0: value is above the root
+        upper = torch.where(excess >= 0, value, upper)
+        lower = torch.where(excess <= 0, value, lower)
+        slope = density * torch.exp(0.5 * reached.square() + _LOG_SQRT_2PI)
+        newton = value - excess / slope
+        inside = (newton > lower) & (newton < upper)  # False for NaN as well
+        proposal = torch.where(inside, newton, 0.5 * (lower + upper))
+        done = (proposal - value).abs() <= _TOLERANCE * scale
+        value = torch.where(excess == 0, value, proposal)
+        if bool(done.all()):
+            break
+    return value
+
+
+def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
+    """Percentiles of the function values alone: linear interpolation between their order statistics.
+
+    Args:
+        means: ``[S, B]``.
+        levels: Probabilities, ``[K]``.
+
+    Returns:
+        ``[B, K]``.
+    """
+    ordered = means.sort(dim=0).values
+    position = levels.to(means) * (len(ordered) - 1)
+    below = position.floor().long().clamp(0, len(ordered) - 1)
+    above = (below + 1).clamp_max(len(ordered) - 1)
+    weight = (position - below).unsqueeze(-1)
+    return torch.lerp(ordered[below], ordered[above], weight).T
+
+
+def exceedance(
+    means: Tensor,
+    noise: Tensor,
+    thresholds: Tensor,
+    recalibrate: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """``P(y > t)`` of every row.
+
+    Args:
+        means: ``[S, B]``.
+        noise: Broadcastable to ``[S, B]``.
+        thresholds: ``[T]``, the unit of ``means``.
+        recalibrate: Maps raw normal scores to calibrated ones; none by default.
+
+    Returns:
+        ``[B, T]``, between 0 and 1.
+    """
+    values = thresholds.to(means).unsqueeze(-1).expand(-1, means.shape[1])
+    scores = normal_score(means, noise, values)
+    if recalibrate is not None:
+        scores = recalibrate(scores)
+    return normal_cdf(-scores).T
+
+
+def function_exceedance(means: Tensor, thresholds: Tensor) -> Tensor:
+    """The share of draws whose function value exceeds each threshold, ``[B, T]``."""
+    return (means.unsqueeze(-1) > thresholds.to(means)).to(means.dtype).mean(dim=0)
+
+
+def log_density(means: Tensor, noise: Tensor, values: Tensor) -> Tensor:
+    """Log density of the mixture at one value a row.
+
+    Args:
+        means: ``[S, B]``.
+        noise: Broadcastable to ``[S, B]``.
+        values: ``[B]``.
+
+    Returns:
+        ``[B]``, nats, for the unit of ``means``.
+    """
+    standardised = (values - means) / noise
+    components = -0.5 * standardised.square() - torch.log(noise) - _LOG_SQRT_2PI
+    return torch.logsumexp(components, dim=0) - math.log(len(means))
+
+
+def _absolute_moment(means: Tensor, sigma: Tensor) -> Tensor:
+    """``E|X|`` for ``X ~ N(mean, sigma^2)``."""
+    standardised = means / sigma
+    density = torch.exp(-0.5 * standardised.square() - _LOG_SQRT_2PI)
+    return 2.0 * sigma * density + means * (2.0 * normal_cdf(standardised) - 1.0)
+
+
+def crps(means: Tensor, noise: Tensor, values: Tensor) -> Tensor:
+    """Continuous ranked probability score of the mixture, in closed form (Grimit et al. 2006, equation 3).
+
+    ``E|Y - y| - 1/2 E|Y - Y'|`` with both expectations over Gaussian components; quadratic in S.
+
+    Args:
+        means: ``[S, B]``.
+        noise: Broadcastable to ``[S, B]``.
+        values: ``[B]``.
+
+    Returns:
+        ``[B]``, the unit of ``means``; lower is better.
+    """
+    noise = noise.expand_as(means)
+    to_value = _absolute_moment(values - means, noise).mean(dim=0)
+    between = torch.zeros_like(values)
+    samples = len(means)
+    for shift in range(1, samples // 2 + 1):
+        # The pairs (i, i + shift mod S) and their mirror images; at shift = S/2 each pair comes twice.
+        other_means, other_noise = means.roll(shift, dims=0), noise.roll(shift, dims=0)
+        total = _absolute_moment(means - other_means, (noise.square() + other_noise.square()).sqrt()).sum(
+            dim=0
+        )
+        between += total * (1.0 if 2 * shift == samples else 2.0)
+    between += _absolute_moment(torch.zeros_like(means), noise * math.sqrt(2.0)).sum(dim=0)
+    return to_value - 0.5 * between / samples**2

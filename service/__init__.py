@@ -1,0 +1,1 @@
+"""The HTTP service of Murho: a protocol-free core with thin routes around it."""

@@ -1,0 +1,119 @@
+"""The application: `create_app` puts the parts of one service together. There are no module globals."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import structlog
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from model.errors import MurhoError
+from service.lifecycle import Lifecycle
+from service.middleware import BodyLimit, RequestLog
+from service.openapi import DESCRIPTION, install_openapi
+from service.parts import Parts, State
+from service.predictor import Predictor
+from service.processors import available_processors
+from service.registry import DirectorySource, Registry
+from service.responses import handle_error
+from service.routes import docs, health, models, predict, start_page
+from service.scheduler import Scheduler
+from service.settings import Settings
+from service.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from service.registry import CheckpointSource, Snapshot
+
+__all__ = ["create_app"]
+
+# The requests in flight are answered by then; what still computes belongs to requests that ran out of grace.
+CLOSE_SECONDS = 2.0
+
+
+def create_app(
+    settings: Settings | None = None,
+    *,
+    source: CheckpointSource | None = None,
+    lifecycle: Lifecycle | None = None,
+    on_loaded: Callable[[Snapshot], None] | None = None,
+) -> FastAPI:
+    """Returns an application that loads its checkpoints once it is started.
+
+    Args:
+        settings: By default those of the environment.
+        source: Where checkpoints come from; by default the settings' directory.
+        lifecycle: Shared with the process that stops the application.
+        on_loaded: Called with what is served, once loading has ended, in the compute thread.
+    """
+    settings = settings or Settings()
+    threads = settings.threads or available_processors()
+    scheduler = Scheduler(settings.max_pending, settings.max_pending_cost)
+    parts = Parts(
+        settings=settings,
+        lifecycle=lifecycle or Lifecycle(),
+        scheduler=scheduler,
+        registry=Registry(source or DirectorySource(settings.checkpoints, settings.device)),
+        predictor=Predictor(scheduler),
+        telemetry=Telemetry(scheduler),
+    )
+
+    def load() -> None:
+        _set_threads(threads)
+        snapshot = parts.registry.load(lambda: parts.lifecycle.closing)
+        if not snapshot.loaded:
+            return
+        parts.telemetry.show(snapshot)
+        if on_loaded is not None:
+            on_loaded(snapshot)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[State]:
+        # In the compute thread: what is warmed up there is warm for the predictions.
+        scheduler.start(first=load)
+        try:
+            yield {"parts": parts}
+        finally:
+            parts.lifecycle.draining = parts.lifecycle.closing = True
+            parts.lifecycle.unfinished = not scheduler.close(CLOSE_SECONDS)
+
+    app = FastAPI(
+        title="Murho",
+        summary="Predictions with error bars.",
+        description=DESCRIPTION,
+        version=_version(),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        middleware=[
+            Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle),
+            Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
+        ],
+        exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
+    )
+    for routes in (predict, models, health, docs, start_page):
+        app.include_router(routes.router)
+    install_openapi(app, parts)
+    return app
+
+
+def _set_threads(threads: int) -> None:
+    """Sets torch's threads; they belong to the thread that calls."""
+    import torch  # here, because the service answers /healthz before torch is loaded
+
+    torch.set_num_threads(threads)
+    structlog.get_logger("murho.app").debug("threads", threads=threads)
+
+
+def _version() -> str:
+    try:
+        return version("murho")
+    except PackageNotFoundError:
+        return "0+unknown"

@@ -1,0 +1,131 @@
+"""The JSON document that answers `POST /predict`: its encoding, and the models that describe it to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from model.posterior import Prediction, PredictOptions
+    from model.schema import Outside
+    from service.codecs.inputs import Inputs
+
+__all__ = ["MAX_WARNINGS", "PredictResponse", "describe_outside", "encode_answer"]
+
+MAX_WARNINGS = 100
+
+
+class ModelName(BaseModel):
+    """Which checkpoint answered."""
+
+    name: str
+    version: str
+
+
+class Percentiles(BaseModel):
+    """Percentiles of the predictive distribution, in the target's unit."""
+
+    levels: list[float]
+    values: list[list[float]] = Field(description="[rows][levels]")
+
+
+class Exceedance(BaseModel):
+    """Probabilities that the target exceeds thresholds."""
+
+    thresholds: list[float]
+    values: list[list[float]] = Field(description="[rows][thresholds]")
+
+
+class InputWarning(BaseModel):
+    """A value that the training rows know nothing like."""
+
+    pointer: str
+    message: str
+
+
+class PredictResponse(BaseModel):
+    """One entry a row, in order, in the target's own unit. With samples = 0 the spreads are null."""
+
+    model: ModelName
+    target: str
+    samples: int
+    seed: int
+    mean: list[float]
+    std: list[float] | None = Field(description="Predictive standard deviation.")
+    epistemic_std: list[float] | None = Field(description="Spread of the function values over draws.")
+    aleatoric_std: list[float] | None = Field(description="Spread of the observation noise.")
+    percentiles: Percentiles | None = None
+    exceedance: Exceedance | None = None
+    draws: list[list[float]] | None = Field(None, description="[rows][samples], only if asked for.")
+    calibrated: bool
+    warnings: list[InputWarning]
+
+
+def describe_outside(outside: Sequence[Outside], inputs: Inputs) -> list[dict[str, str]]:
+    """Returns warnings with pointers in the form of the request.
+
+    Args:
+        outside: The first values outside the training range, up to one more than can be listed; that one
+            becomes a last warning that says that there are more.
+        inputs: The rows of the request.
+    """
+    warnings = [
+        {"pointer": inputs.pointer(item.row, item.feature), "message": f"{item.feature}: {item.message}"}
+        for item in outside[:MAX_WARNINGS]
+    ]
+    if len(outside) > MAX_WARNINGS:
+        message = f"More values are outside the training range; the first {MAX_WARNINGS} are listed."
+        warnings.append({"pointer": "/inputs", "message": message})
+    return warnings
+
+
+def encode_answer(
+    model: tuple[str, str],
+    target: str,
+    options: PredictOptions,
+    prediction: Prediction,
+    warnings: list[dict[str, str]],
+) -> bytes:
+    """Returns the answer as JSON in UTF-8.
+
+    Args:
+        model: Name and version of the checkpoint.
+        target: The target's name.
+        options: What was asked for: keys that were not are absent, those that need draws are null without.
+        prediction: Finite arrays in the target's unit.
+        warnings: Values outside the training range.
+    """
+    document: dict[str, Any] = {
+        "model": {"name": model[0], "version": model[1]},
+        "target": target,
+        "samples": prediction.samples,
+        "seed": prediction.seed,
+        "mean": _array(prediction.mean),
+        "std": _array(prediction.std),
+        "epistemic_std": _array(prediction.epistemic_std),
+        "aleatoric_std": _array(prediction.aleatoric_std),
+    }
+    if prediction.percentiles is None:
+        document["percentiles"] = None
+    elif options.percentiles:
+        levels = [int(level) if level.is_integer() else level for level in options.percentiles]
+        document["percentiles"] = {"levels": levels, "values": _array(prediction.percentiles)}
+    if options.thresholds:
+        values = _array(prediction.exceedance)
+        thresholds = list(options.thresholds)
+        document["exceedance"] = None if values is None else {"thresholds": thresholds, "values": values}
+    if options.draws:
+        document["draws"] = _array(prediction.draws)
+    document["calibrated"] = prediction.calibrated
+    document["warnings"] = warnings
+    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _array(values: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:
+    """Returns the array in the memory layout that the encoder needs."""
+    return None if values is None else np.ascontiguousarray(values)

@@ -1,0 +1,163 @@
+"""The JSON document of `POST /predict`: its options, strictly typed, and its rows, left for `inputs` to read.
+
+The pydantic models here are also what `/openapi.json` shows.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from model.errors import Problem
+from service.codecs.problems import MAX_LISTED, pointer, shorten
+from service.errors import BadInputError
+
+if TYPE_CHECKING:
+    from model.posterior import PredictOptions
+
+__all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options"]
+
+MAX_SEED = 2**63 - 1
+MAX_LEVELS = 100
+
+EXAMPLE: dict[str, Any] = {
+    "inputs": [
+        {
+            "Cylinders": 8,
+            "Displacement": 307.0,
+            "Horsepower": 130.0,
+            "Weight_in_lbs": 3504,
+            "Acceleration": 12.0,
+            "Year": "1970-01-01",
+            "Origin": "USA",
+        }
+    ],
+    "samples": 256,
+    "percentiles": [5, 50, 95],
+    "thresholds": [20.0],
+}
+
+_CELL: dict[str, Any] = {"anyOf": [{"type": kind} for kind in ("number", "string", "boolean", "null")]}
+_INPUTS: dict[str, Any] = {
+    "anyOf": [
+        {
+            "title": "records",
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "object", "additionalProperties": _CELL},
+        },
+        {"title": "matrix", "type": "array", "minItems": 1, "items": {"type": "array", "items": _CELL}},
+        {
+            "title": "columns",
+            "type": "object",
+            "additionalProperties": {"type": "array", "minItems": 1, "items": _CELL},
+        },
+    ]
+}
+
+Level = Annotated[float, Field(gt=0, lt=100)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class PredictRequest(BaseModel):
+    """Rows and how to predict them. Only `inputs` is required; null is an option that is not given."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, json_schema_extra={"example": EXAMPLE}
+    )
+
+    inputs: Any = Field(
+        description="At least one row: a list of objects, a list of lists with the features in schema order, "
+        "or an object of lists. null is a missing cell, where the feature allows it.",
+        json_schema_extra=_INPUTS,
+    )
+    samples: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Draws behind the answer; 0 for the deterministic mean of the mu network."
+    )
+    percentiles: Annotated[list[Level], Field(max_length=MAX_LEVELS)] | None = Field(
+        None, description="Percentile levels, strictly between 0 and 100; [5, 50, 95] by default."
+    )
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = Field(
+        None, description="Seed of the draws; the checkpoint's own by default."
+    )
+    noise: bool | None = Field(
+        None, description="true (default) describes a new observation, false the function alone."
+    )
+    thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = Field(
+        None, description="For each, the answer has the probability that the target exceeds it."
+    )
+    include: Annotated[list[Literal["draws"]], Field(max_length=MAX_LEVELS)] | None = Field(
+        None, description='"draws" adds the function value of every draw, in the target\'s unit.'
+    )
+
+
+def parse_document(body: bytes) -> PredictRequest:
+    """Returns the request in a body, with `inputs` as parsed JSON.
+
+    Raises:
+        BadInputError: The body is no strict JSON object (NaN, Infinity and numbers that float64 can't hold
+            are none), or an option is unknown or has a wrong value.
+    """
+    if not body.strip():
+        raise BadInputError([Problem("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')])
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8: {error}.")]) from None
+    if not isinstance(document, dict):
+        raise BadInputError([Problem("", 'The body has to be a JSON object such as {"inputs": [{…}]}.')])
+    options = list(PredictRequest.model_fields)
+    if not document.keys() <= PredictRequest.model_fields.keys():
+        unknown = [name for name in document if name not in PredictRequest.model_fields]
+        message = f"There is no such option; there are {', '.join(options)}."
+        raise BadInputError(
+            (Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in islice(unknown, MAX_LISTED)),
+            len(unknown),
+        )
+    try:
+        return PredictRequest.model_validate(document)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False, include_input=False)
+        problems = (Problem(pointer(*item["loc"]), _message(item["type"], item["msg"])) for item in wrong)
+        raise BadInputError(islice(problems, MAX_LISTED), len(wrong)) from None
+
+
+def predict_options(request: PredictRequest, default_samples: int, max_samples: int) -> PredictOptions:
+    """Returns the options of a request with the defaults filled in.
+
+    Raises:
+        BadInputError: `samples` is above the limit, or a level is too near to 0 or 100 for float64.
+    """
+    # Imported here: torch comes with it, and the service answers /healthz before that is loaded.
+    from model.posterior import PredictOptions
+
+    default = PredictOptions()
+    samples = min(default_samples, max_samples) if request.samples is None else request.samples
+    levels = default.percentiles if request.percentiles is None else tuple(request.percentiles)
+    problems = []
+    if samples > max_samples:
+        problems.append(Problem("/samples", f"This service draws at most {max_samples} samples."))
+    for index, level in enumerate(levels):
+        # The inverse of the mixture's CDF is infinite at probabilities that round to 0 or 1.
+        if not 0.0 < level / 100.0 < 1.0:
+            problems.append(Problem(pointer("percentiles", index), "The level is too near to 0 or 100."))
+    if problems:
+        raise BadInputError(problems)
+    return PredictOptions(
+        samples=samples,
+        percentiles=levels,
+        seed=request.seed,
+        noise=default.noise if request.noise is None else request.noise,
+        thresholds=tuple(request.thresholds or ()),
+        draws="draws" in (request.include or ()),
+    )
+
+
+def _message(kind: str, message: str) -> str:
+    """Returns a pydantic message in this service's words."""
+    if kind == "missing":
+        return "This is required."
+    return message.replace("Input should", "It should") + "."

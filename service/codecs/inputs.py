@@ -1,0 +1,219 @@
+"""The three JSON forms of `inputs` to canonical columns: records, a matrix, or columns.
+
+Every error names its cell by a JSON pointer in the form of the request: `/inputs/3/Horsepower` for records,
+`/inputs/3/2` for a matrix, `/inputs/Horsepower/3` for columns.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from service.codecs.cells import ABSENT, JSON_NAMES, decode_cells, explain_cell
+from service.codecs.problems import MAX_LISTED, Problems, pointer, shorten
+from service.errors import TooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from model.schema import Schema
+
+__all__ = ["Form", "Inputs", "parse_inputs"]
+
+FORMS = "a list of objects (records), a list of lists (a matrix) or an object of lists (columns)"
+
+
+class Form(StrEnum):
+    """How a request wrote its rows down."""
+
+    RECORDS = "records"
+    MATRIX = "matrix"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The rows of one request.
+
+    Attributes:
+        form: How the request wrote them down.
+        columns: Canonical columns `[B]` by feature, all the schema's features in its order.
+        count: The number of rows, B.
+        names: The features' names in schema order.
+    """
+
+    form: Form
+    columns: Mapping[str, NDArray[Any]]
+    count: int
+    names: tuple[str, ...]
+
+    def pointer(self, row: int, feature: str) -> str:
+        """Returns the JSON pointer to a cell in the form of the request."""
+        return _cell_pointer(self.form, row, feature, self.names.index(feature))
+
+
+def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
+    """Returns the rows of a request as canonical columns.
+
+    Args:
+        inputs: The parsed JSON value of `inputs`.
+        schema: The features of the model.
+        max_rows: The most rows of one request.
+
+    Raises:
+        BadInputError: The form or a cell is wrong; every problem has its pointer.
+        TooLargeError: There are more than `max_rows` rows.
+    """
+    problems = Problems()
+    names = tuple(feature.name for feature in schema.features)
+    if isinstance(inputs, dict):
+        form, cells = Form.COLUMNS, _from_columns(inputs, schema, max_rows, problems)
+    elif isinstance(inputs, list) and inputs:
+        _check_rows(len(inputs), max_rows)
+        form = Form.MATRIX if isinstance(inputs[0], list) else Form.RECORDS
+        read = _from_matrix if form is Form.MATRIX else _from_records
+        cells = read(inputs, schema, problems)
+    else:
+        found = "an empty list" if isinstance(inputs, list) else JSON_NAMES.get(type(inputs), "this")
+        problems.add(0, 0, "/inputs", f"Expected {FORMS} with at least one row, not {found}.")
+        cells = {}
+    columns = {}
+    for position, feature in enumerate(schema.features):
+        if feature.name not in cells:
+            continue
+        column = cells[feature.name]
+        columns[feature.name], refused = decode_cells(feature, column)
+        problems.add_rows(
+            refused,
+            position,
+            lambda row, name=feature.name, at=position: _cell_pointer(form, row, name, at),  # type: ignore[misc]
+            lambda row, feature=feature, column=column: explain_cell(feature, column[row]),  # type: ignore[misc]
+        )
+    problems.raise_any()
+    return Inputs(form, columns, len(columns[names[0]]), names)
+
+
+def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> Mapping[str, Sequence[Any]]:
+    """Returns the cells of a list of objects by feature."""
+    names = [feature.name for feature in schema.features]
+    if set(map(type, rows)) == {dict} and set(map(len, rows)) == {len(names)}:
+        try:
+            return {name: list(map(itemgetter(name), rows)) for name in names}
+        except KeyError:
+            pass  # some row has another name in the place of a feature: found below, with its pointer
+    _refuse_other_forms(rows, dict, "an object, as a list of records has", problems)
+    known = frozenset(names)
+    for row, record in enumerate(rows):
+        if not record.keys() <= known:
+            _refuse_unknown(
+                row, [name for name in record if name not in known], ("inputs", row), schema, problems
+            )
+    return {name: [record.get(name, ABSENT) for record in rows] for name in names}
+
+
+def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> Mapping[str, Sequence[Any]]:
+    """Returns the cells of a list of lists by feature."""
+    names = [feature.name for feature in schema.features]
+    _refuse_other_forms(rows, list, "a list, as the first row is", problems)
+    if set(map(len, rows)) != {len(names)}:
+        listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+        expected = f"this model takes {len(names)} in this order: {listed}"
+        problems.add_rows(
+            [row for row, cells in enumerate(rows) if len(cells) != len(names)],
+            0,
+            lambda row: pointer("inputs", row),
+            lambda row: f"The row has {len(rows[row])} values; {expected}.",
+        )
+        problems.raise_any()
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def _from_columns(
+    inputs: dict[str, Any], schema: Schema, max_rows: int, problems: Problems
+) -> Mapping[str, Sequence[Any]]:
+    """Returns the cells of an object of lists by feature; features that can't be read are left out."""
+    names = [feature.name for feature in schema.features]
+    known = frozenset(names)
+    if not inputs.keys() <= known:
+        unknown = [name for name in inputs if name not in known]
+        _refuse_unknown(0, unknown, ("inputs",), schema, problems)
+    cells: dict[str, Sequence[Any]] = {}
+    for position, feature in enumerate(schema.features):
+        where = pointer("inputs", feature.name)
+        column = inputs.get(feature.name, ABSENT)
+        if column is ABSENT:
+            problems.add(0, position, where, explain_cell(feature, ABSENT))
+        elif not isinstance(column, list):
+            found = JSON_NAMES.get(type(column), "this")
+            advice = "in an object of columns every feature has a list with one value a row"
+            problems.add(0, position, where, f"Expected a list, not {found}: {advice}.")
+        else:
+            cells[feature.name] = column
+    counts = {name: len(column) for name, column in cells.items()}
+    _check_rows(max(counts.values(), default=0), max_rows)
+    if counts and max(counts.values()) == 0:
+        problems.add(0, 0, "/inputs", "The columns are empty; at least one row is needed.")
+    elif len(set(counts.values())) > 1:
+        first = next(iter(counts))
+        for position, (name, count) in enumerate(counts.items()):
+            if count != counts[first]:
+                message = f"The column has {count} values, but {first!r} has {counts[first]}."
+                problems.add(0, position, pointer("inputs", name), message)
+        problems.raise_any()
+    return cells
+
+
+def _check_rows(count: int, max_rows: int) -> None:
+    if count > max_rows:
+        raise TooLargeError(
+            f"The request has {count} rows; this service takes at most {max_rows} at once. Send parts."
+        )
+
+
+def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: Problems) -> None:
+    """Raises for rows that are written in another form than the first."""
+    if set(map(type, rows)) != {expected}:
+        problems.add_rows(
+            [row for row, cells in enumerate(rows) if type(cells) is not expected],
+            0,
+            lambda row: pointer("inputs", row),
+            lambda row: f"Expected {words}, not {JSON_NAMES.get(type(rows[row]), 'this')}.",
+        )
+        problems.raise_any()
+
+
+def _refuse_unknown(
+    row: int, unknown: list[str], base: tuple[str | int, ...], schema: Schema, problems: Problems
+) -> None:
+    """Adds a problem for each name that is no feature; words only for those that can be listed."""
+    room = max(0, MAX_LISTED - problems.listed)
+    for position, name in enumerate(islice(unknown, room), start=len(schema.features)):
+        problems.add(row, position, pointer(*base, name), _explain_unknown(name, schema))
+    problems.total += max(0, len(unknown) - room)
+
+
+def _explain_unknown(name: str, schema: Schema) -> str:
+    """Returns why a name is no feature, and which is probably meant."""
+    shown = shorten(name)
+    if name == schema.target.name:
+        return f"{shown!r} is the target, which the model predicts; leave it out."
+    if name in schema.left_out:
+        return f"{shown!r} was left out in training ({schema.left_out[name]}); leave it out."
+    names = [feature.name for feature in schema.features]
+    # difflib takes quadratic time in the length of a name.
+    close = difflib.get_close_matches(name, names, n=1) if shown == name else []
+    if close:
+        return f"{shown!r} is no feature of this model. Did you mean {close[0]!r}?"
+    return f"{shown!r} is no feature of this model."
+
+
+def _cell_pointer(form: Form, row: int, name: str, position: int) -> str:
+    if form is Form.COLUMNS:
+        return pointer("inputs", name, row)
+    return pointer("inputs", row, position if form is Form.MATRIX else name)

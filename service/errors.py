@@ -1,0 +1,210 @@
+"""The errors of the service and the one table that turns any error into an RFC 9457 problem.
+
+    MurhoError
+    └── ServiceError
+        ├── NotReadyError              still loading, draining, or nothing to serve
+        ├── QueueFullError             more work than the service takes on
+        ├── DeadlineError        no answer in time
+        ├── SlowRequestError           the body did not arrive in time
+        ├── UnknownModelError          no such model or version
+        ├── TooLargeError              body, rows or work above a limit
+        ├── MediaTypeError  a body in a form that the service doesn't read
+        ├── ClientGoneError            nobody waits for the answer any more
+        └── ComputationError     the model gave no finite answer: a bug, never the client's fault
+
+Bad input is `model.errors.InputError`. A message is for people: what is wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+
+from model.errors import InputError, MurhoError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "BadInputError",
+    "ClientGoneError",
+    "ComputationError",
+    "DeadlineError",
+    "MediaTypeError",
+    "NotReadyError",
+    "ProblemDetails",
+    "QueueFullError",
+    "ServiceError",
+    "SlowRequestError",
+    "TooLargeError",
+    "UnknownModelError",
+    "problem_details",
+]
+
+
+class ServiceError(MurhoError):
+    """The root of the service's own errors.
+
+    Attributes:
+        retry_after: Seconds after which another attempt makes sense, None where it makes none.
+    """
+
+    def __init__(self, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class NotReadyError(ServiceError):
+    """The service is still loading, is draining, or has nothing to serve."""
+
+
+class QueueFullError(ServiceError):
+    """More work waits than the service takes on."""
+
+
+class DeadlineError(ServiceError):
+    """There was no answer in time."""
+
+
+class SlowRequestError(ServiceError):
+    """The request's body did not arrive in time."""
+
+
+class UnknownModelError(ServiceError):
+    """There is no such model or version."""
+
+
+class TooLargeError(ServiceError):
+    """The body, the rows or the work of one request are above a limit."""
+
+
+class MediaTypeError(ServiceError):
+    """The body is in a form that the service doesn't read."""
+
+
+class ClientGoneError(ServiceError):
+    """The client closed the connection: nobody waits for the answer."""
+
+
+class ComputationError(ServiceError):
+    """The model gave no finite answer for input that it should be able to answer."""
+
+
+class BadInputError(InputError):
+    """Rows or options of a request that can't be used, with the count of all that is wrong.
+
+    Attributes:
+        problems: The first problems, in the order of the request.
+        total: How many there are in all, listed or not.
+    """
+
+    def __init__(self, problems: Iterable[Problem], total: int | None = None) -> None:
+        super().__init__(problems)
+        self.total = len(self.problems) if total is None else total
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemDetails:
+    """One RFC 9457 problem.
+
+    Attributes:
+        status: The HTTP status.
+        type: A URI that names the kind of problem.
+        title: What kind of problem it is, the same for every one of its kind.
+        detail: What went wrong this time and what to do.
+        errors: For bad input, what is wrong where.
+        headers: Headers of the answer, such as Retry-After and Allow.
+    """
+
+    status: int
+    type: str
+    title: str
+    detail: str
+    errors: tuple[Problem, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Returns the members of the problem document; `errors` only where there are some."""
+        document: dict[str, Any] = {
+            "type": self.type,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.errors:
+            document["errors"] = [
+                {"pointer": problem.pointer, "message": problem.message} for problem in self.errors
+            ]
+        return document
+
+
+# The whole mapping from errors to answers: the first class that fits counts.
+TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
+    (InputError, 422, "bad-input", "The input can't be used"),
+    (UnknownModelError, 404, "unknown-model", "There is no such model"),
+    (TooLargeError, 413, "too-large", "The request is too large"),
+    (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
+    (SlowRequestError, 408, "slow-request", "The request didn't arrive in time"),
+    (QueueFullError, 429, "queue-full", "The service is busy"),
+    (NotReadyError, 503, "not-ready", "The service isn't ready"),
+    (DeadlineError, 504, "deadline-passed", "There was no answer in time"),
+    (ClientGoneError, 499, "client-gone", "The client closed the connection"),
+)
+
+HINTS = {
+    404: "There is nothing at this path; GET / says what there is.",
+    405: "This path doesn't take this method; the Allow header says which it takes.",
+}
+
+
+def problem_details(error: Exception, request_id: str) -> ProblemDetails:
+    """Returns the problem that answers an error.
+
+    Args:
+        error: Any exception.
+        request_id: Shown for errors that aren't the client's, so that the log line can be found.
+    """
+    if isinstance(error, HTTPException):
+        return _http_problem(error)
+    for kind, status, name, title in TABLE:
+        if isinstance(error, kind):
+            retry_after = getattr(error, "retry_after", None)
+            return ProblemDetails(
+                status=status,
+                type=f"urn:murho:problem:{name}",
+                title=title,
+                detail=_bad_input_detail(error) if isinstance(error, InputError) else str(error),
+                errors=error.problems if isinstance(error, InputError) else (),
+                headers={} if retry_after is None else {"Retry-After": str(retry_after)},
+            )
+    return ProblemDetails(
+        status=500,
+        type="urn:murho:problem:internal",
+        title="The service failed",
+        detail=f"This is an error of the service, not of the request. Its log says more under {request_id}.",
+    )
+
+
+def _http_problem(error: HTTPException) -> ProblemDetails:
+    """Returns the problem of an error that the web framework raised, such as an unknown path."""
+    phrase = HTTPStatus(error.status_code).phrase
+    return ProblemDetails(
+        status=error.status_code,
+        type="about:blank",
+        title=phrase,
+        detail=HINTS.get(error.status_code, str(error.detail)),
+        headers=dict(error.headers or {}),
+    )
+
+
+def _bad_input_detail(error: InputError) -> str:
+    """Returns one sentence: how much is wrong, and what first."""
+    total = error.total if isinstance(error, BadInputError) else len(error.problems)
+    first = error.problems[0]
+    if total == 1:
+        return f"{first.pointer}: {first.message}" if first.pointer else first.message
+    listed = "all are" if total == len(error.problems) else f"the first {len(error.problems)} are"
+    return f"{total} things are wrong with the input; {listed} listed in errors."

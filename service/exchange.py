@@ -1,0 +1,84 @@
+"""Reading one HTTP request: its media type, its body in time, and whether the client still waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from starlette.requests import ClientDisconnect
+
+from service.errors import ClientGoneError, MediaTypeError, SlowRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from starlette.requests import Request
+
+__all__ = ["in_thread_if_large", "read_body", "require_json", "while_connected"]
+
+Result = TypeVar("Result")
+
+
+def require_json(request: Request) -> None:
+    """Checks that the body is announced as JSON, or not announced at all.
+
+    Raises:
+        MediaTypeError: It is announced as something else, or as compressed.
+    """
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    json = media_type == "application/json" or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
+    if media_type and not json:
+        raise MediaTypeError(
+            f"{media_type[:80]!r} isn't read here. Send JSON with Content-Type: application/json."
+        )
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding not in {"", "identity"}:
+        raise MediaTypeError(f"Content-Encoding {coding[:80]!r} isn't read here. Send the body uncompressed.")
+
+
+async def read_body(request: Request, seconds: float) -> bytes:
+    """Returns the whole body.
+
+    Raises:
+        SlowRequestError: It takes longer than `seconds`.
+        ClientGoneError: The client closed the connection before the end.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await request.body()
+    except TimeoutError:
+        raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
+    except ClientDisconnect:
+        raise ClientGoneError("The client closed the connection before the end of its request.") from None
+
+
+async def while_connected(request: Request, work: Coroutine[object, object, Result]) -> Result:
+    """Runs work and cancels it once the client has closed the connection. The body must have been read.
+
+    Raises:
+        ClientGoneError: The client closed the connection.
+    """
+
+    async def disconnection() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    answer = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(disconnection())
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise ClientGoneError("The client closed the connection before the answer.")
+    finally:
+        answer.cancel()
+        gone.cancel()
+        # Until both have seen it: what is given up here must not begin to compute a moment later.
+        await asyncio.wait({answer, gone})
+
+
+async def in_thread_if_large(size: int, limit: int, work: Callable[[], Result]) -> Result:
+    """Runs work at once if it is small; else in a thread, so that other requests go on meanwhile."""
+    return work() if size <= limit else await asyncio.to_thread(work)

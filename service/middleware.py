@@ -1,0 +1,128 @@
+"""Pure ASGI middleware, outermost first: `RequestLog`, then `BodyLimit`.
+
+Pure, because the framework's request/response middleware hides a client's disconnection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+
+from service.errors import NotReadyError, TooLargeError
+from service.responses import problem_response
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from service.lifecycle import Lifecycle
+    from service.telemetry import Telemetry
+
+__all__ = ["BodyLimit", "RequestLog"]
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+# Asked for every few seconds by machines: a line each would bury the rest.
+QUIET_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+class RequestLog:
+    """Gives every request an id, a log line and its place in the metrics; no exception gets past it.
+
+    The id is the client's `x-request-id` where it is a plain one, and goes back in the answer.
+    """
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, lifecycle: Lifecycle) -> None:
+        self.app = app
+        self.telemetry = telemetry
+        self.lifecycle = lifecycle
+        self.log = structlog.get_logger("murho.access")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin = time.perf_counter()
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_id)
+        except asyncio.CancelledError:
+            if status or not self.lifecycle.closing:
+                raise
+            # The grace after SIGTERM is over and the server cancels what is left; it is owed an answer still.
+            error = NotReadyError("The service stopped before the answer was computed.", retry_after=5)
+            await problem_response(error, request_id)(scope, receive, send_with_id)
+        except Exception as error:
+            self.log.exception("request failed", request_id=request_id, path=scope["path"])
+            if status == 0:
+                await problem_response(error, request_id)(scope, receive, send_with_id)
+        finally:
+            self._record(scope, request_id, status, time.perf_counter() - begin)
+
+    def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        # The template, never the path: clients can make up any number of paths.
+        route = getattr(scope.get("route"), "path", "unmatched")
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.telemetry.requests.labels(method, route, str(status)).inc()
+        self.telemetry.request_seconds.labels(route).observe(seconds)
+        write = self.log.debug if route in QUIET_ROUTES else self.log.info
+        write(
+            "request",
+            method=method,
+            path=scope["path"],
+            status=status,
+            ms=round(1000 * seconds, 2),
+            request_id=request_id,
+        )
+
+
+class BodyLimit:
+    """Refuses bodies above a limit, announced by Content-Length or found while reading.
+
+    The error is raised where the body is read, so that it gets an answer like any other.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self.app = app
+        self.max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        announced = Headers(scope=scope).get("content-length", "")
+        too_large = TooLargeError(
+            f"The body is larger than {self.max_bytes} bytes, the most that this service takes. Send parts."
+        )
+        read = 0
+
+        async def limited_receive() -> Message:
+            nonlocal read
+            if announced.isdecimal() and (len(announced) > 18 or int(announced) > self.max_bytes):
+                raise too_large
+            message = await receive()
+            if message["type"] == "http.request":
+                read += len(message.get("body", b""))
+                if read > self.max_bytes:
+                    raise too_large
+            return message
+
+        await self.app(scope, limited_receive, send)

@@ -1,0 +1,126 @@
+"""`/openapi.json`: the framework's description of the paths, with what the routes read and answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, Field
+from pydantic.json_schema import models_json_schema
+
+from service.codecs.answer import PredictResponse
+from service.codecs.envelope import EXAMPLE, PredictRequest
+from service.examples import example_row
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from service.parts import Parts
+
+__all__ = ["DESCRIPTION", "install_openapi"]
+
+DESCRIPTION = """
+Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
+Bayes-by-Backprop network, with the part of the spread that more data would remove (epistemic) told apart from
+the noise of the observations (aleatoric). Numbers are in the target's own unit.
+
+Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell.
+"""
+
+REFERENCE = "#/components/schemas/{model}"
+PROBLEMS = {
+    "404": "There is no such model or version.",
+    "408": "The body didn't arrive in time.",
+    "413": "The body, the rows or the work asked for are above a limit.",
+    "415": "The body isn't announced as JSON.",
+    "422": "The input can't be used; `errors` says where.",
+    "429": "The service is busy; try again after `Retry-After` seconds.",
+    "500": "The service failed.",
+    "503": "The service isn't ready; try again after `Retry-After` seconds.",
+    "504": "There was no answer in time.",
+}
+PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("404", "500", "503")}
+
+
+class InputProblem(BaseModel):
+    """What is wrong where."""
+
+    pointer: str = Field(description="RFC 6901 JSON pointer, such as /inputs/3/Horsepower.")
+    message: str
+
+
+class ProblemDocument(BaseModel):
+    """An RFC 9457 problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[InputProblem] | None = None
+
+
+def install_openapi(app: FastAPI, parts: Parts) -> None:
+    """Makes the application describe itself completely, with an example that works for its first model."""
+    described: dict[str, Any] = {}
+
+    def openapi() -> dict[str, Any]:
+        if not described:
+            described.update(_describe(app, parts))
+        models = parts.registry.snapshot.models
+        example = dict(EXAMPLE)
+        if models:
+            example = {"inputs": [example_row(next(iter(models.values())).latest)], "samples": 256}
+        described["components"]["schemas"]["PredictRequest"]["example"] = example
+        return described
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+    )
+    _, schemas = models_json_schema(
+        [
+            (PredictRequest, "validation"),
+            (PredictResponse, "serialization"),
+            (ProblemDocument, "serialization"),
+        ],
+        ref_template=REFERENCE,
+    )
+    components = document.setdefault("components", {}).setdefault("schemas", {})
+    components.clear()
+    components.update(schemas["$defs"])
+    for choice in components["PredictRequest"]["properties"]["samples"]["anyOf"]:
+        if choice["type"] == "integer":
+            choice["maximum"] = parts.settings.max_samples
+    components["PredictRequest"]["properties"]["samples"]["description"] += (
+        f" {parts.settings.samples} by default, at most {parts.settings.max_samples}."
+    )
+    for operations in document["paths"].values():
+        for method, operation in operations.items():
+            _complete(method, operation)
+    return document
+
+
+def _complete(method: str, operation: dict[str, Any]) -> None:
+    """Adds to one operation the problems it can answer with and, for predictions, body and answer."""
+    responses = operation["responses"]
+    responses.pop("422", None)  # the framework's own form of it, which this service never sends
+    for status in PROBLEMS_BY_METHOD[method]:
+        schema = {"$ref": REFERENCE.format(model="ProblemDocument")}
+        responses[status] = {
+            "description": PROBLEMS[status],
+            "content": {"application/problem+json": {"schema": schema}},
+        }
+    if method == "post":
+        responses["200"]["content"] = _json("PredictResponse")
+        operation["requestBody"] = {"required": True, "content": _json("PredictRequest")}
+
+
+def _json(model: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": REFERENCE.format(model=model)}}}

@@ -1,0 +1,40 @@
+"""The parts of one running service, and how a route gets at them."""
+
+from dataclasses import dataclass
+from typing import Annotated, TypedDict, cast
+
+from fastapi import Depends, Request
+
+from service.lifecycle import Lifecycle
+from service.predictor import Predictor
+from service.registry import Registry
+from service.scheduler import Scheduler
+from service.settings import Settings
+from service.telemetry import Telemetry
+
+__all__ = ["Parts", "PartsDependency", "State"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything that one application consists of."""
+
+    settings: Settings
+    lifecycle: Lifecycle
+    scheduler: Scheduler
+    registry: Registry
+    predictor: Predictor
+    telemetry: Telemetry
+
+
+class State(TypedDict):
+    """What the application's lifespan hands to every request."""
+
+    parts: Parts
+
+
+def _parts(request: Request) -> Parts:
+    return cast("State", request.scope["state"])["parts"]
+
+
+PartsDependency = Annotated[Parts, Depends(_parts)]

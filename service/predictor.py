@@ -1,0 +1,176 @@
+"""The core of the service, free of any protocol: arrays and options in, a prediction out.
+
+Every protocol adapter calls this and nothing below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from model.errors import MurhoError
+from service.errors import ClientGoneError, ComputationError, NotReadyError
+from service.scheduler import Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from model.posterior import Prediction, PredictOptions
+    from model.schema import Columns, Outside, Schema
+    from service.scheduler import Abandoned, Scheduler
+
+__all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]
+
+# Row-draws computed between two looks at whether anybody still waits: about a second on a slow processor.
+CHUNK_COST = 2**20
+ARRAYS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws")
+
+
+class ModelLike(Protocol):
+    """What the service needs of a loaded checkpoint; `model.posterior.Posterior` is the one there is."""
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's name."""
+
+    @property
+    def version(self) -> str:
+        """The checkpoint's version."""
+
+    @property
+    def schema(self) -> Schema:
+        """Features and target."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The content of `model.json`."""
+
+    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+        """Returns the prediction for canonical columns `[B]`."""
+
+    def warm_up(self) -> None:
+        """Makes the first prediction as fast as the next."""
+
+
+class RowsNotFiniteError(MurhoError):
+    """Some rows are so far outside the training range that the arithmetic overflows.
+
+    Attributes:
+        cells: Row and feature of what is outside the range in these rows.
+    """
+
+    def __init__(self, cells: list[tuple[int, str]]) -> None:
+        super().__init__("The prediction isn't finite: some values are too far outside the training range.")
+        self.cells = cells
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A prediction and what came with it.
+
+    Attributes:
+        prediction: Finite arrays in the target's unit.
+        outside: The first values outside the training range.
+        timing: Where the time went.
+    """
+
+    prediction: Prediction
+    outside: list[Outside]
+    timing: Timing = field(default_factory=Timing)
+
+
+class Predictor:
+    """Computes predictions, one after the other.
+
+    Args:
+        scheduler: Admits and runs the work.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+
+    async def predict(
+        self,
+        model: ModelLike,
+        columns: Columns,
+        options: PredictOptions,
+        *,
+        max_outside: int = 0,
+        deadline: float | None = None,
+    ) -> Answer:
+        """Returns the prediction for a batch of rows.
+
+        Args:
+            model: The checkpoint.
+            columns: Canonical columns `[B]`, all features of the model's schema.
+            options: Valid options.
+            max_outside: The most values outside the training range to look for.
+            deadline: Time on the scheduler's clock at which nobody wants the answer any more.
+
+        Raises:
+            RowsNotFiniteError: The answer isn't finite, for rows far outside the training range.
+            ComputationError: The answer isn't finite, for no such reason.
+            TooLargeError, QueueFullError, DeadlineError, NotReadyError: See `Scheduler.run`.
+        """
+        rows = len(next(iter(columns.values())))
+        per_chunk = max(1, CHUNK_COST // max(options.samples, 1))
+        timing = Timing()
+
+        def work(abandoned: Abandoned) -> tuple[Prediction, list[Outside]]:
+            chunks = []
+            for start in range(0, rows, per_chunk):
+                if abandoned():
+                    raise ClientGoneError("Nobody waits for the answer any more.")
+                chunk = {name: column[start : start + per_chunk] for name, column in columns.items()}
+                chunks.append(_predict(model, chunk, options))
+            prediction = chunks[0] if len(chunks) == 1 else _joined(chunks)
+            _require_finite(model, columns, prediction)
+            return prediction, model.schema.outside(columns, max_outside)
+
+        prediction, outside = await self.scheduler.run(
+            work, cost=rows * max(options.samples, 1), deadline=deadline, timing=timing
+        )
+        return Answer(prediction, outside, timing)
+
+
+def _predict(model: ModelLike, columns: Columns, options: PredictOptions) -> Prediction:
+    """Returns the prediction; a full device is a passing state, not a failure."""
+    import torch  # here, because the service answers /healthz before torch is loaded
+
+    try:
+        return model.predict(columns, options)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        raise NotReadyError(
+            "The device's memory is full. Try again later, or send fewer rows.", retry_after=5
+        ) from None
+
+
+def _joined(chunks: list[Prediction]) -> Prediction:
+    """Returns the prediction for all rows of consecutive chunks."""
+    joined: dict[str, Any] = {}
+    for name in ARRAYS:
+        parts = [getattr(chunk, name) for chunk in chunks]
+        joined[name] = None if parts[0] is None else np.concatenate(parts)
+    return replace(chunks[0], **joined)
+
+
+def _require_finite(model: ModelLike, columns: Columns, prediction: Prediction) -> None:
+    finite = np.ones(len(prediction.mean), dtype=bool)
+    for name in ARRAYS:
+        array = getattr(prediction, name)
+        if array is not None:
+            finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
+    if finite.all():
+        return
+    broken = np.flatnonzero(~finite)
+    outside = model.schema.outside({name: column[broken] for name, column in columns.items()})
+    explained = {item.row for item in outside}
+    if len(explained) < len(broken):
+        raise ComputationError(
+            f"Model {model.name!r}, version {model.version!r} gave an answer that isn't finite for "
+            f"{len(broken)} rows, some of them within the training range."
+        )
+    raise RowsNotFiniteError([(int(broken[item.row]), item.feature) for item in outside])

@@ -1,0 +1,43 @@
+"""How many processors this process may use: affinity and the container's quota, not the machine's count.
+
+A thread pool larger than the quota is throttled by the kernel and answers many times slower.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+__all__ = ["available_processors"]
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+
+def available_processors(control_groups: Path = CONTROL_GROUPS) -> int:
+    """Returns the processors that affinity and the control group's quota leave to this process, at least 1.
+
+    Args:
+        control_groups: Where control groups are mounted: version 2 is read first, then version 1.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    quota = _quota(control_groups)
+    return count if quota is None else max(1, min(count, math.ceil(quota)))
+
+
+def _quota(control_groups: Path) -> float | None:
+    """Returns the quota in processors, None where there is none."""
+    try:
+        limit, period = (control_groups / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            limit = (control_groups / "cpu" / "cpu.cfs_quota_us").read_text()
+            period = (control_groups / "cpu" / "cpu.cfs_period_us").read_text()
+        except OSError:
+            return None
+    try:
+        quota = int(limit) / int(period)
+    except (ValueError, ZeroDivisionError):
+        return None
+    return quota if quota > 0 else None

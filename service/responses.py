@@ -1,0 +1,47 @@
+"""HTTP answers that every route shares: JSON bytes and RFC 9457 problems."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import orjson
+from starlette.responses import Response
+
+from service.errors import problem_details
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["JSONBytes", "handle_error", "problem_response"]
+
+
+class JSONBytes(Response):
+    """A JSON document that is encoded already, or that orjson encodes."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        """Returns the bytes of the body."""
+        if isinstance(content, bytes):
+            return content
+        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def problem_response(error: Exception, request_id: str) -> Response:
+    """Returns the RFC 9457 answer to an error."""
+    problem = problem_details(error, request_id)
+    return Response(
+        orjson.dumps(problem.document()),
+        status_code=problem.status,
+        headers=dict(problem.headers),
+        media_type="application/problem+json",
+    )
+
+
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Answers an error that was raised on purpose; failures of the service go on to be logged."""
+    response = problem_response(error, request.scope["state"]["request_id"])
+    if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise error
+    return response

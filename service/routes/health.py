@@ -1,0 +1,32 @@
+"""Alive, ready, and the metrics: what machines ask for. A full queue is neither dead nor unready."""
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client.exposition import choose_encoder
+
+from service.parts import PartsDependency
+from service.responses import JSONBytes
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/healthz", summary="Alive: the process answers")
+async def alive() -> JSONBytes:
+    """Answers 200 as long as the process can answer at all."""
+    return JSONBytes({"status": "alive"})
+
+
+@router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
+async def ready(parts: PartsDependency) -> JSONBytes:
+    """Answers 200 when predictions are answered at full speed; else 503 and why."""
+    parts.lifecycle.require_not_draining()
+    parts.registry.snapshot.require_models()
+    return JSONBytes({"status": "ready", "models": list(parts.registry.snapshot.models)})
+
+
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
+async def metrics(request: Request, parts: PartsDependency) -> Response:
+    """Answers with this process's metrics in the Prometheus text format."""
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(parts.telemetry.registry), headers={"content-type": content_type})

@@ -1,0 +1,87 @@
+"""`GET /models`: what is served, and what was refused and why."""
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter
+
+from service.parts import PartsDependency
+from service.responses import JSONBytes
+
+if TYPE_CHECKING:
+    from service.predictor import ModelLike
+    from service.registry import LoadedModel
+
+__all__ = ["router"]
+
+# What `model.json` says beside what the contract names; the rest of it is for the loader alone.
+SHOWN_FACTS = (
+    "metrics",
+    "calibration",
+    "training",
+    "architecture",
+    "prior",
+    "likelihood",
+    "default_seed",
+    "created",
+    "murho",
+)
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/models", summary="What is served, and what was refused and why")
+async def list_models(parts: PartsDependency) -> JSONBytes:
+    """Lists every model with its versions, and every checkpoint that can't be served with the reason."""
+    snapshot = parts.registry.snapshot
+    if not snapshot.loaded:
+        snapshot.require_models()
+    models = [
+        {
+            "name": model.name,
+            "version": model.latest.version,
+            "versions": list(model.versions),
+            "target": _target(model.latest),
+            "metrics": model.latest.facts.get("metrics"),
+            "path": f"/models/{model.name}",
+        }
+        for model in snapshot.models.values()
+    ]
+    refused = [
+        {"name": item.name, "version": item.version, "reason": item.reason} for item in snapshot.refused
+    ]
+    default = parts.settings.default_model
+    if default is None and len(snapshot.models) == 1:
+        default = next(iter(snapshot.models))
+    return JSONBytes({"default": default, "models": models, "refused": refused})
+
+
+@router.get("/models/{name}", summary="One model: features, target, metrics, calibration, training")
+async def describe_model(name: str, parts: PartsDependency) -> JSONBytes:
+    """Describes the latest version of a model; features are in schema order."""
+    snapshot = parts.registry.snapshot
+    model = snapshot.find(name)
+    return JSONBytes(_describe(snapshot.models[name], model))
+
+
+@router.get("/models/{name}/versions/{version}", summary="One version of a model")
+async def describe_version(name: str, version: str, parts: PartsDependency) -> JSONBytes:
+    """Describes one version of a model; features are in schema order."""
+    snapshot = parts.registry.snapshot
+    model = snapshot.find(name, version)
+    return JSONBytes(_describe(snapshot.models[name], model))
+
+
+def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "version": model.version,
+        "versions": list(loaded.versions),
+        "target": _target(model),
+        "features": [feature.describe() for feature in model.schema.features],
+        "left_out": dict(model.schema.left_out),
+        **{fact: model.facts.get(fact) for fact in SHOWN_FACTS},
+    }
+
+
+def _target(model: "ModelLike") -> dict[str, str | None]:
+    return {"name": model.schema.target.name, "unit": model.schema.target.unit}

@@ -1,0 +1,18 @@
+"""`GET /`: the start page."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse
+
+from service.page import render_start_page
+from service.parts import PartsDependency
+
+__all__ = ["router"]
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def start_page(request: Request, parts: PartsDependency) -> HTMLResponse:
+    """Answers with a page that says what is loaded and what to try."""
+    address = str(request.base_url).rstrip("/")
+    return HTMLResponse(render_start_page(parts.registry.snapshot, address))

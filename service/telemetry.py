@@ -1,0 +1,147 @@
+"""What the service tells of itself: metrics for Prometheus, of one application each, and log lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+if TYPE_CHECKING:
+    from service.predictor import Answer
+    from service.registry import Snapshot
+    from service.scheduler import Scheduler
+
+__all__ = ["Telemetry", "configure_logging"]
+
+# Seconds, geometric: a single row takes about a millisecond, a batch of a million rows minutes.
+SECONDS = tuple(0.0005 * 2**step for step in range(18))
+
+
+class Telemetry:
+    """The metrics of one application, in a registry of its own.
+
+    Args:
+        scheduler: Its pending work is shown.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "murho_http_requests_total",
+            "Requests answered, by route template.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.request_seconds = Histogram(
+            "murho_http_request_seconds",
+            "Seconds from a request's arrival to the end of its answer.",
+            ("route",),
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.queue_seconds = Histogram(
+            "murho_queue_seconds",
+            "Seconds a prediction waited for computation.",
+            ("model",),
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.compute_seconds = Histogram(
+            "murho_compute_seconds",
+            "Seconds of computation of a prediction.",
+            ("model",),
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self.rows = Counter(
+            "murho_rows_total", "Rows predicted.", ("model", "version"), registry=self.registry
+        )
+        self.warned = Counter(
+            "murho_warned_requests_total",
+            "Predictions with values outside the training range.",
+            ("model", "version"),
+            registry=self.registry,
+        )
+        self.model_info = Gauge(
+            "murho_model_info", "1 for each checkpoint served.", ("model", "version"), registry=self.registry
+        )
+        self.refused = Gauge(
+            "murho_refused_checkpoints", "Checkpoints that are refused.", registry=self.registry
+        )
+        self.ready = Gauge("murho_ready", "Whether the service is ready.", registry=self.registry)
+        pending = Gauge(
+            "murho_pending_requests", "Predictions waiting or in computation.", registry=self.registry
+        )
+        pending.set_function(lambda: scheduler.pending)
+        cost = Gauge("murho_pending_cost", "Row-draws waiting or in computation.", registry=self.registry)
+        cost.set_function(lambda: scheduler.pending_cost)
+
+    def record(self, name: str, version: str, rows: int, answer: Answer) -> None:
+        """Counts one prediction."""
+        self.rows.labels(name, version).inc(rows)
+        self.queue_seconds.labels(name).observe(answer.timing.queue)
+        self.compute_seconds.labels(name).observe(answer.timing.compute)
+        if answer.outside:
+            self.warned.labels(name, version).inc()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Sets what is known of the checkpoints."""
+        self.model_info.clear()
+        for model in snapshot.models.values():
+            for version in model.versions:
+                self.model_info.labels(model.name, version).set(1)
+        self.refused.set(len(snapshot.refused))
+        self.ready.set(1 if snapshot.models else 0)
+
+
+def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> None:
+    """Sends the log of the whole process to stderr, the web server's lines included, in one form.
+
+    Args:
+        level: The least level: debug, info, warning or error.
+        style: console for people, json for machines, auto by whether stderr is a terminal.
+    """
+    human = style == "console" or (style == "auto" and sys.stderr.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),
+    ]
+    render: list[structlog.typing.Processor] = (
+        [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                # The default shows every frame's variables: slow, and somebody's rows in a log.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
+        if human
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumps)]
+    )
+    structlog.configure(
+        processors=[*shared, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    # The web server tells of its own start and end at info; the service says both itself, and better.
+    root.setLevel(
+        logging.DEBUG if level == "debug" else max(logging.WARNING, getattr(logging, level.upper()))
+    )
+
+
+def _dumps(value: Any, **_: Any) -> str:
+    return orjson.dumps(value, default=str).decode()

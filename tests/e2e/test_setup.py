@@ -1,0 +1,250 @@
+"""The set-up, as far as it can be tried without installing anything."""
+
+from __future__ import annotations
+
+import http.server
+import importlib.metadata
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+SETUP = ROOT / "scripts" / "setup.sh"
+TORCH = "2.13.0"
+
+
+@pytest.fixture(scope="module")
+def install() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "scripts" / "install.py"))
+
+
+@pytest.fixture(scope="module")
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+# ---- constraints.txt
+
+
+def test_every_dependency_is_pinned(pins: dict[str, str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"].values()
+    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    names = [
+        re.split(r"[^A-Za-z0-9._-]", line)[0].lower() for line in [*wanted, *(r for e in extras for r in e)]
+    ]
+    assert [name for name in names if name not in pins and name != "murho"] == []
+
+
+def test_torch_is_pinned_without_a_build_and_without_cuda_packages(pins: dict[str, str]) -> None:
+    assert pins["torch"] == TORCH
+    assert [name for name in pins if name.startswith(("nvidia", "triton", "cuda"))] == []
+
+
+def test_what_runs_here_is_what_is_pinned(pins: dict[str, str]) -> None:
+    installed = {
+        d.metadata["Name"].lower().replace("_", "-"): d.version for d in importlib.metadata.distributions()
+    }
+    other = {
+        name: (version, installed[name])
+        for name, version in pins.items()
+        if name in installed and installed[name].partition("+")[0] != version
+    }
+    assert other == {}
+
+
+# ---- scripts/install.py
+
+
+def test_cpu_builds_come_first_and_the_package_index_last(install: dict[str, Any]) -> None:
+    sources = install["torch_sources"](TORCH, "cpu", "Linux")
+    assert [source.last_resort for source in sources] == [False, False, False, True]
+    # pip's configuration may name folders and indexes with CUDA wheels: only +cpu keeps it off them.
+    assert {source.requirement for source in sources[:-1]} == {f"torch=={TORCH}+cpu"}
+    assert "--no-index" in sources[0].options
+    assert install["CPU_INDEX"] in sources[1].options
+
+
+def test_cuda_is_never_satisfied_by_a_cpu_wheel(install: dict[str, Any]) -> None:
+    (source,) = install["torch_sources"](TORCH, "cuda", "Linux")
+    assert source.requirement == f"torch==={TORCH}"
+
+
+def test_other_systems_leave_the_choice_to_the_package_index(install: dict[str, Any]) -> None:
+    assert install["torch_sources"](TORCH, "cpu", "Darwin") == []
+
+
+@pytest.mark.parametrize(("variant", "local"), [("cpu", "+cpu"), ("cuda", "")])
+def test_an_index_of_ones_own_replaces_all_others(install: dict[str, Any], variant: str, local: str) -> None:
+    (source,) = install["torch_sources"](TORCH, variant, "Linux", "https://mirror.example/whl")
+    assert source.options == ("--index-url", "https://mirror.example/whl")
+    assert source.requirement == f"torch=={TORCH}{local}"
+
+
+def test_the_pin_is_read_from_the_constraints(install: dict[str, Any]) -> None:
+    assert install["pinned_version"]("torch", "# torch==1.0\ntorchgen==3.0\ntorch==2.13.0\n") == "2.13.0"
+    with pytest.raises(SystemExit, match="does not pin torch"):
+        install["pinned_version"]("torch", "numpy==2.0\n")
+
+
+def test_an_unknown_variant_is_refused_before_anything_is_installed() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "install.py")]
+    environment = {**os.environ, "TORCH_VARIANT": "rocm"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "TORCH_VARIANT is 'rocm'; it is one of cpu, cuda." in result.stderr
+
+
+# ---- scripts/setup.sh
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with nothing to install, and a search path without any Python."""
+    project = tmp_path / "a project"
+    (project / "scripts").mkdir(parents=True)
+    shutil.copy(SETUP, project / "scripts")
+    for name in ("scripts/install.py", "pyproject.toml", "constraints.txt"):
+        (project / name).touch()
+    (tmp_path / "bin").mkdir()
+    for tool in ("sh", "dirname", "cat", "cut", "find", "grep", "rm", "mkdir", "chmod", "touch", "cp"):
+        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or pytest.fail(f"no {tool}"))
+    return project
+
+
+STAND_IN = """\
+case "$*" in
+  "-m venv --clear .venv")
+    mkdir -p .venv/bin; echo "$PWD/.venv" >.venv/bin/activate; cp "$0" .venv/bin/python ;;
+  "scripts/install.py") echo "installing $TORCH_VARIANT"; touch .venv/bin/murho; chmod +x .venv/bin/murho ;;
+esac
+"""
+"""A Python, for as far as the set-up script asks it for things: quicker than a real environment."""
+
+
+def set_up(project: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(project.parent / "bin"), **variables}
+    command = [str(project.parent / "bin" / "sh"), str(project / "scripts" / "setup.sh")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def fake_python(project: Path, name: str, body: str) -> None:
+    program = project.parent / "bin" / name
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+
+
+def test_without_a_python_it_says_what_is_needed(project: Path) -> None:
+    result = set_up(project)
+    assert result.returncode == 1
+    assert "Murho needs Python 3.11 or newer, and none was found" in result.stderr
+    assert not (project / ".venv").exists()
+
+
+def test_an_old_python_is_no_python(project: Path) -> None:
+    fake_python(project, "python3", 'case "$1" in --version) echo Python 3.9.2 ;; *) exit 1 ;; esac')
+    result = set_up(project)
+    assert result.returncode == 1
+    assert "none was found (found: Python 3.9.2)" in result.stderr
+
+
+def test_a_python_without_venv_is_named_with_the_package_to_install(project: Path) -> None:
+    fake_python(project, "python3", 'case "$2" in *ensurepip*) exit 1 ;; *print*) echo 3.12 ;; esac')
+    result = set_up(project)
+    assert result.returncode == 1
+    assert "sudo apt install python3.12-venv" in result.stderr
+
+
+def test_a_wrong_interpreter_is_named(project: Path) -> None:
+    result = set_up(project, PYTHON="/nowhere/python3")
+    assert result.returncode == 1
+    assert "PYTHON=/nowhere/python3 is no Python 3.11 or newer" in result.stderr
+
+
+def test_it_installs_once_and_again_only_when_something_changed(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN)
+    first = set_up(project)
+    assert first.returncode == 0, first.stderr
+    assert "Creating .venv" in first.stdout
+    assert "installing cpu" in first.stdout
+
+    assert set_up(project).stdout == ""
+
+    os.utime(project / ".venv" / ".set-up", (1, 1))  # older than pyproject.toml
+    after_a_change = set_up(project)
+    assert "installing cpu" in after_a_change.stdout
+    assert "Creating" not in after_a_change.stdout
+
+
+def test_the_build_of_torch_is_remembered(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN)
+    set_up(project)
+    assert "installing cuda" in set_up(project, TORCH_VARIANT="cuda").stdout
+    assert set_up(project).stdout == ""
+
+
+def test_a_set_up_that_broke_off_is_taken_up_again(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN.replace("touch .venv/bin/murho", "exit 1"))
+    assert set_up(project).returncode == 1
+    fake_python(project, "python3.12", STAND_IN)
+    shutil.copy(project.parent / "bin" / "python3.12", project / ".venv" / "bin" / "python")
+    again = set_up(project)
+    assert again.returncode == 0
+    assert "Creating" not in again.stdout
+    assert "installing cpu" in again.stdout
+
+
+def test_an_environment_that_was_moved_is_made_anew(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN)
+    set_up(project)
+    moved = project.rename(project.with_name("moved"))
+    assert "Replacing .venv" in set_up(moved).stdout
+    assert set_up(moved).stdout == ""
+
+
+# ---- scripts/container_health.py
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    """Is alive, and never ready."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/healthz" else 503)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the parent's name
+        pass
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def test_the_container_check_follows_the_service(port: int) -> None:
+    def status(*arguments: str, at: int = port) -> int:
+        script = ROOT / "scripts" / "container_health.py"
+        environment = {**os.environ, "MURHO_PORT": str(at)}
+        return subprocess.run(
+            [sys.executable, "-I", str(script), *arguments], env=environment, check=False
+        ).returncode
+
+    assert status() == 0
+    assert status("/readyz") == 1
+    assert status(at=1) == 1  # nothing listens there

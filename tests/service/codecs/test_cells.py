@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.schema import Feature, FeatureKind
+from service.codecs.cells import ABSENT, decode_cells, explain_cell
+
+NUMERIC = Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ())
+BOOLEAN = replace(NUMERIC, kind=FeatureKind.BOOLEAN)
+DATE = replace(NUMERIC, kind=FeatureKind.DATE)
+CATEGORICAL = Feature("x", FeatureKind.CATEGORICAL, None, False, None, None, ("a", "b"))
+
+
+def optional(feature: Feature) -> Feature:
+    return replace(feature, missing=True)
+
+
+@pytest.mark.parametrize("cell", [True, "3", [3], {}, None, ABSENT])
+def test_only_json_numbers_are_numbers(cell: Any) -> None:
+    _, refused = decode_cells(NUMERIC, [1, cell, 2.5])
+    assert list(refused) == [1]
+
+
+def test_numbers_become_float64() -> None:
+    values, refused = decode_cells(NUMERIC, [1, 2.5, 2**63])
+    assert values.dtype == np.float64
+    assert values.tolist() == [1.0, 2.5, 2.0**63]
+    assert not refused
+
+
+def test_null_is_nan_where_the_feature_may_be_missing() -> None:
+    for feature, cell in ((NUMERIC, 1), (BOOLEAN, True), (DATE, "1970-01-02")):
+        values, refused = decode_cells(optional(feature), [None, cell])
+        assert np.isnan(values[0])
+        assert values[1] == 1.0
+        assert not refused
+
+
+def test_a_missing_category_is_none() -> None:
+    values, refused = decode_cells(optional(CATEGORICAL), [None, "a"])
+    assert values.tolist() == [None, "a"]
+    assert not refused
+
+
+@pytest.mark.parametrize("cell", [1, 0, "true", None])
+def test_booleans_are_true_and_false_only(cell: Any) -> None:
+    values, refused = decode_cells(BOOLEAN, [True, False, cell])
+    assert list(refused) == [2]
+    assert values[:2].tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("cell", [3, "1970-13-01", "tomorrow", "1" * 100_000, None, ["1970-01-01"]])
+def test_dates_are_iso_8601_strings(cell: Any) -> None:
+    _, refused = decode_cells(DATE, ["1970-01-01", cell, cell])
+    assert list(refused) == [1, 2]
+
+
+def test_dates_become_days() -> None:
+    values, refused = decode_cells(DATE, ["1970-01-11", "1970-01-01T12:00:00Z", "1970-01-11"])
+    assert values.tolist() == [10.0, 0.5, 10.0]
+    assert not refused
+
+
+def test_numbers_that_name_categories_are_canonical() -> None:
+    values, refused = decode_cells(CATEGORICAL, [4, 4.0, "4", "4.0", "a"])
+    assert values.tolist() == ["4", "4", "4", "4", "a"]
+    assert not refused
+
+
+@pytest.mark.parametrize("cell", [True, [], {}, None, ABSENT])
+def test_other_values_are_no_categories(cell: Any) -> None:
+    _, refused = decode_cells(CATEGORICAL, [cell, "a"])
+    assert list(refused) == [0]
+
+
+def test_types_and_content_are_refused_together() -> None:
+    _, refused = decode_cells(DATE, ["never", "1970-01-01", 3])
+    assert list(refused) == [0, 2]
+
+
+def test_explanations_say_what_is_expected() -> None:
+    assert explain_cell(NUMERIC, "3") == "Expected a number, not the string '3'."
+    assert explain_cell(NUMERIC, True) == "Expected a number, not a boolean."
+    assert "or null" in explain_cell(optional(NUMERIC), "3")
+    assert "no missing cells in training" in explain_cell(NUMERIC, None)
+    assert "send null" in explain_cell(optional(NUMERIC), ABSENT)
+    assert "has to have a value" in explain_cell(NUMERIC, ABSENT)
+    assert len(explain_cell(DATE, "x" * 100_000)) < 300

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, pointers
+
+PATHS = ["/predict", "/models/cars/predict", "/models/cars/versions/1/predict"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_each_path_answers(client: AppClient, path: str) -> None:
+    response = client.post(path, {"inputs": [ROW, ROW], "samples": 8, "seed": 3})
+    assert response.status_code == 200
+    answer = response.json()
+    assert answer["model"] == {"name": "cars", "version": "1"}
+    assert (answer["target"], answer["samples"], answer["seed"]) == ("Consumption", 8, 3)
+    assert answer["mean"] == [130.0, 130.0]
+    assert len(answer["percentiles"]["values"]) == 2
+    assert answer["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "pointer"),
+    [
+        ([ROW, {**ROW, "Weight": 9000}], "/inputs/1/Weight"),
+        ([[9000, None, True, None, "USA"]], "/inputs/0/0"),
+        ({**{name: [ROW[name]] for name in NAMES}, "Origin/plant": ["Japan"]}, "/inputs/Origin~1plant/0"),
+    ],
+)
+def test_values_outside_the_training_range_are_warned_of(
+    client: AppClient, inputs: object, pointer: str
+) -> None:
+    warnings = client.post("/predict", {"inputs": inputs}).json()["warnings"]
+    assert [warning["pointer"] for warning in warnings] == [pointer]
+
+
+def test_many_warnings_are_summed_up(client: AppClient) -> None:
+    warnings = client.post("/predict", {"inputs": [{**ROW, "Weight": 9000}] * 1000}).json()["warnings"]
+    assert len(warnings) == 101
+    assert warnings[-1]["pointer"] == "/inputs"
+
+
+def test_bad_input_is_422_with_pointers(client: AppClient) -> None:
+    response = client.post("/predict", {"inputs": [ROW, {**ROW, "Horsepower": "100"}]})
+    assert response.status_code == 422
+    assert pointers(response) == ["/inputs/1/Horsepower"]
+
+
+def test_a_large_request_is_answered_like_a_small_one(client: AppClient) -> None:
+    answer = client.post("/predict", {"inputs": [ROW] * 20_000, "samples": 4, "include": ["draws"]}).json()
+    assert answer["mean"] == [130.0] * 20_000
+    assert answer["draws"][-1] == [128.5, 129.5, 130.5, 131.5]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "application/json; charset=utf-8",
+        "APPLICATION/JSON",
+        "application/cloudevents+json",
+        None,
+    ],
+)
+def test_json_is_read_under_each_of_its_names(client: AppClient, content_type: str | None) -> None:
+    headers = {} if content_type is None else {"content-type": content_type}
+    assert client.post("/predict", content=b'{"inputs": []}', headers=headers).status_code == 422
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "image/png", "text/xml", "nonsense", "x" * 500])
+def test_other_media_types_are_415(client: AppClient, content_type: str) -> None:
+    response = client.post("/predict", content=b"{}", headers={"content-type": content_type})
+    assert response.status_code == 415
+    assert pointers(response) == []
+
+
+def test_a_compressed_body_is_415(client: AppClient) -> None:
+    headers = {"content-encoding": "gzip", "content-type": "application/json"}
+    assert client.post("/predict", content=b"{}", headers=headers).status_code == 415
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/models/boats/predict", "/models/cars/versions/2/predict", "/models/..%2Fcars/predict", "/predict/"],
+)
+def test_unknown_models_versions_and_paths_are_404(client: AppClient, path: str) -> None:
+    response = client.post(path, {"inputs": [ROW]})
+    assert response.status_code == 404
+    assert pointers(response) == []
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
+def test_wrong_methods_are_405_and_say_which_is_right(client: AppClient, method: str) -> None:
+    response = client.request(method, "/predict")
+    assert response.status_code == 405
+    assert response.headers["allow"] == "POST"
+    assert pointers(response) == []
+
+
+def test_of_several_models_one_must_be_named() -> None:
+    with make_client(FakeModel("a"), FakeModel("b")) as client:
+        client.wait_until_loaded()
+        response = client.post("/predict", {"inputs": [ROW]})
+        assert response.status_code == 404
+        assert "/models/a/predict" in response.json()["detail"]
+        assert client.post("/models/b/predict", {"inputs": [ROW]}).json()["model"]["name"] == "b"
+
+
+def test_the_default_model_is_the_one_of_the_settings() -> None:
+    with make_client(FakeModel("a"), FakeModel("b"), default_model="b") as client:
+        client.wait_until_loaded()
+        assert client.post("/predict", {"inputs": [ROW]}).json()["model"]["name"] == "b"
+
+
+def test_an_overflow_is_the_request_s_fault_and_names_the_cell(client: AppClient, model: FakeModel) -> None:
+    response = client.post("/predict", {"inputs": [ROW, {**ROW, "Weight": 1e308, "Horsepower": 1e308}]})
+    assert response.status_code == 200
+    response = client.post("/predict", {"inputs": [ROW, {**ROW, "Weight": 1e308, "Horsepower": 1.79e308}]})
+    assert response.status_code == 422
+    assert pointers(response) == ["/inputs/1/Weight", "/inputs/1/Horsepower"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_"),
+    [
+        ({"max_rows": 3}, {"inputs": [ROW] * 4}),
+        ({"max_pending_cost": 1000}, {"inputs": [ROW] * 4, "samples": 256}),
+        ({"max_draw_values": 10}, {"inputs": [ROW] * 4, "samples": 3, "include": ["draws"]}),
+    ],
+)
+def test_what_could_never_be_answered_is_413(settings: dict[str, Any], request_: dict[str, Any]) -> None:
+    with make_client(FakeModel(), **settings) as client:
+        client.wait_until_loaded()
+        response = client.post("/predict", request_)
+        assert response.status_code == 413
+        assert "at most" in response.json()["detail"]
+
+
+def test_a_full_queue_is_429_and_health_is_untouched() -> None:
+    model = FakeModel()
+    release, begun = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        assert release.wait(20)
+
+    with make_client(model, max_pending=1) as client:
+        client.wait_until_loaded()
+        model.before = wait
+        first = client.portal.start_task_soon(lambda: client._client.post("/predict", json={"inputs": [ROW]}))
+        assert begun.wait(20)
+        response = client.post("/predict", {"inputs": [ROW]})
+        assert response.status_code == 429
+        assert int(response.headers["retry-after"]) >= 1
+        assert pointers(response) == []
+        assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+        release.set()
+        assert first.result(20).status_code == 200
+
+
+def test_a_passed_deadline_is_504() -> None:
+    model = FakeModel()
+    release = threading.Event()
+    with make_client(model, request_timeout=0.1) as client:
+        client.wait_until_loaded()
+        model.before = lambda: bool(release.wait(20)) and None
+        response = client.post("/predict", {"inputs": [ROW]})
+        release.set()
+    assert response.status_code == 504
+    assert pointers(response) == []
+
+
+def test_a_body_that_does_not_arrive_is_408() -> None:
+    async def never() -> Any:
+        yield b"{"
+        await asyncio.sleep(20)
+
+    with make_client(FakeModel(), request_timeout=0.1) as client:
+        client.wait_until_loaded()
+        assert client.post("/predict", content=never()).status_code == 408
+
+
+def test_work_of_a_client_that_is_gone_is_dropped(client: AppClient, model: FakeModel) -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        assert release.wait(20)
+
+    model.before = wait
+    first = client.portal.start_task_soon(lambda: client._client.post("/predict", json={"inputs": [ROW]}))
+    assert begun.wait(20)
+
+    async def leave() -> int:
+        sent: list[Any] = []
+        messages = [
+            {"type": "http.request", "body": b'{"inputs": [[1, 2, true, null, "USA"]]}', "more_body": False},
+            {"type": "http.disconnect"},
+        ]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/predict",
+            "headers": [],
+            "query_string": b"",
+            "state": dict(client.state),
+        }
+        await client.app(scope, receive, send)
+        return int(sent[0]["status"])
+
+    assert client.portal.call(leave) == 499
+    release.set()
+    assert first.result(20).status_code == 200
+    assert client.post("/predict", {"inputs": [ROW]}).status_code == 200
+    assert len(model.calls) == 2
+
+
+def test_predictions_are_refused_while_closing(client: AppClient) -> None:
+    client.state["parts"].lifecycle.closing = True
+    response = client.post("/predict", {"inputs": [ROW]})
+    assert response.status_code == 503
+    assert "retry-after" in response.headers

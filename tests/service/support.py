@@ -1,0 +1,183 @@
+"""A fake checkpoint with a real schema, and a client that calls an application without a network."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio.from_thread
+import httpx
+import numpy as np
+
+from model.checkpoint import CheckpointReference
+from model.errors import CheckpointError
+from model.posterior import Prediction, PredictOptions
+from model.schema import Feature, FeatureKind, Schema, Target
+from service.app import create_app
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fastapi import FastAPI
+    from starlette.types import Receive, Scope, Send
+
+    from model.schema import Columns
+    from service.predictor import ModelLike
+
+SCHEMA = Schema(
+    features=(
+        Feature("Weight", FeatureKind.NUMERIC, "lb", False, 1000.0, 5000.0, ()),
+        Feature("Horsepower", FeatureKind.NUMERIC, "hp", True, 40.0, 230.0, ()),
+        Feature("Automatic", FeatureKind.BOOLEAN, None, False, 0.0, 1.0, ()),
+        Feature("Year", FeatureKind.DATE, None, True, 0.0, 4383.0, ()),
+        Feature("Origin/plant", FeatureKind.CATEGORICAL, None, False, None, None, ("Europe", "USA")),
+    ),
+    target=Target("Consumption", "mpg"),
+    left_out={"Wheels": "constant"},
+)
+ROW: dict[str, Any] = {
+    "Weight": 3000.0,
+    "Horsepower": 100.0,
+    "Automatic": True,
+    "Year": "1975-06-01",
+    "Origin/plant": "USA",
+}
+NAMES = list(ROW)
+
+
+class FakeModel:
+    """Answers by a formula: the mean is Weight / 100 + Horsepower, draw k is the mean plus k - (S - 1) / 2."""
+
+    def __init__(self, name: str = "cars", version: str = "1", schema: Schema = SCHEMA) -> None:
+        self.name = name
+        self.version = version
+        self.schema = schema
+        self.facts: Mapping[str, Any] = {
+            "metrics": {"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
+            "training": {"rows": 278},
+        }
+        self.warm = False
+        self.calls: list[PredictOptions] = []
+        self.before: Callable[[], None] = lambda: None
+
+    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+        self.calls.append(options)
+        self.before()
+        with np.errstate(over="ignore"):
+            mean = columns["Weight"] / 100.0 + np.nan_to_num(columns["Horsepower"])
+        seed = 7 if options.seed is None else options.seed
+        if options.samples == 0:
+            return Prediction(0, seed, calibrated=False, mean=mean)
+        samples = np.arange(options.samples) - (options.samples - 1) / 2
+        draws = mean[:, None] + samples
+        epistemic = np.broadcast_to(samples.std(), mean.shape)
+        aleatoric = np.full(mean.shape, 2.0)
+        levels, thresholds = np.array(options.percentiles), np.array(options.thresholds)
+        return Prediction(
+            samples=options.samples,
+            seed=seed,
+            calibrated=True,
+            mean=mean,
+            std=np.hypot(epistemic, aleatoric),
+            epistemic_std=epistemic,
+            aleatoric_std=aleatoric,
+            percentiles=mean[:, None] + (levels - 50.0) / 10.0,
+            exceedance=1.0 / (1.0 + np.exp(np.clip(thresholds - mean[:, None], -50, 50)))
+            if options.thresholds
+            else None,
+            draws=draws if options.draws else None,
+        )
+
+    def warm_up(self) -> None:
+        self.warm = True
+
+
+class FakeSource:
+    """Checkpoints from memory; a text in the place of a model is the reason why it can't be loaded."""
+
+    place = "/somewhere/checkpoints"
+
+    def __init__(self, *found: FakeModel | tuple[str, str, str]) -> None:
+        self.found = found
+        self.before: Callable[[], None] = lambda: None
+
+    def list(self) -> list[CheckpointReference]:
+        names = [
+            (item.name, item.version) if isinstance(item, FakeModel) else item[:2] for item in self.found
+        ]
+        return [CheckpointReference(name, version, Path(name, version)) for name, version in names]
+
+    def load(self, reference: CheckpointReference) -> ModelLike:
+        self.before()
+        for item in self.found:
+            if isinstance(item, FakeModel):
+                if (item.name, item.version) == (reference.name, reference.version):
+                    return item
+            elif item[:2] == (reference.name, reference.version):
+                raise CheckpointError(item[2])
+        raise AssertionError(reference)
+
+
+class AppClient:
+    """Calls an application in this process, its lifespan included, from a synchronous test."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.portal = self._stack.enter_context(anyio.from_thread.start_blocking_portal())
+        lifespan = self.app.router.lifespan_context(self.app)
+        self.state: Mapping[str, Any] = self._stack.enter_context(
+            self.portal.wrap_async_context_manager(lifespan)
+        )
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await self.app({**scope, "state": dict(self.state)}, receive, send)
+
+        # What escapes the application must fail the test.
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://service")
+        self._stack.callback(self.portal.call, self._client.aclose)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        async def call() -> httpx.Response:
+            return await self._client.request(method, path, **arguments)
+
+        return self.portal.call(call)
+
+    def get(self, path: str, **arguments: Any) -> httpx.Response:
+        return self.request("GET", path, **arguments)
+
+    def post(self, path: str, json: Any = None, **arguments: Any) -> httpx.Response:
+        if json is not None:
+            arguments["json"] = json
+        return self.request("POST", path, **arguments)
+
+    def wait_until_loaded(self) -> None:
+        with anyio.from_thread.start_blocking_portal() as portal:
+            for _ in range(2000):
+                if self.state["parts"].registry.snapshot.loaded:
+                    return
+                portal.call(anyio.sleep, 0.005)
+        raise AssertionError("the checkpoints were not loaded in 10 seconds")
+
+
+def make_client(*found: FakeModel | tuple[str, str, str], **settings: Any) -> AppClient:
+    """Returns a client of an application that serves fake checkpoints."""
+    return AppClient(create_app(Settings(**settings), source=FakeSource(*found)))
+
+
+def pointers(response: httpx.Response) -> list[str]:
+    """Returns the pointers of a problem, after checking that it is one."""
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert problem["status"] == response.status_code
+    assert set(problem) <= {"type", "title", "status", "detail", "errors"}
+    return [error["pointer"] for error in problem.get("errors", [])]

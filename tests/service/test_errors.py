@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from model.errors import CheckpointError, InputError, Problem
+from service import errors
+from service.errors import BadInputError, problem_details
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.UnknownModelError("which?"), 404),
+        (errors.SlowRequestError("slow"), 408),
+        (errors.TooLargeError("large"), 413),
+        (errors.MediaTypeError("what?"), 415),
+        (InputError([Problem("/inputs", "no")]), 422),
+        (errors.QueueFullError("full", retry_after=3), 429),
+        (errors.NotReadyError("soon", retry_after=1), 503),
+        (errors.DeadlineError("late"), 504),
+        (errors.ComputationError("NaN"), 500),
+        (CheckpointError("unexpected here"), 500),
+        (ZeroDivisionError("secret"), 500),
+        (HTTPException(405, headers={"Allow": "POST"}), 405),
+    ],
+)
+def test_each_error_has_its_status(error: Exception, status: int) -> None:
+    document = problem_details(error, "id").document()
+    assert document["status"] == status
+    assert document["title"]
+    assert document["type"]
+
+
+def test_a_failure_of_the_service_names_the_request_and_hides_the_cause() -> None:
+    problem = problem_details(ZeroDivisionError("secret"), "request-17")
+    assert "request-17" in problem.detail
+    assert "secret" not in problem.detail
+
+
+def test_retry_after_and_allow_become_headers() -> None:
+    assert problem_details(errors.QueueFullError("full", retry_after=3), "id").headers == {"Retry-After": "3"}
+    assert problem_details(HTTPException(405, headers={"Allow": "POST"}), "id").headers == {"Allow": "POST"}
+
+
+def test_a_single_problem_is_told_in_the_detail() -> None:
+    problem = problem_details(BadInputError([Problem("/inputs/3/Horsepower", "Expected a number.")]), "id")
+    assert problem.detail == "/inputs/3/Horsepower: Expected a number."
+    assert problem.document()["errors"] == [
+        {"pointer": "/inputs/3/Horsepower", "message": "Expected a number."}
+    ]
+
+
+def test_the_detail_counts_problems_that_are_not_listed() -> None:
+    listed = [Problem(f"/inputs/{row}", "no") for row in range(2)]
+    assert "1000 things" in problem_details(BadInputError(listed, 1000), "id").detail
+    assert "first 2" in problem_details(BadInputError(listed, 1000), "id").detail
+    assert "all are listed" in problem_details(BadInputError(listed), "id").detail

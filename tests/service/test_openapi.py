@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from tests.service.support import ROW, AppClient, FakeModel, make_client
+
+
+@pytest.fixture
+def described(client: AppClient) -> dict[str, Any]:
+    document: dict[str, Any] = client.get("/openapi.json").json()
+    return document
+
+
+def test_every_path_of_the_contract_is_described(described: dict[str, Any]) -> None:
+    assert set(described["paths"]) >= {
+        "/predict",
+        "/models/{name}/predict",
+        "/models/{name}/versions/{version}/predict",
+        "/models",
+        "/models/{name}",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    }
+
+
+def test_every_reference_leads_somewhere(described: dict[str, Any]) -> None:
+    def references(node: object) -> list[str]:
+        if isinstance(node, dict):
+            own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+            return own + [reference for child in node.values() for reference in references(child)]
+        if isinstance(node, list):
+            return [reference for child in node for reference in references(child)]
+        return []
+
+    found = set(references(described))
+    names = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
+    assert found
+    assert found <= names
+
+
+def test_the_limits_of_the_settings_are_shown() -> None:
+    with make_client(FakeModel(), max_samples=99) as client:
+        schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    samples = schemas["PredictRequest"]["properties"]["samples"]
+    assert {"type": "integer", "minimum": 0, "maximum": 99} in samples["anyOf"]
+
+
+def test_the_example_works_for_the_model_that_is_loaded(client: AppClient, described: dict[str, Any]) -> None:
+    example = described["components"]["schemas"]["PredictRequest"]["example"]
+    assert set(example["inputs"][0]) == set(ROW)
+    assert client.post("/predict", example).status_code == 200
+
+
+def test_an_answer_is_as_described(client: AppClient, described: dict[str, Any]) -> None:
+    schema = {"$ref": "#/components/schemas/PredictResponse", "components": described["components"]}
+    for options in ({}, {"samples": 0}, {"samples": 3, "include": ["draws"], "thresholds": [1]}):
+        answer = client.post("/predict", {"inputs": [ROW], **options}).json()
+        jsonschema_rs.validate(schema, answer)

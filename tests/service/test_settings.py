@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import Settings
+
+
+def test_the_environment_sets_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MURHO_PORT", "9000")
+    monkeypatch.setenv("MURHO_HOST", "127.0.0.3")
+    settings = Settings(host="127.0.0.2")
+    assert (settings.port, settings.host) == (9000, "127.0.0.2")
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"port": 70000}, {"device": "tpu"}, {"max_samples": 0}, {"request_timeout": 0}, {"threads": 0}]
+)
+def test_wrong_values_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_every_setting_is_described() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
