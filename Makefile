@@ -36,9 +36,11 @@ test: setup ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: setup ## check format, lint and types
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
+	@status=0; \
+	$(BIN)/ruff format --check . || status=1; \
+	$(BIN)/ruff check . || status=1; \
+	$(BIN)/mypy || status=1; \
+	exit $$status
 
 format: setup ## put the code into its format, mend what lint can mend
 	@$(BIN)/ruff check --fix-only .

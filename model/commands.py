@@ -6,12 +6,15 @@ Imports of numpy and torch wait until a command runs, so that its ``--help`` ans
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from model.training import Trained
 
 __all__ = ["evaluate", "predict", "train"]
@@ -126,10 +129,21 @@ def train(
 
     reporter = TerminalReporter()
     table = read_table(data)
-    with use_threads_for_fitting(resolved):
+    with use_threads_for_fitting(resolved), _naming(data):
         trained = train_on_table(table, column, options, reporter=reporter, device=resolved)
     directory = write_checkpoint(checkpoints, chosen_name, trained.facts, trained.tensors)
     _report(trained, directory, as_json=json)
+
+
+@contextmanager
+def _naming(data: Path) -> Iterator[None]:
+    """Puts the file's name before what is wrong with its table."""
+    from model.errors import TableError
+
+    try:
+        yield
+    except TableError as error:
+        raise TableError(f"{data}: {error}") from error
 
 
 def _name_of(data: Path) -> str:
@@ -193,7 +207,8 @@ def predict(
     else:
         scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
     table = read_table(data)
-    scored, outside = score_table(table, scorer, options)
+    with _naming(data):
+        scored, outside = score_table(table, scorer, options)
     if outside:
         sys.stderr.write(f"note: {outside} values lie outside the training range or are unseen categories\n")
     columns: dict[str, Any] = {}
@@ -222,7 +237,9 @@ def evaluate(
     from model.tables import read_table
 
     posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
-    report = evaluate_table(posterior, read_table(data))
+    table = read_table(data)
+    with _naming(data):
+        report = evaluate_table(posterior, table)
     left_out = report.pop("left_out")
     if left_out:
         sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}\n")

@@ -58,8 +58,7 @@ def read_csv(path: Path) -> pa.Table:
     try:
         table = pa.csv.read_csv(
             pa.py_buffer(data).slice(start),
-            # One thread: rows stay in order of the file at any block size, and errors are the same every
-            # time.
+            # One thread: the rows stay in order, and errors are the same every time.
             read_options=pa.csv.ReadOptions(
                 use_threads=False,
                 block_size=1 << 24,

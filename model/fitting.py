@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from model.errors import FitError
+from model.gradients import GradientStep
 from model.likelihoods import log_density, make_likelihood
 from model.networks import Architecture, BayesianNetwork
-from model.objective import free_energy, kl_weights
+from model.objective import kl_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,8 @@ class FitOptions:
         learning_rate: Its first learning rate.
         batch_size: Rows a minibatch, at most.
         epochs: Most epochs to run.
+        early_stop: Whether validation decides which parameters are kept and when to stop; if not, all epochs
+            are run and the last average is kept.
         patience: Validations without improvement before the fit stops.
         warm_up_steps: Steps over which the KL's factor rises from 0 to 1.
         validation_draws: Draws behind a validation.
@@ -101,6 +104,7 @@ class FitOptions:
     learning_rate: float = 1e-2
     batch_size: int = 64
     epochs: int = 1000
+    early_stop: bool = True
     patience: int = 30
     warm_up_steps: int = 300
     validation_draws: int = 16
@@ -278,6 +282,9 @@ def fit(
     named |= dict(likelihood.named_parameters(prefix="noise"))
     optimiser = OPTIMISERS[options.optimiser](parameters, options.learning_rate)
     averaged = _Averaged(parameters)
+    step = GradientStep(
+        network, likelihood, options.prior, total_rows=len(training), draws=options.draws_per_step
+    )
 
     minibatches = max(1, math.ceil(len(training) / options.batch_size))
     weights = kl_weights(options.kl_weights, minibatches)
@@ -299,24 +306,17 @@ def fit(
             )
             sums = torch.zeros(2, device=device)
             for features, targets, weight in batches:
-                energy = free_energy(
-                    network,
-                    likelihood,
-                    options.prior,
+                energy = step(
                     features,
                     targets,
-                    total_rows=len(training),
                     kl_weight=weight,
                     minibatches=minibatches,
                     temperature=min(1.0, steps / options.warm_up_steps) if options.warm_up_steps else 1.0,
-                    draws=options.draws_per_step,
                     generator=noise,
                 )
                 _check_finite(energy.loss, named, number)
                 for group in optimiser.param_groups:
                     group["lr"] = options.learning_rate * _cosine(steps / total_steps)
-                optimiser.zero_grad(set_to_none=True)
-                energy.loss.backward()  # type: ignore[no-untyped-call]
                 torch.nn.utils.clip_grad_norm_(parameters, GRADIENT_NORM * options.members)
                 optimiser.step()
                 averaged.step()
@@ -332,7 +332,7 @@ def fit(
                 averaged.load(current)
                 # Until the KL has its full weight the parameters are not yet those of the posterior.
                 warm = steps >= options.warm_up_steps
-                if warm and measured < best - 1e-4:
+                if not options.early_stop or (warm and measured < best - 1e-4):
                     best, best_epoch, waited = measured, number, 0
                     averaged.keep()
                 elif warm:

@@ -161,7 +161,8 @@ def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
     column = table.column(target)
     if cell_type(plain(column, target)) is CellType.BOOLEAN:
         raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
-    return canonical_column(column, FeatureKind.NUMERIC, target)
+    # A copy: a view of the table can't be written, and PyTorch warns of such arrays.
+    return canonical_column(column, FeatureKind.NUMERIC, target).copy()
 
 
 def make_schema(plan: ColumnPlan, columns: Columns) -> Schema:

@@ -134,7 +134,9 @@ class BayesianNetwork(nn.Module):
         self.mu = nn.Parameter(torch.cat(means, dim=1))
         self.rho = nn.Parameter(inverse_softplus(torch.cat(scales, dim=1)))
         self.register_buffer("groups", torch.cat(groups), persistent=False)
+        self._shapes = [shape for name, shape in architecture.shapes().items() if name.endswith(".mu")]
         self._sizes = [part.shape[1] for part in means]
+        self.activation = ACTIVATIONS[architecture.activation]
 
     def sigma(self) -> Tensor:
         """Standard deviations of all weights and biases, ``[M, P]``."""
@@ -158,12 +160,11 @@ class BayesianNetwork(nn.Module):
             ``[M, S * B, P]``, standardised; draw-major.
         """
         variance = (self.sigma() if sigma is None else sigma).square()
-        means, variances = self._parts(self.mu), self._parts(variance)
-        activation = ACTIVATIONS[self.architecture.activation]
+        means, variances = self.parts(self.mu), self.parts(variance)
         hidden = rows.repeat(draws, 1).expand(self.architecture.members, -1, -1)
         for first in range(0, len(means), 2):
             if first:
-                hidden = activation(hidden)
+                hidden = self.activation(hidden)
             hidden = local_reparameterisation(
                 hidden, means[first], variances[first], means[first + 1], variances[first + 1], generator
             )
@@ -177,7 +178,7 @@ class BayesianNetwork(nn.Module):
 
     def named_tensors(self) -> dict[str, Tensor]:
         """Every mu and rho by the name it has in a checkpoint, see `Architecture.shapes`; views."""
-        parts = {"mu": self._parts(self.mu), "rho": self._parts(self.rho)}
+        parts = {"mu": self.parts(self.mu), "rho": self.parts(self.rho)}
         tensors = {}
         for index in range(len(self.architecture.layers)):
             for offset, part in enumerate(("weight", "bias")):
@@ -185,7 +186,7 @@ class BayesianNetwork(nn.Module):
                     tensors[f"layers.{index}.{part}.{parameter}"] = parts[parameter][2 * index + offset]
         return tensors
 
-    def _parts(self, flat: Tensor) -> list[Tensor]:
+    def parts(self, flat: Tensor) -> list[Tensor]:
         """``[M, P]`` as one ``[M, inputs, outputs]`` a weight and ``[M, 1, outputs]`` a bias."""
         shapes = [shape for name, shape in self.architecture.shapes().items() if name.endswith(".mu")]
         return [

@@ -145,7 +145,7 @@ class Posterior:
         self._tensors = dict(tensors)
         if "noise.rho" in self._tensors:
             self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
-        self.likelihood.to(self.device)
+        self.likelihood.requires_grad_(requires_grad=False).to(self.device)
         self._mean_network = mean_network(self._tensors, self.architecture, self.device)
         self._kept: OrderedDict[int, Draws] = OrderedDict()
 
@@ -210,7 +210,7 @@ class Posterior:
         """
         draws = self._draws(samples, seed)
         outputs = forward(draws, rows)
-        noise = self.likelihood.noise(outputs, draws.members).detach()
+        noise = self.likelihood.noise(outputs, draws.members)
         return outputs[..., 0].double() * self.scale + self.location, noise.double() * self.scale
 
     def warm_up(self) -> None:

@@ -29,14 +29,15 @@ __all__ = [
 ]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-_ITERATIONS = 80
-_TOLERANCE = 1e-10
+_ITERATIONS = 100
 
 
 def normal_cdf(values: Tensor) -> Tensor:
-    """The standard normal distribution function, accurate in the lower tail."""
-    probability: Tensor = torch.special.ndtr(values)
-    return probability
+    """The standard normal distribution function, accurate in the lower tail.
+
+    By way of erfc, which is several times faster than PyTorch's own ``ndtr``.
+    """
+    return 0.5 * torch.erfc(values * -(0.5**0.5))
 
 
 def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -80,6 +81,7 @@ def quantiles(means: Tensor, noise: Tensor, scores: Tensor) -> Tensor:
     Newton's method in the scale of normal scores, where the function is a straight line for a single
     Gaussian, inside a bracket that always holds the root: the mixture's quantile lies between the smallest
     and the largest of its components' quantiles. A step that leaves the bracket is replaced by bisection.
+    Single precision brings the value near, double precision finishes it, mostly in one step.
 
     Args:
         means: ``[S, B]``, float64.
@@ -87,34 +89,54 @@ def quantiles(means: Tensor, noise: Tensor, scores: Tensor) -> Tensor:
         scores: Normal scores of the levels asked for, ``[K]`` (the same for every row).
 
     Returns:
-        ``[B, K]``, nondecreasing in the score.
+        ``[B, K]``, nondecreasing in the score, exact to about 1e-6 of the predictive's spread.
     """
-    noise = noise.expand_as(means)
-    means, noise = means.unsqueeze(-1), noise.unsqueeze(-1)  # [S, B, 1]
     scores = scores.to(means).clamp(-37.0, 37.0)
-    components = means + noise * scores
+    mean, epistemic, aleatoric = split(means, noise)
+    spread = (epistemic.square() + aleatoric.square()).sqrt().unsqueeze(-1)
+    # In units of the row's own spread around its mean, so that single precision is enough for any target.
+    centred = (means - mean).unsqueeze(-1) / spread  # [S, B, 1]
+    widths = noise.expand_as(means).unsqueeze(-1) / spread
+    components = centred + widths * scores
     lower, upper = components.amin(dim=0), components.amax(dim=0)  # [B, K]
-    scale = (upper - lower).clamp_min(noise.amax(dim=0))
-    sign = torch.where(scores > 0, -1.0, 1.0).to(scores)
-    target = -scores.abs()
-    mean, epistemic, aleatoric = split(means.squeeze(-1), noise.squeeze(-1))
-    spread = (epistemic.square() + aleatoric.square()).sqrt()
-    value = (mean.unsqueeze(-1) + spread.unsqueeze(-1) * scores).clamp(lower, upper)
+    value = scores.expand_as(lower).clamp(lower, upper)
+    near = _solve(
+        *(tensor.float() for tensor in (centred, widths, scores, lower, upper, value)), tolerance=1e-3
+    )
+    value = _solve(centred, widths, scores, lower, upper, near.double().clamp(lower, upper), tolerance=2e-6)
+    # Rounding must not turn two levels of the same value round.
+    order = scores.argsort()
+    value[:, order] = value[:, order].cummax(dim=1).values
+    return mean.unsqueeze(-1) + spread * value
+
+
+def _solve(
+    means: Tensor,
+    widths: Tensor,
+    scores: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    value: Tensor,
+    *,
+    tolerance: float,
+) -> Tensor:
+    """Safeguarded Newton steps until every step is below the tolerance; the error is then about its square."""
+    sign = torch.where(scores > 0, -1.0, 1.0).to(scores)  # work in the smaller tail, where nothing cancels
     for _ in range(_ITERATIONS):
-        standardised = (value - means) / noise  # [S, B, K]
+        standardised = (value - means) / widths  # [S, B, K]
         tail = normal_cdf(standardised * sign).mean(dim=0)
-        density = (torch.exp(-0.5 * standardised.square() - _LOG_SQRT_2PI) / noise).mean(dim=0)
-        reached = torch.special.ndtri(tail)
-        excess = (reached - target) * sign  # > 0: value is above the root
+        density = (torch.exp(-0.5 * standardised.square() - _LOG_SQRT_2PI) / widths).mean(dim=0)
+        reached = sign * torch.special.ndtri(tail)
+        excess = reached - scores  # > 0: the value is above the root
         upper = torch.where(excess >= 0, value, upper)
         lower = torch.where(excess <= 0, value, lower)
-        slope = density * torch.exp(0.5 * reached.square() + _LOG_SQRT_2PI)
-        newton = value - excess / slope
+        newton = value - excess / (density * torch.exp(0.5 * reached.square() + _LOG_SQRT_2PI))
+        small = (newton - value).abs() <= tolerance
+        if bool(small.all()):
+            return newton.clamp(lower - tolerance, upper + tolerance)
         inside = (newton > lower) & (newton < upper)  # False for NaN as well
-        proposal = torch.where(inside, newton, 0.5 * (lower + upper))
-        done = (proposal - value).abs() <= _TOLERANCE * scale
-        value = torch.where(excess == 0, value, proposal)
-        if bool(done.all()):
+        value = torch.where(small, value, torch.where(inside, newton, 0.5 * (lower + upper)))
+        if not bool((upper - lower > 1e-12).any()):
             break
     return value
 

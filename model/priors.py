@@ -46,6 +46,12 @@ class Prior(Protocol):
         """
         ...
 
+    def kl_gradient(
+        self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`kl` and its derivatives by mu and by sigma, ``[M, P]`` each, written out."""
+        ...
+
 
 def gaussian_kl(mu: Tensor, sigma: Tensor, prior_sigma: Tensor | float) -> Tensor:
     """Closed-form ``KL(N(mu, sigma^2) || N(0, prior_sigma^2))`` of each weight.
@@ -62,6 +68,18 @@ def gaussian_kl(mu: Tensor, sigma: Tensor, prior_sigma: Tensor | float) -> Tenso
     """
     ratio = sigma / prior_sigma
     return 0.5 * (ratio.square() + (mu / prior_sigma).square() - 1.0) - torch.log(ratio)
+
+
+def _gaussian_kl_gradient(
+    mu: Tensor, sigma: Tensor, prior_variance: Tensor | float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum of `gaussian_kl` over the weights, ``[M]``, and its derivatives by mu and sigma."""
+    by_mu = mu / prior_variance
+    scaled = sigma / prior_variance
+    by_sigma = scaled - sigma.reciprocal()
+    log_ratio = torch.log(sigma) - 0.5 * torch.as_tensor(prior_variance).log()
+    kl = 0.5 * ((scaled * sigma).addcmul_(by_mu, mu).sum(dim=1) - mu.shape[1]) - log_ratio.sum(dim=1)
+    return kl, by_mu, by_sigma
 
 
 def _require_positive(name: str, value: float) -> None:
@@ -91,6 +109,16 @@ class GaussianPrior:
     ) -> Tensor:
         """See `Prior.kl`; exact."""
         return gaussian_kl(mu, sigma, self.sigma).sum(dim=1)
+
+    def kl_gradient(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Prior.kl_gradient`."""
+        return _gaussian_kl_gradient(mu, sigma, self.sigma**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +161,26 @@ class ScaleMixturePrior:
         epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
         entropy = torch.log(sigma) + 0.5 * (1.0 + math.log(2.0 * math.pi))
         return -(entropy + self.log_density(mu + sigma * epsilon)).sum(dim=1)
+
+    def kl_gradient(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Prior.kl_gradient`; of the same estimate as `kl`."""
+        epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
+        weights = mu + sigma * epsilon
+        wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
+        narrow = math.log1p(-self.pi) + _log_normal(weights, self.sigma2)
+        share = torch.sigmoid(wide - narrow)  # of the wide component in the density at the weight
+        by_weight = weights * torch.lerp(
+            torch.full_like(share, self.sigma2**-2), torch.full_like(share, self.sigma1**-2), share
+        )
+        entropy = torch.log(sigma) + 0.5 * (1.0 + math.log(2.0 * math.pi))
+        kl = -(entropy + torch.logaddexp(wide, narrow)).sum(dim=1)
+        return kl, by_weight, by_weight * epsilon - sigma.reciprocal()
 
 
 def _log_normal(values: Tensor, sigma: float) -> Tensor:
@@ -177,13 +225,25 @@ class EmpiricalBayesPrior:
     ) -> Tensor:
         """See `Prior.kl`; exact, with the negative log hyperprior of the chosen scales."""
         variance = self.variance(mu, sigma, groups)
-        hyperprior = (
-            (self.alpha + 1.0) * torch.log(variance)
-            + self.beta / variance
-            + math.lgamma(self.alpha)
-            - self.alpha * math.log(self.beta)
-        )
-        return gaussian_kl(mu, sigma, variance.sqrt()[:, groups]).sum(dim=1) + hyperprior.sum(dim=1)
+        kl = gaussian_kl(mu, sigma, variance.sqrt()[:, groups])
+        return kl.sum(dim=1) + self._hyperprior(variance)
+
+    def kl_gradient(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Prior.kl_gradient`; at the best scales their own derivative is zero."""
+        variance = self.variance(mu, sigma, groups)
+        kl, by_mu, by_sigma = _gaussian_kl_gradient(mu, sigma, variance.index_select(1, groups))
+        return kl + self._hyperprior(variance), by_mu, by_sigma
+
+    def _hyperprior(self, variance: Tensor) -> Tensor:
+        """Negative log density of the chosen scales under their hyperprior, ``[M]``."""
+        constant = math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
+        return ((self.alpha + 1.0) * torch.log(variance) + self.beta / variance + constant).sum(dim=1)
 
 
 _PRIORS: dict[str, type[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior]] = {

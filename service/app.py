@@ -64,13 +64,16 @@ def create_app(
     )
 
     def load() -> None:
-        _set_threads(threads)
-        snapshot = parts.registry.load(lambda: parts.lifecycle.closing)
-        if not snapshot.loaded:
-            return
-        parts.telemetry.show(snapshot)
-        if on_loaded is not None:
-            on_loaded(snapshot)
+        try:
+            _set_threads(threads)
+            snapshot = parts.registry.load(lambda: parts.lifecycle.closing)
+            parts.telemetry.show(snapshot)
+            if snapshot.loaded and on_loaded is not None:
+                on_loaded(snapshot)
+        except Exception as error:  # the compute thread has to live on, to say what is wrong
+            structlog.get_logger("murho.app").exception("loading failed")
+            if not parts.registry.snapshot.loaded:
+                parts.registry.fail(f"loading failed with {type(error).__name__}: {error}")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:

@@ -33,7 +33,7 @@ class State(TypedDict):
     parts: Parts
 
 
-def _parts(request: Request) -> Parts:
+async def _parts(request: Request) -> Parts:  # async: the framework runs plain functions in a thread
     return cast("State", request.scope["state"])["parts"]
 
 

@@ -5,7 +5,7 @@ What can't be loaded is refused by name with the reason; everything else is serv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -248,6 +248,11 @@ class Registry:
         )
         return self.snapshot
 
+    def fail(self, reason: str) -> None:
+        """Ends loading with nothing to serve, for a reason that is no single checkpoint's."""
+        refused = (*self.snapshot.refused, Refused("", "", reason))
+        self.snapshot = replace(self.snapshot, refused=refused, loaded=True)
+
 
 def _title(name: str, version: str) -> str:
-    return f"{name} version {version}" if version else name or "the directory"
+    return f"{name} version {version}" if version else name or "all of it"

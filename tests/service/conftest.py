@@ -1,13 +1,27 @@
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 
 from tests.service.support import AppClient, FakeModel, make_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True, scope="session")
+def plain_log() -> None:
+    # The default renders exceptions with every frame's variables, which takes seconds.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+        ],
+    )
 
 
 @pytest.fixture

@@ -43,7 +43,11 @@ def test_work_runs_in_one_thread_in_order_of_arrival() -> None:
 
     async def test() -> None:
         def work(number: int) -> Callable[[Abandoned], int]:
-            return lambda _: seen.append((number, threading.current_thread().name)) or number
+            def record(_: Abandoned) -> int:
+                seen.append((number, threading.current_thread().name))
+                return number
+
+            return record
 
         assert await asyncio.gather(*(scheduler.run(work(number)) for number in range(20))) == list(range(20))
 

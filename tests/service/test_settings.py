@@ -15,7 +15,7 @@ def test_the_environment_sets_what_is_not_given(monkeypatch: pytest.MonkeyPatch)
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        Settings().port = 1  # type: ignore[misc]
+        Settings().port = 1
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_each_application_has_its_own_metrics(client: AppClient) -> None:
 
 def test_log_lines_are_json_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
-    before, level = root.handlers[:], root.level
+    before, level, configuration = root.handlers[:], root.level, structlog.get_config()
     try:
         configure_logging("info", "json")
         structlog.get_logger("murho").info("ready", models=["cars"])
@@ -56,7 +56,7 @@ def test_log_lines_are_json_where_no_terminal_is(capsys: pytest.CaptureFixture[s
     finally:
         root.handlers[:] = before
         root.setLevel(level)
-        structlog.reset_defaults()
+        structlog.configure(**configuration)
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["event"] for line in lines] == ["ready", "careful now"]
     assert lines[0]["models"] == ["cars"]

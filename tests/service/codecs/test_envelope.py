@@ -108,8 +108,8 @@ def test_missing_rows_are_named() -> None:
     assert list(problems({"samples": 3})) == ["/inputs"]
 
 
-def test_a_million_unknown_options_are_counted() -> None:
+def test_many_unknown_options_are_counted() -> None:
     with pytest.raises(BadInputError) as caught:
-        parse_document(orjson.dumps({f"option {index}": 1 for index in range(1_000_000)}))
+        parse_document(orjson.dumps({f"option {index}": 1 for index in range(100_000)}))
     assert len(caught.value.problems) == 50
-    assert caught.value.total == 1_000_000
+    assert caught.value.total == 100_000

@@ -10,7 +10,11 @@ from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_cl
 def test_while_loading_the_service_is_alive_but_not_ready() -> None:
     loading = threading.Event()
     source = FakeSource(FakeModel())
-    source.before = lambda: bool(loading.wait(20)) and None
+
+    def wait() -> None:
+        assert loading.wait(20)
+
+    source.before = wait
     with AppClient(create_app(Settings(), source=source)) as client:
         try:
             assert client.get("/healthz").status_code == 200

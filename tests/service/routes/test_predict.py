@@ -167,7 +167,7 @@ def test_a_passed_deadline_is_504() -> None:
     release = threading.Event()
     with make_client(model, request_timeout=0.1) as client:
         client.wait_until_loaded()
-        model.before = lambda: bool(release.wait(20)) and None
+        model.before = lambda: _wait(release)
         response = client.post("/predict", {"inputs": [ROW]})
         release.set()
     assert response.status_code == 504
@@ -231,3 +231,7 @@ def test_predictions_are_refused_while_closing(client: AppClient) -> None:
     response = client.post("/predict", {"inputs": [ROW]})
     assert response.status_code == 503
     assert "retry-after" in response.headers
+
+
+def _wait(event: threading.Event) -> None:
+    assert event.wait(20)

@@ -1,0 +1,78 @@
+"""Six points of a quartic: a wide prior, hardly any noise, and a long way beyond the data.
+
+``python -m benchmarks.quartic`` fits ``y = -x^4 + 3 x^2 + 1`` at -2, -1.8, -1, 1, 1.8 and 2, observed with noise
+of standard deviation 0.1, which is known, by a 1-32-1 sigmoid network under the prior N(0, sd 10), and
+answers for [-5, 5]. Everything is in raw units and the free energy is exact, at temperature 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.regression import System
+from benchmarks.report import run
+from benchmarks.results import parse_options
+from model.fitting import FitOptions
+from model.priors import GaussianPrior
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["function", "main", "system"]
+
+NOISE = 0.1
+
+
+def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``-x^4 + 3 x^2 + 1``."""
+    return -(x**4) + 3.0 * x**2 + 1.0
+
+
+def system(seed: int) -> System:
+    """The system; its targets are the function's own values, the seed is that of the fit and of the draws."""
+    inputs = np.array([-2.0, -1.8, -1.0, 1.0, 1.8, 2.0])
+    return System(
+        name="quartic",
+        title="Quartic: six points, and a long way beyond them",
+        function=function,
+        inputs=inputs,
+        targets=function(inputs),
+        options=FitOptions(
+            prior=GaussianPrior(sigma=10.0),
+            noise="fixed",
+            noise_sigma=NOISE,
+            hidden=(32,),
+            activation="sigmoid",
+            members=1,
+            kl_weights="uniform",
+            draws_per_step=16,
+            optimiser="adam",
+            learning_rate=0.2,
+            batch_size=len(inputs),
+            epochs=5000,
+            patience=5000,
+            warm_up_steps=2500,
+            validation_draws=256,
+            seed=seed,
+            budget=None,
+        ),
+        samples=100,
+        grid=np.linspace(-5.0, 5.0, 401),
+        shown_at=(-5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = parse_options("quartic", "Six points of a quartic, and a long way beyond them.", arguments)
+    run(system(options.seed), options.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

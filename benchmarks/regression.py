@@ -1,0 +1,192 @@
+"""One-dimensional regression systems whose answer can be looked at: fit, draw, and describe the bands.
+
+Raw units throughout: inputs and targets are not standardised, so that priors and noise mean what the system says.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from model import predictive
+from model.draws import forward, make_draws
+from model.fitting import Fit, FitOptions, Rows, fit
+from model.objective import free_energy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["Answer", "System", "answer", "encode"]
+
+FREE_ENERGY_DRAWS = 4096
+"""Draws a row behind the free energy that is reported."""
+FINAL_EPOCHS = 200
+"""Epochs at the end of a fit whose mean free energy is reported beside the answer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A regression problem with a known function, and how it is fitted.
+
+    Attributes:
+        name: Name of its files.
+        title: Title of its figure.
+        function: The true function, vectorised.
+        inputs: Training inputs, ``[N]``.
+        targets: Training targets, ``[N]``.
+        options: How to fit; the noise is fixed.
+        samples: S, the draws behind the answer.
+        grid: Inputs to answer for, ``[B]``.
+        shown_at: Points of the grid that the table shows.
+        levels: Lower and upper percentile of the bands.
+    """
+
+    name: str
+    title: str
+    function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    inputs: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    options: FitOptions
+    samples: int
+    grid: NDArray[np.float64]
+    shown_at: tuple[float, ...]
+    levels: tuple[float, float] = (2.5, 97.5)
+
+    @property
+    def noise(self) -> float:
+        """Known standard deviation of an observation, in the target's unit."""
+        if self.options.noise_sigma is None:
+            raise ValueError(f"the noise of {self.name} is not fixed")
+        return self.options.noise_sigma
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Which points of the grid lie within the range of the training inputs, ``[B]``."""
+        # Rounding puts a point of the grid a hair beside the outermost input.
+        margin = 1e-9
+        inside: NDArray[np.bool_] = (self.grid >= self.inputs.min() - margin) & (
+            self.grid <= self.inputs.max() + margin
+        )
+        return inside
+
+    def with_epochs(self, epochs: int) -> System:
+        """The same system, fitted for fewer or more epochs, with a warm-up in proportion."""
+        warm_up = round(self.options.warm_up_steps * epochs / self.options.epochs)
+        return replace(self, options=replace(self.options, epochs=epochs, warm_up_steps=warm_up))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a fitted system says, in the target's unit.
+
+    Attributes:
+        mean: Mean of the function values, ``[B]``.
+        epistemic_std: Their standard deviation over draws, ``[B]``.
+        function_band: Percentiles of the function values at the system's two levels, ``[B, 2]``.
+        observation_band: Percentiles of a new observation at the same levels, ``[B, 2]``.
+        draws: Function values of every draw, ``[S, B]``.
+        mean_at_inputs: Mean of the function values at the training inputs, ``[N]``.
+        function_band_at_inputs: Percentiles of the function values there, ``[N, 2]``.
+        free_energy: Of the parameters behind the answer, in nats over all N rows, at temperature 1.
+        kl: The part of it that is the divergence from the prior.
+        final_free_energy: Mean over the last epochs of the fit, in nats over all rows.
+        fit_seconds: Time that the fit took.
+        fit: The fit itself.
+    """
+
+    mean: NDArray[np.float64]
+    epistemic_std: NDArray[np.float64]
+    function_band: NDArray[np.float64]
+    observation_band: NDArray[np.float64]
+    draws: NDArray[np.float64]
+    mean_at_inputs: NDArray[np.float64]
+    function_band_at_inputs: NDArray[np.float64]
+    free_energy: float
+    kl: float
+    final_free_energy: float
+    fit_seconds: float
+    fit: Fit
+
+
+def encode(inputs: NDArray[np.float64], targets: NDArray[np.float64] | None = None) -> Rows:
+    """One raw input as the only feature.
+
+    Args:
+        inputs: ``[N]``.
+        targets: ``[N]``; zeros by default.
+
+    Returns:
+        ``features`` of ``[N, 1]`` and ``targets`` of ``[N]``.
+    """
+    values = np.zeros_like(inputs) if targets is None else targets
+    return Rows(
+        torch.from_numpy(inputs.astype(np.float32)).unsqueeze(1), torch.from_numpy(values.astype(np.float32))
+    )
+
+
+def answer(system: System) -> Answer:
+    """Fits a system and answers for its grid; the seed is that of the system's options."""
+    training = encode(system.inputs, system.targets)
+    began = time.perf_counter()
+    # All rows are for training, so that they also choose among the parameters of the last part of the fit.
+    fitted = fit(training, training, system.options)
+    fit_seconds = time.perf_counter() - began
+
+    draws = make_draws(
+        fitted.network.named_tensors(),
+        fitted.network.architecture,
+        seed=system.options.seed,
+        samples=system.samples,
+    )
+    means = forward(draws, encode(system.grid).features)[..., 0].double()
+    at_inputs = forward(draws, training.features)[..., 0].double()
+    noise = means.new_full((1, 1), system.noise)
+    mean, epistemic_std, _ = predictive.split(means, noise)
+    levels = torch.tensor(system.levels, dtype=torch.float64) / 100.0
+    energy, kl = _free_energy(fitted, training, system.options)
+    final = fitted.history[-FINAL_EPOCHS:]
+    return Answer(
+        mean=mean.numpy(),
+        epistemic_std=epistemic_std.numpy(),
+        function_band=predictive.function_quantiles(means, levels).numpy(),
+        observation_band=predictive.quantiles(means, noise, torch.special.ndtri(levels)).numpy(),
+        draws=means.numpy(),
+        mean_at_inputs=at_inputs.mean(dim=0).numpy(),
+        function_band_at_inputs=predictive.function_quantiles(at_inputs, levels).numpy(),
+        free_energy=energy,
+        kl=kl,
+        final_free_energy=len(training) * sum(epoch.free_energy for epoch in final) / len(final),
+        fit_seconds=fit_seconds,
+        fit=fitted,
+    )
+
+
+def _free_energy(fitted: Fit, training: Rows, options: FitOptions) -> tuple[float, float]:
+    """Free energy of the fitted parameters and its KL, nats over all rows, averaged over many draws."""
+    generator = torch.Generator().manual_seed(options.seed)
+    draws_at_a_time = 64
+    repeats = FREE_ENERGY_DRAWS // draws_at_a_time
+    nll = kl = 0.0
+    with torch.no_grad():
+        for _ in range(repeats):
+            energy = free_energy(
+                fitted.network,
+                fitted.likelihood,
+                options.prior,
+                training.features,
+                training.targets,
+                total_rows=len(training),
+                kl_weight=1.0,
+                minibatches=1,
+                draws=draws_at_a_time,
+                generator=generator,
+            )
+            nll += float(energy.negative_log_likelihood) / repeats
+            kl += float(energy.kl) / repeats
+    return len(training) * (nll + kl), len(training) * kl

@@ -1,0 +1,181 @@
+"""A regression benchmark from its system to its table, its figure and its JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from benchmarks.figures import MIDDLE, PALE, Band, Curve, Points, Span, chart, save
+from benchmarks.regression import Answer, System, answer
+from benchmarks.results import facts, table, write_json
+from model.priors import prior_to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["figure", "measure", "run"]
+
+FAINT_DRAWS = 12
+THREADS = 1
+"""A step works on a few thousand numbers: sharing them between threads costs more than it saves."""
+
+
+def run(system: System, output: Path) -> dict[str, Any]:
+    """Fits and answers, prints the table, writes ``NAME.png`` and ``NAME.json``.
+
+    Args:
+        system: What to fit.
+        output: Directory of the two files; made if need be.
+
+    Returns:
+        The numbers that were written.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    began, began_cpu = time.perf_counter(), time.process_time()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        solved = answer(system)
+        data = {**facts(), "seed": system.options.seed}
+    finally:
+        torch.set_num_threads(threads)
+    measures = measure(system, solved)
+    picture, numbers = output / f"{system.name}.png", output / f"{system.name}.json"
+    save(figure(system, solved, measures), picture)
+    data |= {
+        "seconds": time.perf_counter() - began,
+        "processor_seconds": time.process_time() - began_cpu,
+        "fit_seconds": solved.fit_seconds,
+        "options": _options(system),
+        "measures": measures,
+        "inputs": system.inputs,
+        "targets": system.targets,
+        "grid": system.grid,
+        "function": system.function(system.grid),
+        "mean": solved.mean,
+        "epistemic_std": solved.epistemic_std,
+        "function_band": solved.function_band,
+        "observation_band": solved.observation_band,
+    }
+    write_json(numbers, data)
+    print(_text(system, solved, measures))
+    print(f"\n{data['seconds']:.1f} s on {THREADS} thread; figure {picture}, numbers {numbers}")
+    return data
+
+
+def measure(system: System, solved: Answer) -> dict[str, float]:
+    """What the figure shows, as numbers.
+
+    Args:
+        system: The system.
+        solved: Its answer.
+
+    Returns:
+        Mean widths of the epistemic band (the percentiles of the function values) inside and outside of the
+        training range and their quotient ``factor``; root mean square errors of the mean against the true
+        function; the share of points at which a band holds what it should; free energies in nats.
+    """
+    inside = system.inside
+    width = solved.function_band[:, 1] - solved.function_band[:, 0]
+    truth, truth_at_inputs = system.function(system.grid), system.function(system.inputs)
+    held = _within(truth, solved.function_band)
+    return {
+        "band_width_inside": float(width[inside].mean()),
+        "band_width_outside": float(width[~inside].mean()),
+        "factor": float(width[~inside].mean() / width[inside].mean()),
+        "rmse_at_inputs": _rms(solved.mean_at_inputs - truth_at_inputs),
+        "rmse_inside": _rms((solved.mean - truth)[inside]),
+        "rmse_outside": _rms((solved.mean - truth)[~inside]),
+        "truth_in_band_at_inputs": float(_within(truth_at_inputs, solved.function_band_at_inputs).mean()),
+        "truth_in_band_inside": float(held[inside].mean()),
+        "truth_in_band_outside": float(held[~inside].mean()),
+        "free_energy": solved.free_energy,
+        "kl": solved.kl,
+        "final_free_energy": solved.final_free_energy,
+    }
+
+
+def figure(system: System, solved: Answer, measures: dict[str, float]) -> Any:
+    """Data, true function, mean, bands and a few draws over the grid."""
+    x, data_label = system.grid, "training rows"
+    lower, upper = system.levels
+    lowest = min(solved.observation_band[:, 0].min(), system.targets.min())
+    highest = max(solved.observation_band[:, 1].max(), system.targets.max())
+    margin = 0.06 * (highest - lowest)
+    coverage = f"{upper - lower:g} %"
+    observed, functions = solved.observation_band.T, solved.function_band.T
+    span = Span("training range", float(system.inputs.min()), float(system.inputs.max()))
+    return chart(
+        title=system.title,
+        subtitle=[
+            f"The epistemic band is {measures['factor']:.1f} times as wide outside of the data as inside, on average."
+        ],
+        x_title="x (no unit)",
+        y_title="y (no unit)",
+        x_range=(float(x[0]), float(x[-1])),
+        y_range=(lowest - margin, highest + 2.0 * margin),
+        bands=[
+            Band(f"{coverage} of new observations", x, observed[0], observed[1], PALE),
+            Band(f"{coverage} of functions (epistemic)", x, functions[0], functions[1], MIDDLE),
+        ],
+        curves=[
+            Curve("mean", x, solved.mean),
+            Curve("true function", x, system.function(x), colour="#333333", dash=(6, 4), width=1.6),
+        ],
+        points=[Points(data_label, system.inputs, system.targets)],
+        span=span,
+        faint=solved.draws[:FAINT_DRAWS],
+    )
+
+
+def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
+    places = [int(np.abs(system.grid - place).argmin()) for place in system.shown_at]
+    truth = system.function(system.grid)
+    rows = [
+        [
+            f"{system.grid[place]:g}",
+            "inside" if system.inside[place] else "outside",
+            f"{truth[place]:.2f}",
+            f"{solved.mean[place]:.2f}",
+            f"{solved.epistemic_std[place]:.2f}",
+            *(f"{value:.2f}" for value in solved.function_band[place]),
+            f"{solved.function_band[place, 1] - solved.function_band[place, 0]:.2f}",
+        ]
+        for place in places
+    ]
+    lower, upper = system.levels
+    headers = ["x", "data", "truth", "mean", "epistemic std", f"{lower:g} %", f"{upper:g} %", "width"]
+    closing = [
+        f"mean width of the epistemic band   inside {measures['band_width_inside']:.2f}   "
+        f"outside {measures['band_width_outside']:.2f}   factor {measures['factor']:.2f}",
+        f"RMSE of the mean                   at the rows {measures['rmse_at_inputs']:.2f}   "
+        f"inside {measures['rmse_inside']:.2f}   outside {measures['rmse_outside']:.2f}",
+        f"truth within the epistemic band    at the rows {measures['truth_in_band_at_inputs']:.0%}   "
+        f"inside {measures['truth_in_band_inside']:.0%}   outside {measures['truth_in_band_outside']:.0%}",
+        f"free energy                        {measures['free_energy']:.1f} nats, of which KL {measures['kl']:.1f}; "
+        f"mean of the last epochs {measures['final_free_energy']:.1f}",
+    ]
+    heading = f"{system.name}, seed {system.options.seed}, {system.samples} draws\n"
+    return "\n".join([heading, table(headers, rows), "", *closing])
+
+
+def _options(system: System) -> dict[str, Any]:
+    options = {
+        field.name: getattr(system.options, field.name) for field in dataclasses.fields(system.options)
+    }
+    return {**options, "prior": prior_to_json(system.options.prior), "samples": system.samples}
+
+
+def _within(values: NDArray[np.float64], band: NDArray[np.float64]) -> NDArray[np.bool_]:
+    within: NDArray[np.bool_] = (band[:, 0] <= values) & (values <= band[:, 1])
+    return within
+
+
+def _rms(errors: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,89 @@
+"""A small table with every kind of column, and a checkpoint trained on it once a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from model.checkpoint import write_checkpoint
+from model.options import make_options
+from model.posterior import Posterior
+from model.training import train
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from model.fitting import Epoch
+    from model.training import Trained
+
+
+class Notes:
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.titles: list[str] = []
+        self.epochs = 0
+
+    def say(self, message: str) -> None:
+        self.lines.append(message)
+
+    def begin(self, title: str) -> None:
+        self.titles.append(title)
+
+    def epoch(self, epoch: Epoch) -> None:
+        self.epochs = epoch.number
+
+    def end(self) -> None:
+        pass
+
+
+def make_table(rows: int = 160, seed: int = 0) -> pa.Table:
+    """Rent of a flat in euro: size (m2, some missing), district, lift, and the day it was let."""
+    generator = np.random.default_rng(seed)
+    size = generator.uniform(20.0, 120.0, rows)
+    district = generator.choice(["east", "north", "west"], rows)
+    lift = generator.random(rows) < 0.5
+    day = generator.integers(18_000, 19_000, rows)
+    rent = 200.0 + 9.0 * size + 80.0 * (district == "west") + 30.0 * lift + generator.normal(0.0, 40.0, rows)
+    known = generator.random(rows) > 0.1
+    return pa.table(
+        {
+            "size": pa.array(np.where(known, size, np.nan), from_pandas=True),
+            "district": district,
+            "lift": lift,
+            "day": pa.array(day.astype("datetime64[D]")),
+            "rent": rent,
+        }
+    )
+
+
+QUICK = {
+    "hidden": (8,),
+    "epochs": 15,
+    "noise": "homoscedastic",
+    "columns": {"size": {"unit": "m2"}, "rent": {"unit": "EUR"}},
+}
+
+
+def train_quickly(table: pa.Table, notes: Notes | None = None, **changes: object) -> Trained:
+    """A fit of a second."""
+    return train(table, "rent", make_options(QUICK | changes), reporter=notes or Notes())
+
+
+@pytest.fixture(scope="session")
+def rent_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the checkpoint ``rent`` version 1, two members, heteroscedastic."""
+    root: Path = tmp_path_factory.mktemp("checkpoints")
+    trained = train_quickly(make_table(), members=2, noise="heteroscedastic", epochs=60)
+    write_checkpoint(root, "rent", trained.facts, trained.tensors)
+    return root
+
+
+@pytest.fixture(scope="session")
+def rent(rent_checkpoints: Path) -> Posterior:
+    """The posterior of ``rent``."""
+    return Posterior.load(rent_checkpoints / "rent" / "1")

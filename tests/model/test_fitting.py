@@ -1,0 +1,166 @@
+"""The fit: exact posteriors recovered, reproducible, interruptible."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from model.errors import FitError
+from model.fitting import Epoch, FitOptions, Rows, fit, mixture_nll
+from model.priors import GaussianPrior, ScaleMixturePrior
+
+NOISE, PRIOR = 0.5, 1.0
+
+
+def _linear_rows(design: Tensor, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.tensor([1.0, -0.5, 0.25])[: design.shape[1]]
+    noise = NOISE * torch.randn(len(design), generator=generator)
+    return Rows(design, design @ weights + 0.3 + noise)
+
+
+def _exact_posterior(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Mean and precision of Bayesian linear regression with known noise; the bias comes last (Bishop 3.50)."""
+    design = torch.cat([rows.features, torch.ones(len(rows), 1)], dim=1).double()
+    precision = design.T @ design / NOISE**2 + torch.eye(design.shape[1]).double() / PRIOR**2
+    return torch.linalg.solve(precision, design.T @ rows.targets.double() / NOISE**2), precision
+
+
+def _fit_linear(rows: Rows) -> tuple[Tensor, Tensor]:
+    options = FitOptions(
+        prior=GaussianPrior(PRIOR),
+        noise="fixed",
+        noise_sigma=NOISE,
+        hidden=(),
+        batch_size=len(rows),
+        epochs=2500,
+        draws_per_step=8,
+        learning_rate=0.02,
+        warm_up_steps=0,
+        early_stop=False,
+    )
+    network = fit(rows, rows, options).network
+    return network.mu[0].detach().double(), network.sigma()[0].detach().double()
+
+
+@pytest.mark.slow
+def test_linear_model_recovers_the_exact_posterior_mean() -> None:
+    generator = torch.Generator().manual_seed(7)
+    design = torch.randn(60, 3, generator=generator)
+    design[:, 1] += 0.7 * design[:, 0]  # correlated features: a mean-field posterior still has the exact mean
+    rows = _linear_rows(design)
+    exact, precision = _exact_posterior(rows)
+    mu, _ = _fit_linear(rows)
+    exact_std = torch.linalg.inv(precision).diag().sqrt()
+    assert float(((mu - exact) / exact_std).abs().max()) < 0.1
+
+
+@pytest.mark.slow
+def test_orthogonal_design_recovers_the_exact_variances() -> None:
+    # Columns of a Hadamard-like design, orthogonal to each other and to the bias.
+    base = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    rows = _linear_rows(base.repeat(12, 1))
+    exact, precision = _exact_posterior(rows)
+    mu, sigma = _fit_linear(rows)
+    exact_std = precision.diag().rsqrt()
+    assert float(((mu - exact) / exact_std).abs().max()) < 0.1
+    torch.testing.assert_close(sigma, exact_std, rtol=0.05, atol=0.0)
+
+
+def _small_options(**changes: object) -> FitOptions:
+    values = {
+        "prior": GaussianPrior(),
+        "hidden": (6,),
+        "batch_size": 16,
+        "epochs": 12,
+        "warm_up_steps": 5,
+        "validation_draws": 4,
+    }
+    return FitOptions(**(values | changes))  # type: ignore[arg-type]
+
+
+def _small_rows(count: int = 50) -> Rows:
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(count, 2, generator=generator)
+    return Rows(features, torch.sin(features[:, 0]) + 0.1 * torch.randn(count, generator=generator))
+
+
+def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
+    rows = _small_rows()
+    first, second = (fit(rows, rows, _small_options(seed=4)).network for _ in range(2))
+    assert torch.equal(first.mu, second.mu)
+    assert torch.equal(first.rho, second.rho)
+    assert not torch.equal(first.mu, fit(rows, rows, _small_options(seed=5)).network.mu)
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
+@pytest.mark.parametrize("kl_weights", ["uniform", "geometric"])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "rmsprop", "sgd"])
+def test_every_combination_of_options_lowers_the_free_energy(
+    noise: str, kl_weights: str, optimiser: str
+) -> None:
+    rows = _small_rows()
+    options = _small_options(
+        noise=noise,
+        kl_weights=kl_weights,
+        optimiser=optimiser,
+        prior=ScaleMixturePrior(),
+        members=2,
+        draws_per_step=2,
+        learning_rate=1e-3 if optimiser == "sgd" else 1e-2,
+    )
+    history = fit(rows, rows, options).history
+    assert history[-1].free_energy < history[0].free_energy
+
+
+def test_an_interrupted_fit_keeps_the_best_so_far() -> None:
+    class InterruptAtTen:
+        def epoch(self, epoch: Epoch) -> None:
+            if epoch.number == 10:
+                raise KeyboardInterrupt
+
+    rows = _small_rows()
+    outcome = fit(rows, rows, _small_options(epochs=500), progress=InterruptAtTen())
+    assert outcome.stopped == "interrupted"
+    assert outcome.epochs == 10
+    assert math.isfinite(outcome.validation)
+    assert bool(torch.isfinite(outcome.network.mu).all())
+
+
+def test_it_stops_when_validation_stops_improving() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = Rows(torch.randn(40, 2, generator=generator), torch.randn(40, generator=generator))
+    outcome = fit(noise, noise, _small_options(epochs=3000, patience=2, learning_rate=0.05))
+    assert outcome.stopped == "converged"
+    assert outcome.best_epoch < outcome.epochs < 3000
+
+
+def test_a_budget_ends_the_fit() -> None:
+    rows = _small_rows()
+    outcome = fit(rows, rows, _small_options(epochs=10**6, patience=10**6, budget=0.2))
+    assert outcome.stopped == "budget"
+
+
+def test_a_fit_that_becomes_non_finite_says_so_with_the_epoch() -> None:
+    rows = _small_rows()
+    bad = Rows(rows.features, torch.where(torch.arange(50) == 7, torch.inf, rows.targets))
+    with pytest.raises(FitError, match="epoch 1"):
+        fit(bad, rows, _small_options())
+
+
+def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
+    rows = _small_rows(20)
+    outcome = fit(rows, rows, _small_options(members=2))
+    draws = 3
+    value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
+    generator = torch.Generator().manual_seed(9)
+    outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
+    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)  # type: ignore[union-attr,arg-type]
+    density = (
+        torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
+    )
+    assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)

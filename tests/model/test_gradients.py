@@ -1,0 +1,72 @@
+"""The gradient written out equals the one of automatic differentiation, for every combination of parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from model.gradients import GradientStep
+from model.likelihoods import make_likelihood
+from model.networks import ACTIVATIONS, Architecture, BayesianNetwork
+from model.objective import free_energy
+from model.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+
+if TYPE_CHECKING:
+    from model.priors import Prior
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+@pytest.mark.parametrize("noise", ["fixed", "homoscedastic", "heteroscedastic"])
+@pytest.mark.parametrize(
+    "prior", [GaussianPrior(0.7), ScaleMixturePrior(0.3, 1.5, 0.1), EmpiricalBayesPrior()]
+)
+@pytest.mark.parametrize(("members", "draws"), [(1, 1), (3, 2)])
+def test_loss_and_gradient_equal_automatic_differentiation(
+    activation: str, noise: str, prior: Prior, members: int, draws: int
+) -> None:
+    likelihood = make_likelihood(noise, members=members, sigma=0.3 if noise == "fixed" else None).double()
+    architecture = Architecture(4, (6, 5), likelihood.outputs, activation, members)
+    network = BayesianNetwork(architecture, torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        network.rho += 1.5
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(7, 4, generator=generator, dtype=torch.float64)
+    targets = torch.randn(7, generator=generator, dtype=torch.float64)
+    options = {"kl_weight": 0.2, "minibatches": 5, "temperature": 0.7}
+    parameters = [*network.parameters(), *likelihood.parameters()]
+
+    tape = free_energy(
+        network,
+        likelihood,
+        prior,
+        rows,
+        targets,
+        total_rows=33,
+        draws=draws,
+        generator=torch.Generator().manual_seed(2),
+        **options,  # type: ignore[arg-type]
+    )
+    expected = torch.autograd.grad(tape.loss, parameters)
+    step = GradientStep(network, likelihood, prior, total_rows=33, draws=draws)
+    energy = step(rows, targets, generator=torch.Generator().manual_seed(2), **options)  # type: ignore[arg-type]
+
+    torch.testing.assert_close(energy.loss, tape.loss)
+    torch.testing.assert_close(energy.kl, tape.kl)
+    torch.testing.assert_close(energy.negative_log_likelihood, tape.negative_log_likelihood)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_a_second_minibatch_leaves_nothing_of_the_first() -> None:
+    likelihood = make_likelihood("homoscedastic", members=1)
+    network = BayesianNetwork(Architecture(2, (3,), 1), torch.Generator().manual_seed(0))
+    step = GradientStep(network, likelihood, GaussianPrior(), total_rows=10)
+    rows, targets = torch.ones(5, 2), torch.ones(5)
+    gradients = []
+    for _ in range(2):
+        step(rows, targets, kl_weight=1.0, minibatches=1, generator=torch.Generator().manual_seed(3))
+        assert network.mu.grad is not None
+        gradients.append(network.mu.grad.clone())
+    assert torch.equal(*gradients)

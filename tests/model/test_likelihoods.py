@@ -1,0 +1,48 @@
+"""Observation models."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from model.errors import OptionError
+from model.likelihoods import NOISE_FLOOR, HomoscedasticNoise, log_density, make_likelihood
+
+
+@pytest.mark.parametrize(
+    ("kind", "sigma"), [("fixed", 0.3), ("homoscedastic", None), ("heteroscedastic", None)]
+)
+def test_log_density_is_that_of_a_gaussian(kind: str, sigma: float | None) -> None:
+    likelihood = make_likelihood(kind, members=2, sigma=sigma)
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.randn(2, 5, likelihood.outputs, generator=generator)
+    targets = torch.randn(5, generator=generator)
+    noise = likelihood.noise(outputs).expand(2, 5)
+    expected = torch.distributions.Normal(outputs[..., 0], noise).log_prob(targets)
+    torch.testing.assert_close(log_density(likelihood, outputs, targets), expected)
+
+
+def test_learned_noise_never_falls_below_the_floor() -> None:
+    outputs = torch.full((1, 3, 2), -200.0)
+    assert float(make_likelihood("heteroscedastic", members=1).noise(outputs).min()) == pytest.approx(
+        NOISE_FLOOR
+    )
+
+
+def test_homoscedastic_noise_starts_where_told_and_follows_the_member_of_each_draw() -> None:
+    likelihood = HomoscedasticNoise(members=2, initial=0.4)
+    assert likelihood.noise(torch.zeros(2, 1, 1)).flatten().tolist() == pytest.approx([0.4, 0.4])
+    with torch.no_grad():
+        likelihood.rho[1] = 3.0
+    members = torch.tensor([0, 1, 0])
+    noise = likelihood.noise(torch.zeros(3, 1, 1), members).flatten()
+    assert noise[0] == noise[2] != noise[1]
+
+
+def test_bad_kinds_and_values_are_refused() -> None:
+    with pytest.raises(OptionError, match="--noise-sigma"):
+        make_likelihood("fixed", members=1)
+    with pytest.raises(OptionError, match="positive"):
+        make_likelihood("fixed", members=1, sigma=-1.0)
+    with pytest.raises(OptionError, match="poisson"):
+        make_likelihood("poisson", members=1)

@@ -1,0 +1,201 @@
+"""Answers of a loaded checkpoint, against the mixture machinery and the contract's rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from model.draws import forward
+from model.errors import CheckpointError
+from model.kinds import columns_from_table
+from model.posterior import Posterior, PredictOptions
+from tests.model.conftest import make_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from model.posterior import Prediction
+    from model.schema import Columns
+
+OPTIONS = PredictOptions(samples=33, thresholds=(500.0, 900.0), draws=True)
+
+
+@pytest.fixture(scope="module")
+def columns(rent: Posterior) -> Columns:
+    return columns_from_table(make_table(rows=1000, seed=9), rent.schema)
+
+
+def _rows(columns: Columns, rows: slice) -> Columns:
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def _assert_same(part: Prediction, whole: Prediction, rows: slice) -> None:
+    """Equal to 1e-5 of the larger of the value and the row's std, DESIGN.md's rule."""
+    assert whole.std is not None
+    for field in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws"):
+        expected, actual = getattr(whole, field)[rows], getattr(part, field)
+        spread = whole.std[rows].reshape(-1, *([1] * (expected.ndim - 1)))
+        assert (np.abs(actual - expected) <= 1e-5 * np.maximum(np.abs(expected), spread)).all(), field
+
+
+def test_a_row_alone_is_answered_as_in_a_batch_of_a_thousand(rent: Posterior, columns: Columns) -> None:
+    whole = rent.predict(columns, OPTIONS)
+    for row in (0, 123, 999):
+        rows = slice(row, row + 1)
+        _assert_same(rent.predict(_rows(columns, rows), OPTIONS), whole, rows)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tiles_and_threads_change_nothing(
+    rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    whole = rent.predict(columns, OPTIONS)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        monkeypatch.setattr("model.posterior.TILE_VALUES", 7 * OPTIONS.samples)
+        _assert_same(rent.predict(columns, OPTIONS), whole, slice(None))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_law_of_total_variance_holds(rent: Posterior, columns: Columns) -> None:
+    answer = rent.predict(columns, OPTIONS)
+    assert answer.std is not None
+    assert answer.epistemic_std is not None
+    assert answer.aleatoric_std is not None
+    np.testing.assert_allclose(answer.std**2, answer.epistemic_std**2 + answer.aleatoric_std**2, rtol=1e-12)
+
+
+def test_more_samples_keep_the_first_draws(rent: Posterior, columns: Columns) -> None:
+    few = rent.predict(columns, PredictOptions(samples=8, draws=True)).draws
+    many = rent.predict(columns, PredictOptions(samples=64, draws=True)).draws
+    assert few is not None
+    assert many is not None
+    np.testing.assert_allclose(few, many[:, :8], rtol=1e-5)
+
+
+def test_mean_and_epistemic_std_are_those_of_the_draws(rent: Posterior, columns: Columns) -> None:
+    answer = rent.predict(columns, OPTIONS)
+    assert answer.draws is not None
+    np.testing.assert_allclose(answer.mean, answer.draws.mean(axis=1))
+    np.testing.assert_allclose(answer.epistemic_std, answer.draws.std(axis=1))  # type: ignore[arg-type]
+
+
+def test_no_samples_give_the_mu_network_bit_for_bit(rent: Posterior, columns: Columns) -> None:
+    options = PredictOptions(samples=0)
+    answer, again = rent.predict(columns, options), rent.predict(columns, options)
+    assert np.array_equal(answer.mean, again.mean)
+    rows = torch.from_numpy(rent.encoder.encode(columns))
+    mu_only = forward(rent._mean_network, rows)[..., 0].double().mean(dim=0) * rent.scale + rent.location
+    assert np.array_equal(answer.mean, mu_only.numpy())
+    assert (
+        answer.std
+        is answer.epistemic_std
+        is answer.aleatoric_std
+        is answer.percentiles
+        is answer.exceedance
+        is None
+    )
+    assert not answer.calibrated
+
+
+def test_without_noise_the_answer_describes_the_function(rent: Posterior, columns: Columns) -> None:
+    options = PredictOptions(
+        samples=64, noise=False, percentiles=(10.0, 90.0), thresholds=(700.0,), draws=True
+    )
+    answer = rent.predict(columns, options)
+    assert answer.draws is not None
+    assert not answer.calibrated
+    np.testing.assert_array_equal(answer.std, answer.epistemic_std)  # type: ignore[arg-type]
+    np.testing.assert_allclose(answer.percentiles, np.quantile(answer.draws, [0.1, 0.9], axis=1).T)  # type: ignore[arg-type]
+    np.testing.assert_allclose(answer.exceedance, (answer.draws > 700.0).mean(axis=1)[:, None])  # type: ignore[arg-type]
+
+
+def test_exceedance_and_percentiles_agree_also_when_calibrated(rent: Posterior, columns: Columns) -> None:
+    assert rent.calibration is not None
+    row = _rows(columns, slice(5, 6))
+    levels = (1.0, 10.0, 50.0, 90.0, 99.5)
+    percentiles = rent.predict(row, PredictOptions(percentiles=levels)).percentiles
+    assert percentiles is not None
+    answer = rent.predict(row, PredictOptions(thresholds=tuple(percentiles[0].tolist())))
+    assert answer.exceedance is not None
+    np.testing.assert_allclose(answer.exceedance[0], 1.0 - np.array(levels) / 100.0, atol=2e-5)
+
+
+def test_percentiles_rise_with_the_level(rent: Posterior, columns: Columns) -> None:
+    levels = tuple(np.linspace(0.1, 99.9, 41).tolist())
+    percentiles = rent.predict(columns, PredictOptions(percentiles=levels)).percentiles
+    assert percentiles is not None
+    assert (np.diff(percentiles, axis=1) >= 0).all()
+
+
+def test_a_row_far_outside_has_a_far_larger_epistemic_std(rent: Posterior, columns: Columns) -> None:
+    far = dict(columns) | {"size": columns["size"] * 10.0}
+    near, away = rent.predict(columns, PredictOptions()), rent.predict(far, PredictOptions())
+    assert near.epistemic_std is not None
+    assert away.epistemic_std is not None
+    known = ~np.isnan(columns["size"])
+    assert np.median(away.epistemic_std[known]) > 3.0 * np.median(near.epistemic_std[known])
+
+
+def test_members_are_averaged_by_the_mean_and_visited_in_turn(rent: Posterior, columns: Columns) -> None:
+    assert rent.architecture.members == 2
+    draws = rent.predict(columns, PredictOptions(samples=64, draws=True)).draws
+    assert draws is not None
+    mean = rent.predict(columns, PredictOptions(samples=0)).mean
+    even, odd = draws[:, ::2].mean(axis=1), draws[:, 1::2].mean(axis=1)
+    assert np.abs(even - odd).mean() > 0
+    np.testing.assert_allclose((even + odd) / 2.0, mean, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": {}}, "architecture"),
+        (
+            {
+                "architecture": {
+                    "inputs": 10**12,
+                    "hidden": [10**9],
+                    "outputs": 2,
+                    "activation": "relu",
+                    "members": 1,
+                }
+            },
+            "widths",
+        ),
+        (
+            {"architecture": {"inputs": 3, "hidden": [8], "outputs": 2, "activation": "relu", "members": 2}},
+            "shape",
+        ),
+        ({"likelihood": {"kind": "fixed", "sigma": 1.0}}, "outputs"),
+        ({"schema": None}, "schema"),
+        ({"target": {"location": "x"}}, "target"),
+        ({"calibration": {"method": "none"}}, "calibration"),
+    ],
+)
+def test_edited_facts_are_refused_with_the_file(
+    rent_checkpoints: Path, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    directory = tmp_path / "rent" / "1"
+    directory.mkdir(parents=True)
+    for path in (rent_checkpoints / "rent" / "1").iterdir():
+        (directory / path.name).write_bytes(path.read_bytes())
+    facts = json.loads((directory / "model.json").read_text())
+    (directory / "model.json").write_text(json.dumps(facts | change))
+    with pytest.raises(CheckpointError, match=message) as caught:
+        Posterior.load(directory)
+    assert str(directory) in str(caught.value)
+
+
+def test_kept_draws_stay_bounded(rent: Posterior, columns: Columns) -> None:
+    row = _rows(columns, slice(0, 1))
+    for seed in range(12):
+        rent.predict(row, dataclasses.replace(OPTIONS, seed=seed))
+    assert len(rent._kept) <= 4

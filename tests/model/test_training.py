@@ -1,0 +1,169 @@
+"""From a table to a checkpoint: what is held out, said, stored and judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from model import training
+from model.errors import TableError
+from model.evaluation import evaluate_table, judge
+from model.kinds import columns_from_table, target_from_table
+from model.options import make_options, read_config
+from model.posterior import Posterior, PredictOptions
+from model.tables import read_table
+from model.training import split_rows, train
+from tests.model.conftest import Notes, make_table, train_quickly
+
+if TYPE_CHECKING:
+    from model.fitting import Epoch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("count", [20, 49, 50, 400, 100_000])
+def test_a_split_parts_all_rows(count: int) -> None:
+    split = split_rows(count, seed=3)
+    rows = np.concatenate([split.training, split.validation, split.calibration])
+    assert sorted(rows.tolist()) == list(range(count))
+    assert len(split.calibration) == 0 or len(split.calibration) >= 10
+
+
+def test_a_tiny_table_is_fitted_and_says_that_nothing_is_held_out() -> None:
+    notes = Notes()
+    trained = train_quickly(make_table(rows=12), notes)
+    assert trained.facts["calibration"] is None
+    assert any("too few" in line for line in notes.lines)
+
+
+def test_two_rows_are_enough_for_an_answer() -> None:
+    table = pa.table({"x": [1.0, 2.0], "rent": [10.0, 20.0]})
+    answer = train_quickly(table, columns={}).posterior.predict({"x": np.array([1.5])}, PredictOptions())
+    assert np.isfinite(answer.mean).all()
+
+
+def test_rows_without_a_target_are_left_out_and_counted() -> None:
+    table = make_table()
+    rent = table.column("rent").to_numpy().copy()
+    rent[:7] = np.nan
+    notes = Notes()
+    trained = train_quickly(table.set_column(4, "rent", pa.array(rent, from_pandas=True)), notes)
+    assert trained.facts["training"]["left_out_rows"] == 7
+    assert any("7 of 160 rows" in line for line in notes.lines)
+
+
+def test_left_out_columns_are_said_and_stored() -> None:
+    table = make_table().append_column("code", pa.array([f"flat {i}" for i in range(160)]))
+    notes = Notes()
+    trained = train_quickly(table, notes)
+    assert "code" in trained.facts["schema"]["left_out"]
+    assert any("'code'" in line for line in notes.lines)
+
+
+def test_automatic_noise_keeps_the_one_with_the_lower_validation_nll() -> None:
+    notes = Notes()
+    trained = train_quickly(make_table(), notes, noise="auto")
+    candidates = trained.facts["training"]["candidates"]
+    assert set(candidates) == {"homoscedastic", "heteroscedastic"}
+    assert trained.facts["likelihood"]["kind"] == min(candidates, key=candidates.get)
+    assert notes.titles == ["homoscedastic noise", "heteroscedastic noise"]
+
+
+def test_fixed_noise_is_in_the_targets_unit() -> None:
+    trained = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
+    columns = columns_from_table(make_table(rows=5, seed=1), trained.posterior.schema)
+    np.testing.assert_allclose(
+        trained.posterior.predict(columns, PredictOptions()).aleatoric_std, 40.0, rtol=1e-6
+    )  # type: ignore[arg-type]
+
+
+def test_the_same_seed_gives_the_same_checkpoint() -> None:
+    first, second = train_quickly(make_table(), seed=3), train_quickly(make_table(), seed=3)
+    assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
+    assert first.facts["metrics"] == second.facts["metrics"]
+
+
+def test_an_interrupted_fit_is_marked_and_skips_the_other_candidates() -> None:
+    class Impatient(Notes):
+        def epoch(self, epoch: Epoch) -> None:
+            if epoch.number == 8:
+                raise KeyboardInterrupt
+
+    notes = Impatient()
+    trained = train_quickly(make_table(), notes, noise="auto")
+    assert trained.facts["training"]["interrupted"] is True
+    assert notes.titles == ["homoscedastic noise"]
+    assert np.isfinite(trained.facts["metrics"]["nll"])
+
+
+def test_the_example_row_can_be_asked() -> None:
+    trained = train_quickly(make_table())
+    example = trained.facts["training"]["example"]
+    assert list(example) == ["size", "district", "lift", "day"]
+    assert isinstance(example["lift"], bool)
+    assert isinstance(example["day"], str)
+
+
+def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table()
+    split = split_rows(160, 0)
+    monkeypatch.setattr(training, "split_rows", lambda *_: split)
+    facts = train_quickly(table).facts
+    rent = table.column("rent").to_numpy()[split.training]
+    assert facts["target"]["location"] == pytest.approx(rent.mean())
+    assert facts["target"]["scale"] == pytest.approx(rent.std())
+
+
+def test_a_target_that_is_constant_in_training_is_refused() -> None:
+    table = make_table(rows=60)
+    rent = np.zeros(60)
+    rent[split_rows(60, 0).calibration[0]] = 1.0
+    with pytest.raises(TableError, match="same value"):
+        train_quickly(table.set_column(4, "rent", pa.array(rent)))
+
+
+def test_evaluation_needs_labels(rent: Posterior) -> None:
+    with pytest.raises(TableError, match="rent"):
+        evaluate_table(rent, make_table(rows=20).drop_columns(["rent"]))
+
+
+def test_evaluation_reports_raw_and_calibrated_bands(rent: Posterior) -> None:
+    report = evaluate_table(rent, make_table(rows=300, seed=5))
+    assert report["n"] == 300
+    assert {"rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
+    for kind in ("raw", "calibrated"):
+        assert list(report[kind]["coverage"]) == list(report[kind]["width"]) == ["50", "80", "90", "95"]
+        widths = list(report[kind]["width"].values())
+        assert widths == sorted(widths)
+    assert 0.8 < report["calibrated"]["coverage"]["90"] <= 1.0
+
+
+@pytest.mark.slow
+def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
+    """Ten seeds, a fifth of the rows held out each time (the promise of the README)."""
+    config = read_config(EXAMPLES / "cars.toml")
+    target = config.pop("target")
+    table = read_table(EXAMPLES / "cars.csv")
+    table = table.take(np.flatnonzero(~np.isnan(target_from_table(table, target))))
+    coverages, ratios = [], []
+    for seed in range(10):
+        order = np.random.default_rng(seed).permutation(table.num_rows)
+        options = make_options(config | {"seed": seed, "noise": "heteroscedastic"})
+        posterior = train(table.take(order[80:]), target, options, reporter=Notes()).posterior
+        held_out = table.take(order[:80])
+        columns = columns_from_table(held_out, posterior.schema)
+        report = judge(posterior, posterior.encoder.encode(columns), target_from_table(held_out, target))
+        coverages.append(report["calibrated"]["coverage"]["90"])
+        far = dict(columns) | {"Weight_in_lbs": 3.0 * columns["Weight_in_lbs"]}
+        near_std = posterior.predict(columns, PredictOptions()).epistemic_std
+        far_std = posterior.predict(far, PredictOptions()).epistemic_std
+        assert near_std is not None
+        assert far_std is not None
+        ratios.append(np.median(far_std) / np.median(near_std))
+    assert 0.85 <= np.mean(coverages) <= 0.95, coverages
+    assert min(ratios) >= 2.0, ratios

@@ -1,0 +1,161 @@
+"""Whatever a client sends, the service answers it or says what is wrong with it; it never fails."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.app import create_app
+from service.settings import Settings
+from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, train_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+FUZZ = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**64), 2**64)
+SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=20) | st.sampled_from(["1980-02-30", "USA"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+GOOD_CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "Weight": NUMBERS,
+    "Horsepower": NUMBERS | st.none(),
+    "Automatic": st.booleans(),
+    "Year": st.none() | st.dates().map(str) | st.datetimes().map(lambda moment: moment.isoformat()),
+    "Origin/plant": st.text(max_size=10) | NUMBERS,
+}
+GOOD_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
+    "samples": st.integers(0, 20),
+    "percentiles": st.lists(st.floats(0, 100, exclude_min=True, exclude_max=True), max_size=5),
+    "seed": st.integers(0, 2**63 - 1),
+    "noise": st.booleans(),
+    "thresholds": st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5),
+    "include": st.lists(st.just("draws"), max_size=2),
+}
+GOOD_REQUESTS = st.fixed_dictionaries(
+    {"inputs": st.lists(st.fixed_dictionaries(GOOD_CELLS), min_size=1, max_size=4)}, optional=GOOD_OPTIONS
+)
+
+
+@st.composite
+def broken_requests(draw: st.DrawFn) -> object:
+    """A good request in any form, with some value anywhere in it replaced by any other."""
+    rows = draw(st.lists(st.fixed_dictionaries(GOOD_CELLS), min_size=1, max_size=4))
+    inputs: Any = draw(
+        st.sampled_from(
+            [
+                rows,
+                [list(row.values()) for row in rows],
+                {name: [row[name] for row in rows] for name in NAMES},
+            ]
+        )
+    )
+    request: dict[str, Any] = {"inputs": inputs, **draw(st.fixed_dictionaries({}, optional=GOOD_OPTIONS))}
+    node: Any = request
+    while isinstance(node, dict | list) and node:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        key = draw(st.sampled_from(keys))
+        if not isinstance(node[key], dict | list) or draw(st.booleans()):
+            node[key] = draw(VALUES)
+            break
+        node = node[key]
+    return request
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[AppClient]:
+    with make_client(FakeModel()) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppClient]:
+    root = tmp_path_factory.mktemp("fuzz")
+    train_checkpoint(root, "cars")
+    with AppClient(create_app(Settings(checkpoints=root / "checkpoints", device="cpu"))) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+@pytest.fixture(scope="module")
+def described(fake: AppClient) -> st.SearchStrategy[Any]:
+    """Requests as the service describes them itself."""
+    document = fake.get("/openapi.json").json()
+    strategy: st.SearchStrategy[Any] = schemathesis.openapi.from_dict(document)["/predict"][
+        "POST"
+    ].as_strategy()
+    return strategy
+
+
+def check(response: httpx.Response) -> None:
+    """Checks that the service did not fail and that every number of an answer is finite."""
+    assert response.status_code in {200, 413, 422}, response.text
+    if response.status_code != 200:
+        assert response.headers["content-type"] == "application/problem+json"
+        return
+
+    def numbers(node: object) -> Iterator[float]:
+        if isinstance(node, dict | list):
+            for child in node.values() if isinstance(node, dict) else node:
+                yield from numbers(child)
+        elif isinstance(node, float):
+            yield node
+
+    assert all(math.isfinite(number) for number in numbers(response.json()))
+
+
+@FUZZ
+@given(body=broken_requests())
+def test_no_request_makes_a_fake_model_fail(fake: AppClient, body: object) -> None:
+    check(fake.post("/predict", content=json.dumps(body)))
+
+
+@FUZZ
+@given(body=GOOD_REQUESTS)
+def test_no_good_request_makes_a_real_model_fail(real: AppClient, body: dict[str, Any]) -> None:
+    check(real.post("/predict", content=json.dumps(body)))
+
+
+@FUZZ
+@given(body=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
+def test_no_bytes_make_it_fail(fake: AppClient, body: bytes) -> None:
+    response = fake.post("/predict", content=body)
+    assert response.status_code == 422
+
+
+@FUZZ
+@given(data=st.data())
+def test_no_request_of_its_own_description_makes_it_fail(
+    fake: AppClient, described: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    check(fake.post("/predict", json=data.draw(described).body))
+
+
+@FUZZ
+@given(name=st.text(max_size=20), version=st.text(max_size=5))
+def test_no_path_makes_it_fail(fake: AppClient, name: str, version: str) -> None:
+    from urllib.parse import quote
+
+    for path in (
+        f"/models/{quote(name)}",
+        f"/models/{quote(name, safe='')}/versions/{quote(version, safe='')}",
+    ):
+        assert fake.get(path).status_code in {200, 404}
+        assert fake.post(f"{path}/predict", {"inputs": [ROW]}).status_code in {200, 404, 405}
