@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from benchmarks.legend import Key, legend
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -14,15 +16,34 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Band", "Curve", "Points", "Span", "chart", "save"]
+__all__ = ["Axis", "Band", "Curve", "Points", "Span", "chart", "save"]
 
-PALE, MIDDLE, DARK, GREY, ORANGE = "#dce9f5", "#9dc3e4", "#134b80", "#666666", "#c8500a"
+PALE, MIDDLE, DARK, GREY = "#d9e8f6", "#94bfe3", "#134b80", "#666666"
 FONT = "DejaVu Sans, Verdana, sans-serif"
 
 
 @dataclass(frozen=True, slots=True)
+class Axis:
+    """One direction of a chart.
+
+    Attributes:
+        title: What it shows, with its unit.
+        lower: Its first value; what lies beyond either end is cut off.
+        upper: Its last value.
+        ticks: About how many ticks.
+        format: d3 format of its numbers; without trailing zeros by default.
+    """
+
+    title: str
+    lower: float
+    upper: float
+    ticks: int = 8
+    format: str = "~f"
+
+
+@dataclass(frozen=True, slots=True)
 class Band:
-    """An area between two curves, ``[B]`` each; pale ones are drawn first."""
+    """An area between two curves, ``[B]`` each."""
 
     label: str
     x: NDArray[np.float64]
@@ -33,31 +54,31 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line through ``[B]`` points."""
+    """One line, or several of the same look: ``x`` of ``[B]``, ``y`` of ``[B]`` or ``[lines, B]``."""
 
     label: str
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     colour: str = DARK
     dash: tuple[int, ...] = ()
-    width: float = 2.0
+    width: float = 2.2
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Single points, ``[N]``."""
+    """Single points, ``[N]``; a size in square pixels."""
 
     label: str
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     colour: str = "#111111"
-    size: float = 40.0
+    size: float = 45.0
     opacity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of x that is marked by two upright lines, with a caption between them."""
+    """A range of x between two upright lines, with a caption at its top."""
 
     label: str
     lower: float
@@ -65,157 +86,121 @@ class Span:
 
 
 def chart(
+    layers: Sequence[Band | Curve | Points],
     *,
     title: str,
     subtitle: Sequence[str],
-    x_title: str,
-    y_title: str,
-    x_range: tuple[float, float],
-    y_range: tuple[float, float],
-    bands: Sequence[Band],
-    curves: Sequence[Curve],
-    points: Sequence[Points],
+    x_axis: Axis,
+    y_axis: Axis,
     span: Span,
-    faint: NDArray[np.float64] | None = None,
-    width: int = 720,
+    width: int = 760,
     height: int = 400,
-    x_format: str = "",
-) -> alt.LayerChart:
-    """Layers bands, curves and points, in that order.
+) -> alt.VConcatChart:
+    """Title, legend and layers.
 
     Args:
+        layers: What to draw, from the back to the front.
         title: What the figure shows.
         subtitle: Lines below it.
-        x_title: Title of the x axis, with its unit.
-        y_title: Title of the y axis, with its unit.
-        x_range: First and last x.
-        y_range: First and last y; what lies beyond is cut off.
-        bands: Areas, the palest first.
-        curves: Lines over them.
-        points: Points over all.
+        x_axis: To the right.
+        y_axis: Upwards.
         span: The range that the training rows cover.
-        faint: Single draws over the x of the first curve, ``[S, B]``, as thin lines without a legend.
         width: Of the plot, in pixels at scale 1.
         height: Of the plot.
-        x_format: d3 format of the numbers along x.
     """
-    x = alt.X(
-        "x:Q",
-        scale=alt.Scale(domain=x_range, nice=False, zero=False),
-        axis=alt.Axis(title=x_title, grid=False, format=x_format),
-    )
-    y = alt.Y(
-        "y:Q",
-        scale=alt.Scale(domain=y_range, nice=False, zero=False),
-        axis=alt.Axis(title=y_title, tickCount=8),
-    )
-    fills = alt.Scale(domain=[band.label for band in bands], range=[band.colour for band in bands])
-    strokes = alt.Scale(domain=[curve.label for curve in curves], range=[curve.colour for curve in curves])
-    dashes = alt.Scale(
-        domain=[curve.label for curve in curves], range=[list(curve.dash) or [1, 0] for curve in curves]
-    )
-    shapes = alt.Scale(domain=[some.label for some in points], range=["circle"] * len(points))
-    layers: list[Any] = [
-        alt.Chart(_rows(band.label, x=band.x, y=band.lower, upper=band.upper))
-        .mark_area(clip=True, opacity=1.0)
-        .encode(
-            x=x,
-            y=y,
-            y2="upper:Q",
-            fill=alt.Fill("label:N", scale=fills, legend=alt.Legend(title=None, symbolType="square")),
-        )
-        for band in bands
-    ]
-    layers += _span_layers(span, x, y_range[1])
-    for draw in () if faint is None else faint:
-        layers.append(
-            alt.Chart(_rows("", x=curves[0].x, y=draw))
-            .mark_line(clip=True, color=GREY, strokeWidth=0.7, opacity=0.45)
-            .encode(x=x, y=y)
-        )
-    line_legend = alt.Legend(title=None, symbolType="stroke", symbolSize=500)
-    layers += [
-        alt.Chart(_rows(curve.label, x=curve.x, y=curve.y))
-        .mark_line(clip=True, strokeWidth=curve.width)
-        .encode(
-            x=x,
-            y=y,
-            stroke=alt.Stroke("label:N", scale=strokes, legend=line_legend),
-            strokeDash=alt.StrokeDash("label:N", scale=dashes, legend=line_legend),
-        )
-        for curve in curves
-    ]
-    layers += [
-        alt.Chart(_rows(some.label, x=some.x, y=some.y))
-        .mark_point(
-            clip=True,
-            filled=True,
-            fill=some.colour,
-            stroke="white",
-            strokeWidth=0.6,
-            size=some.size,
-            opacity=some.opacity,
-        )
-        .encode(
-            x=x,
-            y=y,
-            shape=alt.Shape(
-                "label:N",
-                scale=shapes,
-                legend=alt.Legend(title=None, symbolFillColor=some.colour, symbolStrokeWidth=0),
-            ),
-        )
-        for some in points
-    ]
+    x = alt.X("x:Q", scale=_scale(x_axis), axis=_axis(x_axis, grid=False))
+    y = alt.Y("y:Q", scale=_scale(y_axis), axis=_axis(y_axis, grid=True))
+    marks = [_mark(layer, x, y) for layer in layers]
+    # Behind lines and points, in front of the bands.
+    bands = sum(isinstance(layer, Band) for layer in layers)
+    marks[bands:bands] = _span_marks(span, x, y, y_axis.upper)
+    plot = alt.layer(*marks).properties(width=width, height=height)
     return (
-        alt.layer(*layers)
-        .properties(width=width, height=height, title=alt.TitleParams(title, subtitle=list(subtitle)))
+        alt.vconcat(legend([_key(layer) for layer in layers], width), plot, spacing=10)
+        .properties(title=alt.TitleParams(title, subtitle=list(subtitle)))
         .configure(font=FONT, background="white", padding=16)
         .configure_title(
             anchor="start",
-            fontSize=17,
+            fontSize=18,
             subtitleFontSize=13,
             subtitleColor="#444444",
-            offset=10,
-            subtitlePadding=5,
+            subtitlePadding=6,
+            subtitleLineHeight=18,
+            offset=12,
         )
         .configure_axis(
-            labelFontSize=13, titleFontSize=13, titleFontWeight="normal", gridColor="#eeeeee", titlePadding=8
-        )
-        .configure_legend(
-            orient="bottom",
-            direction="horizontal",
             labelFontSize=13,
-            labelLimit=400,
-            symbolSize=160,
-            columnPadding=18,
+            titleFontSize=13,
+            titleFontWeight="normal",
+            titlePadding=8,
+            gridColor="#eeeeee",
+            labelFlush=False,
         )
         .configure_view(stroke="#bbbbbb")
     )
 
 
-def _span_layers(span: Span, x: alt.X, top: float) -> list[Any]:
-    edges = (
-        alt.Chart(_rows(span.label, x=[span.lower, span.upper]))
-        .mark_rule(color=GREY, strokeDash=[2, 3])
-        .encode(x=x)
-    )
-    caption = (
-        alt.Chart(_rows(span.label, x=[(span.lower + span.upper) / 2.0], y=[top]))
-        .mark_text(color=GREY, fontSize=12, dy=12, text=span.label)
-        .encode(x=x, y="y:Q")
-    )
-    return [edges, caption]
+def _scale(axis: Axis) -> alt.Scale:
+    return alt.Scale(domain=[axis.lower, axis.upper], nice=False, zero=False)
 
 
-def _rows(label: str, **columns: Sequence[float] | NDArray[np.float64]) -> alt.Data:
+def _axis(axis: Axis, *, grid: bool) -> alt.Axis:
+    return alt.Axis(title=axis.title, grid=grid, tickCount=axis.ticks, format=axis.format)
+
+
+def _mark(layer: Band | Curve | Points, x: alt.X, y: alt.Y) -> Any:
+    match layer:
+        case Band():
+            data = _data(x=layer.x, y=layer.lower, upper=layer.upper)
+            area = alt.Chart(data).mark_area(clip=True, color=layer.colour, opacity=1.0)
+            return area.encode(x=x, y=y, y2="upper:Q")
+        case Curve():
+            lines = layer.y if layer.y.ndim == 2 else layer.y[None]
+            line = {"clip": True, "color": layer.colour, "strokeWidth": layer.width}
+            dash = list(layer.dash) or [1, 0]
+            return alt.layer(
+                *(
+                    alt.Chart(_data(x=layer.x, y=values)).mark_line(strokeDash=dash, **line).encode(x=x, y=y)
+                    for values in lines
+                )
+            )
+        case Points():
+            points = alt.Chart(_data(x=layer.x, y=layer.y)).mark_point(
+                clip=True,
+                filled=True,
+                color=layer.colour,
+                stroke="white",
+                strokeWidth=0.6,
+                size=layer.size,
+                opacity=layer.opacity,
+            )
+            return points.encode(x=x, y=y)
+
+
+def _key(layer: Band | Curve | Points) -> Key:
+    match layer:
+        case Band():
+            return Key(layer.label, "area", layer.colour)
+        case Curve():
+            return Key(layer.label, "line", layer.colour, layer.dash, layer.width)
+        case Points():
+            return Key(layer.label, "point", layer.colour)
+
+
+def _span_marks(span: Span, x: alt.X, y: alt.Y, top: float) -> list[Any]:
+    edges = alt.Chart(_data(x=[span.lower, span.upper])).mark_rule(color=GREY, strokeDash=[2, 3])
+    caption = alt.Chart(_data(x=[(span.lower + span.upper) / 2.0], y=[top])).mark_text(
+        color=GREY, fontSize=12, dy=12, text=span.label
+    )
+    return [edges.encode(x=x), caption.encode(x=x, y=y)]
+
+
+def _data(**columns: Sequence[float] | NDArray[np.float64]) -> alt.Data:
     rows = zip(*columns.values(), strict=True)
-    return alt.Data(
-        values=[{"label": label, **dict(zip(columns, map(float, row), strict=True))} for row in rows]
-    )
+    return alt.Data(values=[dict(zip(columns, map(float, row), strict=True)) for row in rows])
 
 
-def save(figure: alt.LayerChart, path: Path, *, scale: float = 2.0) -> None:
+def save(figure: alt.VConcatChart, path: Path, *, scale: float = 2.0) -> None:
     """Writes a chart as PNG.
 
     Args:

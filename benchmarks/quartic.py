@@ -56,13 +56,14 @@ def system(seed: int) -> System:
             batch_size=len(inputs),
             epochs=5000,
             patience=5000,
-            warm_up_steps=2500,
+            warm_up_steps=4500,
             validation_draws=256,
             seed=seed,
             budget=None,
         ),
         samples=100,
         grid=np.linspace(-5.0, 5.0, 401),
+        noise_is_visible=False,
         shown_at=(-5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0),
     )
 

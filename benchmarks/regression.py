@@ -45,6 +45,7 @@ class System:
         grid: Inputs to answer for, ``[B]``.
         shown_at: Points of the grid that the table shows.
         levels: Lower and upper percentile of the bands.
+        noise_is_visible: Whether the figure shows the band of new observations as well.
     """
 
     name: str
@@ -57,6 +58,7 @@ class System:
     grid: NDArray[np.float64]
     shown_at: tuple[float, ...]
     levels: tuple[float, float] = (2.5, 97.5)
+    noise_is_visible: bool = True
 
     @property
     def noise(self) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from benchmarks.figures import MIDDLE, PALE, Band, Curve, Points, Span, chart, save
+from benchmarks.figures import GREY, MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.regression import Answer, System, answer
 from benchmarks.results import facts, table, write_json
 from model.priors import prior_to_json
@@ -103,34 +103,35 @@ def measure(system: System, solved: Answer) -> dict[str, float]:
 
 def figure(system: System, solved: Answer, measures: dict[str, float]) -> Any:
     """Data, true function, mean, bands and a few draws over the grid."""
-    x, data_label = system.grid, "training rows"
+    x = system.grid
     lower, upper = system.levels
-    lowest = min(solved.observation_band[:, 0].min(), system.targets.min())
-    highest = max(solved.observation_band[:, 1].max(), system.targets.max())
-    margin = 0.06 * (highest - lowest)
-    coverage = f"{upper - lower:g} %"
+    share = f"{upper - lower:g} %"
     observed, functions = solved.observation_band.T, solved.function_band.T
-    span = Span("training range", float(system.inputs.min()), float(system.inputs.max()))
+    lowest = min(float(functions[0].min()), float(system.targets.min()))
+    highest = max(float(functions[1].max()), float(system.targets.max()))
+    margin = 0.08 * (highest - lowest)
+    layers: list[Band | Curve | Points] = []
+    if system.noise_is_visible:
+        layers.append(Band(f"{share} of new observations", x, observed[0], observed[1], PALE))
+    layers += [
+        Band(f"{share} of functions (epistemic)", x, functions[0], functions[1], MIDDLE),
+        Curve(f"{FAINT_DRAWS} of {system.samples} draws", x, solved.draws[:FAINT_DRAWS], GREY, width=0.6),
+        Curve("mean", x, solved.mean),
+        Curve("true function", x, system.function(x), "#222222", dash=(6, 4), width=1.6),
+        Points("training rows", system.inputs, system.targets),
+    ]
     return chart(
+        layers,
         title=system.title,
         subtitle=[
-            f"The epistemic band is {measures['factor']:.1f} times as wide outside of the data as inside, on average."
+            f"Outside of the training range the epistemic band is {measures['factor']:.1f} times as wide as inside,"
+            " on average.",
+            f"It holds the true function at {_percent(measures['truth_in_band_at_inputs'])} of the rows and over "
+            f"{_percent(measures['truth_in_band_inside'])} of their range.",
         ],
-        x_title="x (no unit)",
-        y_title="y (no unit)",
-        x_range=(float(x[0]), float(x[-1])),
-        y_range=(lowest - margin, highest + 2.0 * margin),
-        bands=[
-            Band(f"{coverage} of new observations", x, observed[0], observed[1], PALE),
-            Band(f"{coverage} of functions (epistemic)", x, functions[0], functions[1], MIDDLE),
-        ],
-        curves=[
-            Curve("mean", x, solved.mean),
-            Curve("true function", x, system.function(x), colour="#333333", dash=(6, 4), width=1.6),
-        ],
-        points=[Points(data_label, system.inputs, system.targets)],
-        span=span,
-        faint=solved.draws[:FAINT_DRAWS],
+        x_axis=Axis("x (no unit)", float(x[0]), float(x[-1])),
+        y_axis=Axis("y (no unit)", lowest - margin, highest + 2.0 * margin),
+        span=Span("training range", float(system.inputs.min()), float(system.inputs.max())),
     )
 
 
@@ -141,11 +142,16 @@ def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
         [
             f"{system.grid[place]:g}",
             "inside" if system.inside[place] else "outside",
-            f"{truth[place]:.2f}",
-            f"{solved.mean[place]:.2f}",
-            f"{solved.epistemic_std[place]:.2f}",
-            *(f"{value:.2f}" for value in solved.function_band[place]),
-            f"{solved.function_band[place, 1] - solved.function_band[place, 0]:.2f}",
+            *(
+                f"{round(float(value), 2) + 0.0:.2f}"  # not -0.00
+                for value in (
+                    truth[place],
+                    solved.mean[place],
+                    solved.epistemic_std[place],
+                    *solved.function_band[place],
+                    np.ptp(solved.function_band[place]),
+                )
+            ),
         ]
         for place in places
     ]
@@ -156,8 +162,8 @@ def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
         f"outside {measures['band_width_outside']:.2f}   factor {measures['factor']:.2f}",
         f"RMSE of the mean                   at the rows {measures['rmse_at_inputs']:.2f}   "
         f"inside {measures['rmse_inside']:.2f}   outside {measures['rmse_outside']:.2f}",
-        f"truth within the epistemic band    at the rows {measures['truth_in_band_at_inputs']:.0%}   "
-        f"inside {measures['truth_in_band_inside']:.0%}   outside {measures['truth_in_band_outside']:.0%}",
+        f"truth within the epistemic band    at the rows {_percent(measures['truth_in_band_at_inputs'])}   "
+        f"inside {_percent(measures['truth_in_band_inside'])}   outside {_percent(measures['truth_in_band_outside'])}",
         f"free energy                        {measures['free_energy']:.1f} nats, of which KL {measures['kl']:.1f}; "
         f"mean of the last epochs {measures['final_free_energy']:.1f}",
     ]
@@ -179,3 +185,7 @@ def _within(values: NDArray[np.float64], band: NDArray[np.float64]) -> NDArray[n
 
 def _rms(errors: NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %"

@@ -58,7 +58,7 @@ def system(seed: int) -> System:
             batch_size=len(inputs),
             epochs=5000,
             patience=5000,
-            warm_up_steps=3500,
+            warm_up_steps=4500,
             validation_draws=64,
             seed=seed,
             budget=None,

@@ -37,7 +37,9 @@ def train(
         Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the whole fit.  [default: 0]")] = None,
-    hidden: Annotated[str | None, typer.Option(help="Widths of the hidden layers.  [default: 50,50]")] = None,
+    hidden: Annotated[
+        str | None, typer.Option(help="Widths of the hidden layers, such as 50,50; by default by table size.")
+    ] = None,
     members: Annotated[
         int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 1]")
     ] = None,
@@ -65,8 +67,11 @@ def train(
     ] = None,
     noise_sigma: Annotated[float | None, typer.Option(help="Known noise, in the target's unit.")] = None,
     kl_weights: Annotated[str | None, typer.Option(help="uniform or geometric.  [default: uniform]")] = None,
+    skip: Annotated[
+        bool | None, typer.Option(help="Let the last layer also read the inputs.  [default: skip]")
+    ] = None,
     activation: Annotated[
-        str | None, typer.Option(help="relu, silu, gelu, tanh or sigmoid.  [default: relu]")
+        str | None, typer.Option(help="relu, silu, gelu, tanh or sigmoid.  [default: silu]")
     ] = None,
     optimiser: Annotated[
         str | None, typer.Option(help="adam, adamw, rmsprop or sgd.  [default: adam]")
@@ -108,6 +113,7 @@ def train(
         "noise_sigma": noise_sigma,
         "kl_weights": kl_weights,
         "activation": activation,
+        "skip": skip,
         "optimiser": optimiser,
         "draws_per_step": draws_per_step,
         "epochs": epochs,

@@ -37,12 +37,14 @@ class Draws:
         biases: One ``[S, 1, outputs]`` a layer.
         members: Member of each draw, ``[S]``.
         activation: A key of `model.networks.ACTIVATIONS`.
+        skip: Whether the last layer also reads the inputs.
     """
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
     members: Tensor
     activation: str
+    skip: bool
 
     def __len__(self) -> int:
         return len(self.members)
@@ -54,6 +56,7 @@ class Draws:
             tuple(bias[:samples] for bias in self.biases),
             self.members[:samples],
             self.activation,
+            self.skip,
         )
 
 
@@ -107,7 +110,9 @@ def make_draws(
         drawn.append(
             torch.addcmul(mean[members], sigma[members], noise.reshape(samples, *mean.shape[1:])).to(device)
         )
-    return Draws(tuple(drawn[0::2]), tuple(drawn[1::2]), members.to(device), architecture.activation)
+    return Draws(
+        tuple(drawn[0::2]), tuple(drawn[1::2]), members.to(device), architecture.activation, architecture.skip
+    )
 
 
 def mean_network(
@@ -116,7 +121,7 @@ def mean_network(
     """The mu-only networks as M draws without randomness: their outputs' average is the answer to ``samples=0``."""
     means = [tensors[name].detach().to(device) for name in architecture.shapes() if name.endswith(".mu")]
     members = torch.arange(architecture.members, device=device)
-    return Draws(tuple(means[0::2]), tuple(means[1::2]), members, architecture.activation)
+    return Draws(tuple(means[0::2]), tuple(means[1::2]), members, architecture.activation, architecture.skip)
 
 
 def forward(draws: Draws, rows: Tensor) -> Tensor:
@@ -141,10 +146,15 @@ def forward(draws: Draws, rows: Tensor) -> Tensor:
             tile_inputs = rows[tile_rows]
             for first_draw in range(0, samples, draws_per_tile):
                 tile = slice(first_draw, first_draw + draws_per_tile)
-                hidden = tile_inputs.expand(min(draws_per_tile, samples - first_draw), -1, -1)
+                inputs = tile_inputs.expand(min(draws_per_tile, samples - first_draw), -1, -1)
+                hidden = inputs
                 for index, (weight, bias) in enumerate(zip(draws.weights, draws.biases, strict=True)):
                     if index:
                         hidden = activation(hidden)
-                    hidden = torch.baddbmm(bias[tile], hidden, weight[tile])
+                    start = bias[tile]
+                    width = hidden.shape[2]
+                    if width < weight.shape[1]:  # the skip's weights come last
+                        start = torch.baddbmm(start, inputs, weight[tile, width:])
+                    hidden = torch.baddbmm(start, hidden, weight[tile, :width])
                 outputs[tile, tile_rows] = hidden
     return outputs

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from model.beyond import Beyond
 from model.dates import Calendar
 from model.errors import OptionError, TableError
 from model.feature_encodings import FeatureEncoding, OneHot, Standard
@@ -100,12 +101,16 @@ class Encoder:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the D encoded features, such as ``Horsepower`` or ``Origin=USA``."""
-        return tuple(name for part in self.parts for name in part.names)
+        return (*(name for part in self.parts for name in part.names), *self._beyond.names)
 
     @property
     def width(self) -> int:
         """D, the number of encoded features."""
         return len(self.names)
+
+    @cached_property
+    def _beyond(self) -> Beyond:
+        return Beyond.of(self.schema, self.parts)
 
     @cached_property
     def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
@@ -139,6 +144,8 @@ class Encoder:
                 tile = encoded[start : start + _TILE]
                 for name, part, where in self._slices:
                     part.encode(columns[name][start : start + _TILE], tile[:, where])
+                ends = self.width - len(self._beyond.features)
+                self._beyond.encode(columns, slice(start, start + _TILE), tile[:, ends:])
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
                 if np.isnan(tile).any():

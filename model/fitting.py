@@ -76,6 +76,7 @@ class FitOptions:
         noise_sigma: Known noise, standardised units, for ``fixed``.
         hidden: Widths of the hidden layers.
         activation: Activation between the layers.
+        skip: Whether the last layer also reads the inputs.
         members: M.
         kl_weights: ``uniform`` or ``geometric``.
         draws_per_step: Draws a row in each step.
@@ -97,6 +98,7 @@ class FitOptions:
     noise_sigma: float | None = None
     hidden: tuple[int, ...] = (50, 50)
     activation: str = "relu"
+    skip: bool = False
     members: int = 1
     kl_weights: str = "uniform"
     draws_per_step: int = 1
@@ -275,6 +277,7 @@ def fit(
         outputs=likelihood.outputs,
         activation=options.activation,
         members=options.members,
+        skip=options.skip,
     )
     network = BayesianNetwork(architecture, initial).to(device)
     parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]

@@ -73,6 +73,7 @@ class GradientStep:
         self.network, self.likelihood, self.prior = network, likelihood, prior
         self.total_rows, self.draws = total_rows, draws
         activation = network.architecture.activation
+        self._skip = network.architecture.skip
         self._activation, self._slope = network.activation, _SLOPES[activation]
         self._mu, self._rho = network.mu.detach(), network.rho.detach()
         self._mean_parts = network.parts(self._mu)
@@ -110,9 +111,12 @@ class GradientStep:
             epsilon = torch.empty_like(before).normal_(generator=generator)
             before.addcmul_(deviation, epsilon)
             trail.append((hidden, squared, before, epsilon.div_(deviation)))
-            hidden = before if first == last else self._activation(before)
+            if first < last:
+                hidden = self._activation(before)
+                if self._skip and first == last - 2:
+                    hidden = torch.cat((hidden, inputs), dim=2)
 
-        per_row, gradient = self._observe(hidden, targets, -scale / self.draws)
+        per_row, gradient = self._observe(before, targets, -scale / self.draws)
         for first in range(last, -1, -2):
             hidden, squared, _, ratio = trail.pop()
             # d(mean + deviation * epsilon) / d(variance) = epsilon / (2 deviation)
@@ -122,8 +126,12 @@ class GradientStep:
             torch.bmm(squared.mT, through_variance, out=self._variance_gradient_parts[first])
             torch.sum(through_variance, dim=1, keepdim=True, out=self._variance_gradient_parts[first + 1])
             if first:
-                below = torch.bmm(gradient, self._mean_parts[first].mT)
-                below.addcmul_(torch.bmm(through_variance, variance_parts[first].mT), hidden, value=2.0)
+                mean, variance = self._mean_parts[first], variance_parts[first]
+                if self._skip and first == last:  # nothing flows back into the inputs
+                    width = trail[-1][2].shape[2]
+                    mean, variance, hidden = mean[:, :width], variance[:, :width], hidden[..., :width]
+                below = torch.bmm(gradient, mean.mT)
+                below.addcmul_(torch.bmm(through_variance, variance.mT), hidden, value=2.0)
                 gradient = below.mul_(self._slope(trail[-1][2], hidden))
 
         kl, kl_by_mu, kl_by_sigma = self.prior.kl_gradient(self._mu, sigma, network.groups, generator)

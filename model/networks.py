@@ -49,6 +49,8 @@ class Architecture:
         outputs: Outputs a row, P, as the likelihood asks.
         activation: A key of `ACTIVATIONS`.
         members: M.
+        skip: Whether the last layer also reads the inputs themselves, so that what is linear in them need not
+            go through the hidden layers.
     """
 
     inputs: int
@@ -56,6 +58,7 @@ class Architecture:
     outputs: int
     activation: str = "relu"
     members: int = 1
+    skip: bool = False
 
     def __post_init__(self) -> None:
         if self.inputs < 1:
@@ -72,9 +75,11 @@ class Architecture:
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:
-        """``(inputs, outputs)`` of each layer."""
-        widths = (self.inputs, *self.hidden, self.outputs)
-        return tuple(pairwise(widths))
+        """``(inputs, outputs)`` of each layer; the inputs of a skip come last."""
+        layers = list(pairwise((self.inputs, *self.hidden, self.outputs)))
+        if self.skip and self.hidden:
+            layers[-1] = (self.hidden[-1] + self.inputs, self.outputs)
+        return tuple(layers)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every tensor of the network, in the order in which draws consume random numbers."""
@@ -131,6 +136,9 @@ class BayesianNetwork(nn.Module):
                 means.append(part.flatten(start_dim=1))
                 scales.append(torch.full_like(means[-1], INITIAL_RELATIVE_SIGMA * scale))
                 groups.append(torch.full((means[-1].shape[1],), len(groups)))
+        if architecture.skip and architecture.hidden:
+            # The weights of the skip have a scale of their own.
+            groups[-2][architecture.hidden[-1] * architecture.outputs :] = len(groups)
         self.mu = nn.Parameter(torch.cat(means, dim=1))
         self.rho = nn.Parameter(inverse_softplus(torch.cat(scales, dim=1)))
         self.register_buffer("groups", torch.cat(groups), persistent=False)
@@ -161,10 +169,13 @@ class BayesianNetwork(nn.Module):
         """
         variance = (self.sigma() if sigma is None else sigma).square()
         means, variances = self.parts(self.mu), self.parts(variance)
-        hidden = rows.repeat(draws, 1).expand(self.architecture.members, -1, -1)
+        inputs = rows.repeat(draws, 1).expand(self.architecture.members, -1, -1)
+        hidden = inputs
         for first in range(0, len(means), 2):
             if first:
                 hidden = self.activation(hidden)
+                if self.architecture.skip and first == len(means) - 2:
+                    hidden = torch.cat((hidden, inputs), dim=2)
             hidden = local_reparameterisation(
                 hidden, means[first], variances[first], means[first + 1], variances[first + 1], generator
             )

@@ -40,7 +40,7 @@ class TrainOptions(BaseModel):
     Attributes:
         ignore: Columns that are no features.
         columns: Kinds and units of columns.
-        hidden: Width of each hidden layer.
+        hidden: Width of each hidden layer; by default one of 50 for small tables, two of 64 for others.
         members: Independently trained networks in one checkpoint, M.
         encoding: How numbers become inputs; ``auto`` is ``standard``.
         prior: Prior of the weights.
@@ -53,6 +53,7 @@ class TrainOptions(BaseModel):
         noise_sigma: Known noise in the target's unit, for ``fixed``.
         kl_weights: How minibatches share the KL.
         activation: Activation between layers.
+        skip: Whether the last layer also reads the inputs, past the hidden layers.
         optimiser: Gradient method.
         draws_per_step: Draws a row in each optimiser step.
         epochs: Most epochs.
@@ -67,7 +68,7 @@ class TrainOptions(BaseModel):
 
     ignore: tuple[str, ...] = ()
     columns: dict[str, ColumnOptions] = Field(default_factory=dict)
-    hidden: tuple[Annotated[int, Field(ge=1, le=16_384)], ...] = Field(default=(50, 50), max_length=16)
+    hidden: tuple[Annotated[int, Field(ge=1, le=16_384)], ...] | None = Field(default=None, max_length=16)
     members: int = Field(default=1, ge=1, le=64)
     encoding: Literal["auto", "standard", "piecewise"] = "auto"
     prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = "empirical-bayes"
@@ -78,7 +79,8 @@ class TrainOptions(BaseModel):
     noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic"] = "auto"
     noise_sigma: Positive | None = None
     kl_weights: Literal["uniform", "geometric"] = "uniform"
-    activation: Literal["relu", "silu", "gelu", "tanh", "sigmoid"] = "relu"
+    activation: Literal["relu", "silu", "gelu", "tanh", "sigmoid"] = "silu"
+    skip: bool = True
     optimiser: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
     draws_per_step: int = Field(default=1, ge=1, le=64)
     epochs: int | None = Field(default=None, ge=1)

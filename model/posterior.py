@@ -303,6 +303,7 @@ def _layout(facts: Mapping[str, Any]) -> tuple[Architecture, Any, dict[str, tupl
             outputs=_whole(described["outputs"]),
             activation=described["activation"],
             members=_whole(described["members"]),
+            skip=described["skip"] is True,
         )
         likelihood = make_likelihood(
             facts["likelihood"]["kind"], members=architecture.members, sigma=facts["likelihood"].get("sigma")

@@ -131,12 +131,26 @@ def _solve(
         upper = torch.where(excess >= 0, value, upper)
         lower = torch.where(excess <= 0, value, lower)
         newton = value - excess / (density * torch.exp(0.5 * reached.square() + _LOG_SQRT_2PI))
-        small = (newton - value).abs() <= tolerance
-        if bool(small.all()):
-            return newton.clamp(lower - tolerance, upper + tolerance)
+        close = (newton - value).abs() <= tolerance
         inside = (newton > lower) & (newton < upper)  # False for NaN as well
-        value = torch.where(small, value, torch.where(inside, newton, 0.5 * (lower + upper)))
-        if not bool((upper - lower > 1e-12).any()):
+        halfway = 0.5 * (lower + upper)
+        value = torch.where(close | inside, newton, halfway).clamp(lower, upper)
+        # Between components far apart the function is flat and no step is small: there the bracket decides.
+        pending = ~(close | (upper - lower <= tolerance)).all(dim=1)
+        left = int(pending.sum())
+        if left == 0:
+            break
+        if 2 * left <= len(pending):  # few rows are hard: go on with those alone
+            rows = pending.nonzero().squeeze(1)
+            value[rows] = _solve(
+                means[:, rows],
+                widths[:, rows],
+                scores,
+                lower[rows],
+                upper[rows],
+                value[rows],
+                tolerance=tolerance,
+            )
             break
     return value
 

@@ -37,6 +37,7 @@ HELD_OUT_SHARE = 0.15
 MOST_HELD_OUT = 10_000
 FEWEST_ROWS_TO_CALIBRATE = 50
 FEWEST_ROWS_TO_VALIDATE = 20
+SMALL_NETWORK, LARGER_NETWORK, ROWS_FOR_A_LARGER_NETWORK = (50,), (64, 64), 2_000
 STEPS = 2_500
 FEWEST_EPOCHS = 40
 
@@ -174,6 +175,7 @@ def train(
             "outputs": architecture.outputs,
             "activation": architecture.activation,
             "members": architecture.members,
+            "skip": architecture.skip,
         },
         "prior": prior_to_json(options.make_prior()),
         "likelihood": {
@@ -243,6 +245,12 @@ def _fit_candidates(
     kinds = ["homoscedastic", "heteroscedastic"] if options.noise == "auto" else [options.noise]
     batch_size = options.batch_size or int(np.clip(len(training) // 8, 32, 512))
     minibatches = math.ceil(len(training) / batch_size)
+    by_size = SMALL_NETWORK if len(training) < ROWS_FOR_A_LARGER_NETWORK else LARGER_NETWORK
+    hidden: tuple[int, ...] = by_size if options.hidden is None else options.hidden
+    widths = " and ".join(str(width) for width in hidden)
+    reporter.say(
+        f"network: hidden layers {widths or 'none'}, {options.activation}; {minibatches} minibatches an epoch"
+    )
     fits: dict[str, Fit] = {}
     for kind in kinds:
         reporter.begin(f"{kind} noise")
@@ -253,8 +261,9 @@ def _fit_candidates(
                 prior=options.make_prior(),
                 noise=kind,
                 noise_sigma=_standardised(options.noise_sigma, scale),
-                hidden=options.hidden,
+                hidden=hidden,
                 activation=options.activation,
+                skip=options.skip and bool(hidden),
                 members=options.members,
                 kl_weights=options.kl_weights,
                 draws_per_step=options.draws_per_step,

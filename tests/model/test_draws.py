@@ -21,7 +21,7 @@ def _network(members: int = 2, hidden: tuple[int, ...] = (8, 5)) -> tuple[dict[s
     architecture = Architecture(inputs=3, hidden=hidden, outputs=2, activation="tanh", members=members)
     network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        network.rho += 2.0
+        network.rho.add_(2.0)
     return {name: tensor.detach() for name, tensor in network.named_tensors().items()}, architecture
 
 

@@ -207,6 +207,12 @@ class TestEncoder:
             "Origin=Japan",
             "Origin=USA",
             "Origin is unseen",
+            "Cylinders beyond its range",
+            "Displacement beyond its range",
+            "Horsepower beyond its range",
+            "Weight_in_lbs beyond its range",
+            "Acceleration beyond its range",
+            "Year beyond its range",
         )
         encoded = encoder.encode(cars[1])
         assert encoded.shape == (406, encoder.width)

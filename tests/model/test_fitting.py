@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from model.errors import FitError
 from model.fitting import Epoch, FitOptions, Rows, fit, mixture_nll
+from model.likelihoods import HomoscedasticNoise
 from model.priors import GaussianPrior, ScaleMixturePrior
 
 NOISE, PRIOR = 0.5, 1.0
@@ -159,7 +160,8 @@ def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
     value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
     generator = torch.Generator().manual_seed(9)
     outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
-    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)  # type: ignore[union-attr,arg-type]
+    assert isinstance(outcome.likelihood, HomoscedasticNoise)
+    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
     density = (
         torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
     )

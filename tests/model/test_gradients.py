@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "prior", [GaussianPrior(0.7), ScaleMixturePrior(0.3, 1.5, 0.1), EmpiricalBayesPrior()]
 )
-@pytest.mark.parametrize(("members", "draws"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
 def test_loss_and_gradient_equal_automatic_differentiation(
-    activation: str, noise: str, prior: Prior, members: int, draws: int
+    activation: str, noise: str, prior: Prior, members: int, draws: int, skip: bool
 ) -> None:
     likelihood = make_likelihood(noise, members=members, sigma=0.3 if noise == "fixed" else None).double()
-    architecture = Architecture(4, (6, 5), likelihood.outputs, activation, members)
+    architecture = Architecture(4, (6, 5), likelihood.outputs, activation, members, skip)
     network = BayesianNetwork(architecture, torch.Generator().manual_seed(0)).double()
     with torch.no_grad():
-        network.rho += 1.5
+        network.rho.add_(1.5)
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(7, 4, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, generator=generator, dtype=torch.float64)

@@ -31,7 +31,7 @@ def test_named_tensors_have_the_announced_names_and_shapes_and_share_memory() ->
 def test_a_row_under_local_reparameterisation_is_distributed_as_under_draws_of_weights() -> None:
     network = _network(members=1)
     with torch.no_grad():
-        network.rho += 2.0
+        network.rho.add_(2.0)
     row = torch.tensor([[0.4, -1.0, 2.0]])
     tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
     by_weights = forward(make_draws(tensors, network.architecture, seed=1, samples=20_000), row)[:, 0, 0]

@@ -112,7 +112,7 @@ def test_without_noise_the_answer_describes_the_function(rent: Posterior, column
     answer = rent.predict(columns, options)
     assert answer.draws is not None
     assert not answer.calibrated
-    np.testing.assert_array_equal(answer.std, answer.epistemic_std)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(answer.std, answer.epistemic_std)
     np.testing.assert_allclose(answer.percentiles, np.quantile(answer.draws, [0.1, 0.9], axis=1).T)  # type: ignore[arg-type]
     np.testing.assert_allclose(answer.exceedance, (answer.draws > 700.0).mean(axis=1)[:, None])  # type: ignore[arg-type]
 
@@ -166,12 +166,22 @@ def test_members_are_averaged_by_the_mean_and_visited_in_turn(rent: Posterior, c
                     "outputs": 2,
                     "activation": "relu",
                     "members": 1,
+                    "skip": False,
                 }
             },
             "widths",
         ),
         (
-            {"architecture": {"inputs": 3, "hidden": [8], "outputs": 2, "activation": "relu", "members": 2}},
+            {
+                "architecture": {
+                    "inputs": 3,
+                    "hidden": [8],
+                    "outputs": 2,
+                    "activation": "relu",
+                    "members": 2,
+                    "skip": False,
+                }
+            },
             "shape",
         ),
         ({"likelihood": {"kind": "fixed", "sigma": 1.0}}, "outputs"),

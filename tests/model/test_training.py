@@ -77,9 +77,9 @@ def test_automatic_noise_keeps_the_one_with_the_lower_validation_nll() -> None:
 def test_fixed_noise_is_in_the_targets_unit() -> None:
     trained = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
     columns = columns_from_table(make_table(rows=5, seed=1), trained.posterior.schema)
-    np.testing.assert_allclose(
-        trained.posterior.predict(columns, PredictOptions()).aleatoric_std, 40.0, rtol=1e-6
-    )  # type: ignore[arg-type]
+    noise = trained.posterior.predict(columns, PredictOptions()).aleatoric_std
+    assert noise is not None
+    np.testing.assert_allclose(noise, 40.0, rtol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_checkpoint() -> None:

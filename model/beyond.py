@@ -1,0 +1,67 @@
+"""How far a row lies beyond the training range: inputs that are zero for every training row.
+
+A weight that no training row ever moved keeps its prior. So, just as an unseen category has a level of its
+own, every number and date has an input that is zero within the training range and grows beyond it: inside,
+answers are what they would be without; outside, the function values of different draws part in proportion to
+the distance, and epistemic_std says that nobody knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from model.schema import FeatureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from model.feature_encodings import FeatureEncoding
+    from model.schema import Columns, Schema
+
+__all__ = ["Beyond"]
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
+
+    Attributes:
+        features: The features that have a training range, F of them.
+        minima: Their smallest training values, ``[F]``.
+        maxima: Their largest, ``[F]``.
+        stds: Their standard deviations over the training rows, ``[F]``.
+    """
+
+    features: tuple[str, ...]
+    minima: npt.NDArray[np.float64]
+    maxima: npt.NDArray[np.float64]
+    stds: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding]) -> Self:
+        """Takes ranges from the schema and scales from the features' encodings."""
+        rows = [
+            (feature.name, feature.minimum, feature.maximum, part.scale.std)  # type: ignore[attr-defined]
+            for feature, part in zip(schema.features, parts, strict=True)
+            if feature.kind in (FeatureKind.NUMERIC, FeatureKind.DATE) and feature.minimum is not None
+        ]
+        names, minima, maxima, stds = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Such as ``Horsepower beyond its range``."""
+        return tuple(f"{name} beyond its range" for name in self.features)
+
+    def encode(self, columns: Columns, rows: slice, out: npt.NDArray[Any]) -> None:
+        """Writes ``[B, F]`` into ``out``."""
+        if not self.features:
+            return
+        values = np.stack([columns[name][rows] for name in self.features], axis=1)
+        beyond = (values - np.clip(values, self.minima, self.maxima)) / self.stds
+        out[:] = np.nan_to_num(beyond, nan=0.0, posinf=np.inf, neginf=-np.inf)

@@ -1,0 +1,81 @@
+"""A regression benchmark from its system to its files, with a fit cut short."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pytest
+import torch
+
+from benchmarks import quartic, sinusoid
+from benchmarks.report import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EPOCHS = 300
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("benchmarks") / "made" / "by the command"
+
+
+@pytest.fixture(scope="module")
+def short_run(output: Path) -> dict[str, Any]:
+    return run(sinusoid.system(seed=1).with_epochs(EPOCHS), output)
+
+
+def test_the_epistemic_band_is_wider_outside_of_the_data(short_run: dict[str, Any]) -> None:
+    measures = short_run["measures"]
+    assert measures["factor"] > 1.3
+    assert measures["factor"] == pytest.approx(
+        measures["band_width_outside"] / measures["band_width_inside"]
+    )
+
+
+def test_the_mean_follows_the_data_even_after_a_short_fit(short_run: dict[str, Any]) -> None:
+    # The function's own standard deviation on the range is 7.
+    assert short_run["measures"]["rmse_inside"] < 2.0
+
+
+def test_observations_spread_more_than_functions(short_run: dict[str, Any]) -> None:
+    function_width = np.ptp(short_run["function_band"], axis=1)
+    observation_width = np.ptp(short_run["observation_band"], axis=1)
+    assert (observation_width > 0.95 * function_width).all()
+    # 95 % of the noise alone are 3.92 wide.
+    assert observation_width.min() > 3.9
+
+
+def test_free_energy_is_that_of_the_parameters_behind_the_answer(short_run: dict[str, Any]) -> None:
+    measures = short_run["measures"]
+    assert measures["free_energy"] > measures["kl"] > 0.0
+    assert measures["free_energy"] == pytest.approx(measures["final_free_energy"], rel=0.5)
+
+
+def test_files_hold_the_figure_and_the_numbers(short_run: dict[str, Any], output: Path) -> None:
+    assert (output / "sinusoid.png").read_bytes().startswith(PNG)
+    written = orjson.loads((output / "sinusoid.json").read_bytes())
+    assert written["measures"] == short_run["measures"]
+    assert len(written["mean"]) == len(written["grid"]) == len(written["function_band"]) == 301
+    assert written["seed"] == 1
+    assert written["threads"] == 1
+    assert written["torch"] == torch.__version__
+    assert written["machine"]["cores"] >= 1
+    assert "commit" in written
+    assert written["options"]["prior"]["kind"] == "scale-mixture"
+
+
+def test_threads_are_as_before(short_run: dict[str, Any]) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="fixed"):
+            # Without known noise there is no answer; the setting is put back all the same.
+            run(_without_noise(), _nowhere(short_run))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
