@@ -40,8 +40,8 @@ SAMPLES = 2000
 LEVELS = (5.0, 95.0)
 
 
-def answer_figure(posterior: Posterior, path: Path) -> Any:
-    """The picture, as a chart.
+def answer_figure(posterior: Posterior, path: Path) -> dict[str, Any]:
+    """The picture, as a Vega-Lite specification.
 
     Args:
         posterior: A checkpoint trained on the table of cars.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
+import numpy as np
+import vl_convert
 
 from benchmarks.legend import Key, legend
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Axis", "Band", "Curve", "Points", "Span", "chart", "save"]
@@ -95,8 +96,8 @@ def chart(
     span: Span,
     width: int = 760,
     height: int = 400,
-) -> alt.VConcatChart:
-    """Title, legend and layers.
+) -> dict[str, Any]:
+    """Title, legend and layers, as a Vega-Lite specification with its data.
 
     Args:
         layers: What to draw, from the back to the front.
@@ -110,12 +111,16 @@ def chart(
     """
     x = alt.X("x:Q", scale=_scale(x_axis), axis=_axis(x_axis, grid=False))
     y = alt.Y("y:Q", scale=_scale(y_axis), axis=_axis(y_axis, grid=True))
-    marks = [_mark(layer, x, y) for layer in layers]
+    names = [f"layer{index}" for index in range(len(layers))]
+    marks = [
+        _mark(layer, alt.Chart(alt.NamedData(name))).encode(x=x, y=y)
+        for layer, name in zip(layers, names, strict=True)
+    ]
     # Behind lines and points, in front of the bands.
     bands = sum(isinstance(layer, Band) for layer in layers)
     marks[bands:bands] = _span_marks(span, x, y, y_axis.upper)
     plot = alt.layer(*marks).properties(width=width, height=height)
-    return (
+    framed = (
         alt.vconcat(legend([_key(layer) for layer in layers], width), plot, spacing=10)
         .properties(title=alt.TitleParams(title, subtitle=list(subtitle)))
         .configure(font=FONT, background="white", padding=16)
@@ -138,6 +143,11 @@ def chart(
         )
         .configure_view(stroke="#bbbbbb")
     )
+    # Altair copies and checks what it is given, several times over: numbers join when it is done.
+    specification: dict[str, Any] = framed.to_dict()
+    rows = {name: _rows(layer) for layer, name in zip(layers, names, strict=True)}
+    specification["datasets"] = specification.get("datasets", {}) | rows
+    return specification
 
 
 def _scale(axis: Axis) -> alt.Scale:
@@ -148,24 +158,19 @@ def _axis(axis: Axis, *, grid: bool) -> alt.Axis:
     return alt.Axis(title=axis.title, grid=grid, tickCount=axis.ticks, format=axis.format)
 
 
-def _mark(layer: Band | Curve | Points, x: alt.X, y: alt.Y) -> Any:
+def _mark(layer: Band | Curve | Points, base: alt.Chart) -> Any:
     match layer:
         case Band():
-            data = _data(x=layer.x, y=layer.lower, upper=layer.upper)
-            area = alt.Chart(data).mark_area(clip=True, color=layer.colour, opacity=1.0)
-            return area.encode(x=x, y=y, y2="upper:Q")
+            return base.mark_area(clip=True, color=layer.colour, opacity=1.0).encode(y2="upper:Q")
         case Curve():
-            lines = layer.y if layer.y.ndim == 2 else layer.y[None]
-            line = {"clip": True, "color": layer.colour, "strokeWidth": layer.width}
-            dash = list(layer.dash) or [1, 0]
-            return alt.layer(
-                *(
-                    alt.Chart(_data(x=layer.x, y=values)).mark_line(strokeDash=dash, **line).encode(x=x, y=y)
-                    for values in lines
-                )
-            )
+            return base.mark_line(
+                clip=True,
+                color=layer.colour,
+                strokeWidth=layer.width,
+                strokeDash=list(layer.dash) or [1, 0],
+            ).encode(detail="line:N")
         case Points():
-            points = alt.Chart(_data(x=layer.x, y=layer.y)).mark_point(
+            return base.mark_point(
                 clip=True,
                 filled=True,
                 color=layer.colour,
@@ -174,7 +179,23 @@ def _mark(layer: Band | Curve | Points, x: alt.X, y: alt.Y) -> Any:
                 size=layer.size,
                 opacity=layer.opacity,
             )
-            return points.encode(x=x, y=y)
+
+
+def _rows(layer: Band | Curve | Points) -> list[dict[str, float]]:
+    match layer:
+        case Band():
+            return _records(x=layer.x, y=layer.lower, upper=layer.upper)
+        case Curve():
+            lines = np.atleast_2d(layer.y)
+            x = np.tile(layer.x, len(lines))
+            return _records(x=x, y=lines.ravel(), line=np.repeat(np.arange(len(lines)), len(layer.x)))
+        case Points():
+            return _records(x=layer.x, y=layer.y)
+
+
+def _records(**columns: Sequence[float] | NDArray[Any]) -> list[dict[str, float]]:
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, map(float, row), strict=True)) for row in rows]
 
 
 def _key(layer: Band | Curve | Points) -> Key:
@@ -188,24 +209,20 @@ def _key(layer: Band | Curve | Points) -> Key:
 
 
 def _span_marks(span: Span, x: alt.X, y: alt.Y, top: float) -> list[Any]:
-    edges = alt.Chart(_data(x=[span.lower, span.upper])).mark_rule(color=GREY, strokeDash=[2, 3])
-    caption = alt.Chart(_data(x=[(span.lower + span.upper) / 2.0], y=[top])).mark_text(
-        color=GREY, fontSize=12, dy=12, text=span.label
-    )
-    return [edges.encode(x=x), caption.encode(x=x, y=y)]
+    edges = alt.Chart(alt.Data(values=_records(x=[span.lower, span.upper])))
+    middle = alt.Chart(alt.Data(values=_records(x=[(span.lower + span.upper) / 2.0], y=[top])))
+    return [
+        edges.mark_rule(color=GREY, strokeDash=[2, 3]).encode(x=x),
+        middle.mark_text(color=GREY, fontSize=12, dy=12, text=span.label).encode(x=x, y=y),
+    ]
 
 
-def _data(**columns: Sequence[float] | NDArray[np.float64]) -> alt.Data:
-    rows = zip(*columns.values(), strict=True)
-    return alt.Data(values=[dict(zip(columns, map(float, row), strict=True)) for row in rows])
-
-
-def save(figure: alt.VConcatChart, path: Path, *, scale: float = 2.0) -> None:
-    """Writes a chart as PNG.
+def save(specification: dict[str, Any], path: Path, *, scale: float = 2.0) -> None:
+    """Draws a chart as PNG.
 
     Args:
-        figure: The chart.
+        specification: From `chart`.
         path: Where to; its directory exists.
         scale: Pixels of the file a pixel of the chart.
     """
-    figure.save(path, format="png", scale_factor=scale)
+    path.write_bytes(vl_convert.vegalite_to_png(specification, scale=scale))

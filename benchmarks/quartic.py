@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.regression import System
-from benchmarks.report import run
-from benchmarks.results import parse_options
+from benchmarks.report import command
 from model.fitting import FitOptions
 from model.priors import GaussianPrior
 
@@ -48,6 +47,7 @@ def system(seed: int) -> System:
             noise_sigma=NOISE,
             hidden=(32,),
             activation="sigmoid",
+            skip=False,
             members=1,
             kl_weights="uniform",
             draws_per_step=16,
@@ -55,6 +55,7 @@ def system(seed: int) -> System:
             learning_rate=0.2,
             batch_size=len(inputs),
             epochs=5000,
+            early_stop=False,
             patience=5000,
             warm_up_steps=4500,
             validation_draws=256,
@@ -69,10 +70,8 @@ def system(seed: int) -> System:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = parse_options("quartic", "Six points of a quartic, and a long way beyond them.", arguments)
-    run(system(options.seed), options.output)
-    return 0
+    """The command; returns its exit status."""
+    return command(system, "quartic", "Six points of a quartic, and a long way beyond them.", arguments)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +12,44 @@ import torch
 
 from benchmarks.figures import GREY, MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.regression import Answer, System, answer
-from benchmarks.results import facts, table, write_json
+from benchmarks.results import facts, parse_options, table, write_json
+from model.errors import MurhoError
 from model.priors import prior_to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["figure", "measure", "run"]
+__all__ = ["command", "figure", "measure", "run"]
 
 FAINT_DRAWS = 12
 THREADS = 1
 """A step works on a few thousand numbers: sharing them between threads costs more than it saves."""
+
+
+def command(
+    make: Callable[[int], System], name: str, description: str, arguments: Sequence[str] | None
+) -> int:
+    """What ``python -m benchmarks.NAME`` does.
+
+    Args:
+        make: Makes the system for a seed.
+        name: Of the module.
+        description: What it shows, for its help.
+        arguments: Of the command line; those of this process by default.
+
+    Returns:
+        The exit status: 0, or 1 after a message on stderr.
+    """
+    options = parse_options(name, description, arguments)
+    try:
+        run(make(options.seed), options.output)
+    except (MurhoError, OSError) as error:
+        print(f"python -m benchmarks.{name}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def run(system: System, output: Path) -> dict[str, Any]:
@@ -101,7 +127,7 @@ def measure(system: System, solved: Answer) -> dict[str, float]:
     }
 
 
-def figure(system: System, solved: Answer, measures: dict[str, float]) -> Any:
+def figure(system: System, solved: Answer, measures: dict[str, float]) -> dict[str, Any]:
     """Data, true function, mean, bands and a few draws over the grid."""
     x = system.grid
     lower, upper = system.levels

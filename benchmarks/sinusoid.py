@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.regression import System
-from benchmarks.report import run
-from benchmarks.results import parse_options
+from benchmarks.report import command
 from model.fitting import FitOptions
 from model.priors import ScaleMixturePrior
 
@@ -50,6 +49,7 @@ def system(seed: int) -> System:
             noise_sigma=NOISE,
             hidden=(20, 20),
             activation="relu",
+            skip=False,
             members=1,
             kl_weights="uniform",
             draws_per_step=8,
@@ -57,6 +57,7 @@ def system(seed: int) -> System:
             learning_rate=0.3,
             batch_size=len(inputs),
             epochs=5000,
+            early_stop=False,
             patience=5000,
             warm_up_steps=4500,
             validation_draws=64,
@@ -70,12 +71,8 @@ def system(seed: int) -> System:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
-    options = parse_options(
-        "sinusoid", "A noisy sinusoid: does the band open outside of the data?", arguments
-    )
-    run(system(options.seed), options.output)
-    return 0
+    """The command; returns its exit status."""
+    return command(system, "sinusoid", "A noisy sinusoid: does the band open outside of the data?", arguments)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,7 @@ def short_run(output: Path) -> dict[str, Any]:
 def test_the_epistemic_band_is_wider_outside_of_the_data(short_run: dict[str, Any]) -> None:
     measures = short_run["measures"]
     assert measures["factor"] > 1.3
-    assert measures["factor"] == pytest.approx(
-        measures["band_width_outside"] / measures["band_width_inside"]
-    )
+    assert measures["factor"] == pytest.approx(measures["band_width_outside"] / measures["band_width_inside"])
 
 
 def test_the_mean_follows_the_data_even_after_a_short_fit(short_run: dict[str, Any]) -> None:
@@ -69,13 +67,38 @@ def test_files_hold_the_figure_and_the_numbers(short_run: dict[str, Any], output
     assert written["options"]["prior"]["kind"] == "scale-mixture"
 
 
-def test_threads_are_as_before(short_run: dict[str, Any]) -> None:
+def test_the_same_seed_gives_the_same_answer_and_threads_stay_as_they_were(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with pytest.raises(ValueError, match="fixed"):
-            # Without known noise there is no answer; the setting is put back all the same.
-            run(_without_noise(), _nowhere(short_run))
+        first = run(quartic.system(seed=4).with_epochs(20), tmp_path)
+        second = run(quartic.system(seed=4).with_epochs(20), tmp_path)
+        other = run(quartic.system(seed=5).with_epochs(20), tmp_path)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+    np.testing.assert_array_equal(first["mean"], second["mean"])
+    assert not np.array_equal(first["mean"], other["mean"])
+
+
+def test_the_table_says_the_factor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = run(quartic.system(seed=0).with_epochs(20), tmp_path)
+    printed = capsys.readouterr().out
+    assert f"factor {data['measures']['factor']:.2f}" in printed
+    assert "-0.00" not in printed
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", str(2**62)])
+def test_a_wrong_seed_is_refused(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        sinusoid.main(["--seed", seed])
+    assert "--seed" in capsys.readouterr().err
+
+
+def test_an_output_that_is_no_directory_is_refused_before_the_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert quartic.main(["--output", str(file)]) == 1
+    assert str(file) in capsys.readouterr().err

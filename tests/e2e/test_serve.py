@@ -4,89 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from tests.e2e.support import MURHO, Service, serve
 from tests.service.support import ROW, train_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-MURHO = Path(sys.executable).with_name("murho")
 HEAVY: dict[str, Any] = {"inputs": [ROW] * 3000, "samples": 256, "percentiles": [5, 50, 95]}
-
-
-class Service:
-    """A running service.
-
-    Attributes:
-        process: Its process.
-        address: Its URL.
-        client: A client of it.
-    """
-
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.process = process
-        self._log = log
-        self.address = self.wait_for_line(r" on (http://\S+),")
-        self.client = httpx.Client(base_url=self.address, timeout=60)
-
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def wait_for_line(self, pattern: str) -> str:
-        for _ in range(1200):
-            found = re.search(pattern, self.log())
-            if found:
-                return found.group(1)
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise AssertionError(f"{pattern} was not said: {self.log()}")
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(30)
-
-
-@contextmanager
-def serve(directory: Path, log: Path, **settings: str) -> Iterator[Service]:
-    """Starts a service on a free port, with settings in the environment, and ends it at the end."""
-    command: list[str | Path] = [
-        MURHO,
-        "serve",
-        "--checkpoints",
-        directory,
-        "--port",
-        "0",
-        "--device",
-        "cpu",
-    ]
-    environment = {**os.environ, "MURHO_DRAIN_DELAY": "0.3"}
-    environment |= {f"MURHO_{name.upper()}": value for name, value in settings.items()}
-    with log.open("wb") as file, subprocess.Popen(command, stderr=file, env=environment) as process:
-        service = None
-        try:
-            service = Service(process, log)
-            yield service
-        finally:
-            if service is not None:
-                service.client.close()
-            process.kill()
 
 
 @pytest.fixture(scope="module")

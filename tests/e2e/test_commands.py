@@ -1,0 +1,248 @@
+"""The command line from the outside: train, predict, evaluate, and what people get wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.e2e.support import MURHO, murho, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+CARS = ROOT / "examples" / "cars.csv"
+QUICK = ("--epochs", 20, "--noise", "homoscedastic", "--hidden", 16)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root: Path = tmp_path_factory.mktemp("commands")
+    murho("train", CARS, "--config", ROOT / "examples" / "cars.toml", "--checkpoints", root, *QUICK)
+    return root
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_help_answers_and_names_the_commands() -> None:
+    text = murho("--help").stdout
+    for command in ("train", "serve", "predict", "evaluate"):
+        assert command in text
+        assert f"Usage: murho {command}" in murho(command, "--help").stdout
+
+
+def test_help_imports_neither_room() -> None:
+    code = (
+        "import sys, murho; murho.app(['--help'], standalone_mode=False); "
+        "print([m for m in ('torch', 'fastapi', 'model.commands', 'service.commands') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [MURHO.with_name("python"), "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_version_is_printed() -> None:
+    assert murho("--version").stdout.startswith("murho ")
+
+
+def test_training_says_what_it_does_and_prints_held_out_metrics(tmp_path: Path) -> None:
+    done = murho("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, *QUICK)
+    assert "left out 8 of 406 rows" in done.stderr
+    for word in ("RMSE", "NLL", "CRPS", "coverage of raw bands", "coverage of calibrated bands", "saved"):
+        assert word in done.stdout
+    assert (tmp_path / "cars" / "1" / "model.safetensors").is_file()
+    second = murho("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, "--json", *QUICK)
+    assert json.loads(second.stdout)["version"] == "2"
+
+
+def test_the_same_seed_writes_the_same_tensors(tmp_path: Path) -> None:
+    arguments = (
+        "train",
+        CARS,
+        "--target",
+        "Miles_per_Gallon",
+        "--checkpoints",
+        tmp_path,
+        "--seed",
+        5,
+        *QUICK,
+    )
+    murho(*arguments)
+    murho(*arguments)
+    first, second = ((tmp_path / "cars" / v / "model.safetensors").read_bytes() for v in ("1", "2"))
+    assert first == second
+
+
+def test_predict_writes_one_line_a_row_in_order(checkpoints: Path) -> None:
+    done = murho(
+        "predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--percentiles", "2.5,50,97.5"
+    )
+    rows = _rows(done.stdout)
+    assert len(rows) == 406
+    assert list(rows[0]) == ["mean", "std", "epistemic_std", "aleatoric_std", "p2.5", "p50", "p97.5"]
+    assert all(float(row["p2.5"]) < float(row["p50"]) < float(row["p97.5"]) for row in rows)
+
+
+def test_predict_without_samples_leaves_the_spread_empty(checkpoints: Path) -> None:
+    rows = _rows(
+        murho("predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--samples", 0).stdout
+    )
+    assert rows[0]["mean"]
+    assert rows[0]["std"] == rows[0]["p5"] == ""
+
+
+def test_predict_keeps_inputs_and_writes_parquet(checkpoints: Path, tmp_path: Path) -> None:
+    output = tmp_path / "scored.parquet"
+    murho(
+        "predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--output", output, "--keep-inputs"
+    )
+    table = pq.read_table(output)
+    assert table.num_rows == 406
+    assert table.column_names[:2] == ["Miles_per_Gallon", "Cylinders"]
+    assert table.column_names[-3:] == ["p5", "p50", "p95"]
+
+
+def test_predict_through_a_service_equals_predict_offline(checkpoints: Path, tmp_path: Path) -> None:
+    arguments = ("predict", CARS, "--model", "cars", "--samples", 64, "--seed", 3)
+    offline = _rows(murho(*arguments, "--checkpoints", checkpoints).stdout)
+    with serve(checkpoints, tmp_path / "log") as service:
+        service.wait_for_line("(Ready: )")
+        online = _rows(murho(*arguments, "--url", service.address).stdout)
+    assert len(online) == len(offline)
+    for ours, theirs in zip(offline, online, strict=True):
+        for name, value in ours.items():
+            assert float(theirs[name]) == pytest.approx(float(value), rel=1e-5)
+
+
+def test_evaluate_prints_the_contracts_keys(checkpoints: Path) -> None:
+    done = murho("evaluate", CARS, "--model", "cars", "--checkpoints", checkpoints, "--json")
+    report = json.loads(done.stdout)
+    assert {"n", "rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
+    assert report["n"] == 398
+    for kind in ("raw", "calibrated"):
+        assert set(report[kind]["coverage"]) == set(report[kind]["width"]) == {"50", "80", "90", "95"}
+    assert "left out 8 rows" in done.stderr
+    assert "CRPS" in murho("evaluate", CARS, "--model", "cars", "--checkpoints", checkpoints).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("train", CARS), 2, "--target"),
+        (("train", CARS, "--target", "Miles_per_Galon"), 1, "Miles_per_Gallon"),
+        (("train", "nowhere.csv", "--target", "x"), 1, "nowhere.csv"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--name", "a/b"), 1, "'a/b'"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--hidden", "wide"), 2, "--hidden"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--prior-pi", "2"), 2, "--prior-pi"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--ignore", "Colour"), 2, "Colour"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", CARS), 1, "can't write"),
+        (("train", CARS, "--target", "Miles_per_Gallon", "--device", "tpu"), 2, "--device"),
+        (("predict", CARS, "--model", "boats"), 1, "boats"),
+        (("predict", CARS, "--model", "cars", "--percentiles", "0,50"), 2, "--percentiles"),
+        (("predict", CARS, "--model", "cars", "--url", "http://127.0.0.1:9"), 1, "can't be reached"),
+        (("evaluate", CARS, "--model", "../cars"), 1, "name"),
+    ],
+)
+def test_mistakes_get_one_line_that_says_what_is_wrong(
+    tmp_path: Path, arguments: tuple[object, ...], code: int, message: str
+) -> None:
+    done = murho(*arguments, cwd=tmp_path, code=code)
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("checkpoints/*/*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("x,y\n", "y"),
+        ("x,y\n1,2\n", "row"),
+        ("x,y\n1,2\n2,2\n3,2\n", "in every row"),
+        ("x,y\n1,\n2,\n", "y"),
+        ("x,y\n" + "1,2\n2,3\n" * 20 + "oops,4\n", "row 41"),
+        ("x,y\n1,2\n2,inf\n3,4\n", "row 2"),
+        ("x,y\n1,2\n1,3\n1,4\n", "feature"),
+        ("x,y\n1,2\n1,3,9\n", "line 3"),
+    ],
+)
+def test_tables_that_can_not_be_used_are_refused_by_file_and_place(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    done = murho("train", path, "--target", "y", "--checkpoints", tmp_path / "checkpoints", code=1)
+    assert "table.csv" in done.stderr
+    assert re.search(message, done.stderr), done.stderr
+    assert not list((tmp_path / "checkpoints").glob("*/*"))
+
+
+def _wait_for(condition: Iterator[bool]) -> None:
+    for met in condition:
+        if met:
+            return
+        time.sleep(0.05)
+
+
+def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> None:
+    command: list[str | Path] = [
+        MURHO,
+        "train",
+        CARS,
+        "--target",
+        "Miles_per_Gallon",
+        "--checkpoints",
+        tmp_path,
+    ]
+    command += ["--epochs", "1000000"]
+    command += ["--patience", "1000000", "--noise", "homoscedastic"]
+    log = tmp_path / "log"
+    with log.open("wb") as file, subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE) as process:
+        _wait_for("free energy" in log.read_text() for _ in range(1200))
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"(interrupted)" in output
+    assert "interrupted: kept the best parameters so far" in log.read_text()
+    facts = json.loads((tmp_path / "cars" / "1" / "model.json").read_text())
+    assert facts["training"]["interrupted"] is True
+    assert len(_rows(murho("predict", CARS, "--model", "cars", "--checkpoints", tmp_path).stdout)) == 406
+
+
+def test_a_terminal_gets_a_progress_bar_with_the_parts_of_the_free_energy(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
+    command = [str(MURHO), "train", str(CARS), "--target", "Miles_per_Gallon", "--checkpoints", str(tmp_path)]
+    command += [str(word) for word in QUICK]
+    with subprocess.Popen(command, stderr=terminal, stdout=subprocess.DEVNULL, env=environment) as process:
+        os.close(terminal)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(controller, 65_536)
+            except OSError:  # the terminal is closed when the process ends
+                break
+            if not chunk:
+                break
+            seen += chunk
+        process.wait(60)
+    os.close(controller)
+    text = seen.decode(errors="replace")
+    for word in ("homoscedastic noise", "free energy", "KL", "validation nll", "ETA", "epoch"):
+        assert word in text
