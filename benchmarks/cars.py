@@ -1,0 +1,105 @@
+"""`python -m benchmarks.cars`: coverage of the bands, and doubt about cars unlike any in the table.
+
+Ten times over, a fifth of the example's cars are held out, a checkpoint is trained on the others with the
+defaults, and its bands are judged on the cars held out. Then each of those cars is made three times as heavy.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.results import ROOT, facts, parse_options, table, write_json
+from model.devices import use_threads_for_fitting
+from model.evaluation import judge
+from model.kinds import columns_from_table, target_from_table
+from model.options import make_options, read_config
+from model.posterior import PredictOptions
+from model.tables import read_table
+from model.training import train
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from model.fitting import Epoch
+
+__all__ = ["main", "measure"]
+
+EXAMPLES = ROOT / "examples"
+HELD_OUT = 80
+SEEDS = 10
+
+
+class _Silence:
+    """A reporter that says nothing."""
+
+    def say(self, message: str) -> None:
+        """Nothing."""
+
+    def begin(self, title: str) -> None:
+        """Nothing."""
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+def measure(seed: int) -> dict[str, Any]:
+    """Trains on all but 80 cars and judges on those.
+
+    Args:
+        seed: Of the cars held out and of the fit.
+
+    Returns:
+        What `model.evaluation.judge` reports, and ``far_ratio``: the median epistemic_std of the held-out cars
+        at three times their weight over that at their own; ``seconds`` of the training.
+    """
+    config = read_config(EXAMPLES / "cars.toml")
+    target = str(config.pop("target"))
+    cars = read_table(EXAMPLES / "cars.csv")
+    cars = cars.take(np.flatnonzero(~np.isnan(target_from_table(cars, target))))
+    order = np.random.default_rng(seed).permutation(cars.num_rows)
+    began = time.monotonic()
+    with use_threads_for_fitting("cpu"):
+        posterior = train(
+            cars.take(order[HELD_OUT:]), target, make_options(config | {"seed": seed}), reporter=_Silence()
+        ).posterior
+    seconds = time.monotonic() - began
+    held_out = cars.take(order[:HELD_OUT])
+    columns = columns_from_table(held_out, posterior.schema)
+    heavy = dict(columns) | {"Weight_in_lbs": 3.0 * columns["Weight_in_lbs"]}
+    near, far = (posterior.predict(rows, PredictOptions()).epistemic_std for rows in (columns, heavy))
+    if near is None or far is None:
+        raise AssertionError("256 samples have a spread")
+    report = judge(posterior, posterior.encoder.encode(columns), target_from_table(held_out, target))
+    return report | {"far_ratio": float(np.median(far) / np.median(near)), "seconds": seconds}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the table and writes the JSON."""
+    options = parse_options("cars", str(__doc__).splitlines()[0], arguments)
+    runs = [measure(options.seed + number) for number in range(SEEDS)]
+    rows = []
+    for number, run in enumerate(runs):
+        cells = [f"{run[key]:.3f}" for key in ("rmse", "nll", "crps")]
+        cells += [f"{100.0 * run[kind]['coverage']['90']:.1f}" for kind in ("raw", "calibrated")]
+        cells += [f"{run[kind]['width']['90']:.2f}" for kind in ("raw", "calibrated")]
+        rows.append([str(options.seed + number), *cells, f"{run['far_ratio']:.1f}", f"{run['seconds']:.1f}"])
+    numbers = np.array([[float(cell) for cell in row[1:]] for row in rows])
+    rows.append(["mean", *(f"{value:.3g}" for value in numbers.mean(axis=0))])
+    headers = ["seed", "RMSE", "NLL", "CRPS", "raw 90 %", "calibrated 90 %", "raw width", "calibrated width"]
+    sys.stdout.write(table([*headers, "far ratio", "seconds"], rows) + "\n")
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = Path(options.output) / "cars.json"
+    write_json(path, {"benchmark": "cars", **facts(), "runs": runs})
+    sys.stdout.write(f"wrote {path}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Scoring tables (through a real service: tests/e2e/test_commands.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import numpy as np
+import pytest
+
+from model import scoring
+from model.errors import MurhoError, TableError
+from model.posterior import PredictOptions
+from model.scoring import LocalScorer, RemoteScorer, percentile_name, score_table
+from tests.model.conftest import make_table
+
+if TYPE_CHECKING:
+    from model.posterior import Posterior
+
+
+def test_percentile_columns_are_named_by_level() -> None:
+    assert [percentile_name(level) for level in (5.0, 97.5, 0.1)] == ["p5", "p97.5", "p0.1"]
+
+
+def test_chunks_change_nothing_and_values_outside_are_counted(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(rows=50, seed=8)
+    size = table.column("size").to_numpy().copy()
+    size[3] = 1e5
+    table = table.set_column(0, "size", [size])
+    options = PredictOptions(samples=16)
+    whole, outside = score_table(table, LocalScorer(rent), options)
+    monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
+    parts, outside_in_parts = score_table(table, LocalScorer(rent), options)
+    assert outside == outside_in_parts >= 1
+    for name, values in whole.items():
+        np.testing.assert_allclose(parts[name], values, rtol=1e-5)
+
+
+def test_without_samples_spreads_are_missing(rent: Posterior) -> None:
+    scored, _ = score_table(make_table(rows=5), LocalScorer(rent), PredictOptions(samples=0))
+    assert np.isfinite(scored["mean"]).all()
+    assert np.isnan(scored["std"]).all()
+    assert np.isnan(scored["p95"]).all()
+
+
+def test_a_table_without_rows_is_refused(rent: Posterior) -> None:
+    with pytest.raises(TableError, match="no rows"):
+        score_table(make_table(rows=5).slice(0, 0), LocalScorer(rent), PredictOptions())
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            httpx.Response(404, json={"detail": "There is no model 'rent'."}),
+            "answered 404: There is no model",
+        ),
+        (httpx.Response(502, text="bad gateway"), "answered 502: bad gateway"),
+    ],
+)
+def test_what_a_service_refuses_is_passed_on(
+    answer: httpx.Response, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = httpx.Client
+    transport = httpx.MockTransport(lambda _: answer)
+    monkeypatch.setattr(httpx, "Client", lambda **options: real(**options, transport=transport))
+    with pytest.raises(MurhoError, match=message):
+        RemoteScorer("http://127.0.0.1:1", "rent")
