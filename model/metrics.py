@@ -72,8 +72,8 @@ def summary(facts: dict[str, Any], unit: str | None) -> list[str]:
         f"NLL {facts['nll']:.3f} nats   CRPS {facts['crps']:.4g}{suffix}"
     ]
     for kind in ("raw", "calibrated"):
-        coverage = facts.get(kind, {}).get("coverage", {})
-        if coverage:
-            bands = "   ".join(f"{level} %: {100 * share:.1f} %" for level, share in coverage.items())
+        if facts.get(kind):  # a checkpoint without calibration has none
+            shares = facts[kind]["coverage"].items()
+            bands = "   ".join(f"{level} %: {100 * share:.1f} %" for level, share in shares)
             lines.append(f"coverage of {kind} bands   {bands}")
     return lines

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from model.fitting import Epoch
 from model.progress import TerminalReporter
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_a_log_gets_a_first_and_a_last_line_with_every_figure(
@@ -23,5 +26,6 @@ def test_a_log_gets_a_first_and_a_last_line_with_every_figure(
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "rows: 3",
-        "fixed noise: epoch 3/10, free energy 1.750 = nll 1.250 + KL 0.500, validation nll 1.100, 6 s, at most 14 s more",
+        "fixed noise: epoch 3/10, free energy 1.750 = nll 1.250 + KL 0.500, validation nll 1.100, "
+        "6 s, at most 14 s more",
     ]
