@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
+from model.averaging import RunningAverage
 from model.errors import FitError
 from model.gradients import GradientStep
 from model.likelihoods import log_density, make_likelihood
@@ -38,8 +39,6 @@ OPTIMISERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = 
 }
 """Gradient methods by name; AdamW's weight decay acts on mu and rho beside the prior's."""
 
-AVERAGING = 0.98
-"""Decay of the running average of mu and rho, a step."""
 STEPS_BETWEEN_VALIDATIONS = 50
 FINAL_LEARNING_RATE = 0.01
 """The last learning rate as a fraction of the first."""
@@ -195,36 +194,6 @@ def mixture_nll(
     return total / len(rows)
 
 
-@dataclass
-class _Averaged:
-    """A running average of the parameters, and the best one seen."""
-
-    parameters: list[Tensor]
-    average: list[Tensor] = field(init=False)
-    best: list[Tensor] = field(init=False)
-    steps: int = 0
-
-    def __post_init__(self) -> None:
-        self.average = [parameter.detach().clone() for parameter in self.parameters]
-        self.best = [parameter.detach().clone() for parameter in self.parameters]
-
-    def step(self) -> None:
-        self.steps += 1
-        # Early on, average over what there is rather than over the start.
-        decay = min(AVERAGING, self.steps / (self.steps + 10.0))
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1.0 - decay)
-
-    def keep(self) -> None:
-        torch._foreach_copy_(self.best, self.average)
-
-    def load(self, values: list[Tensor]) -> list[Tensor]:
-        """Puts values into the parameters; returns what was there."""
-        before = [parameter.detach().clone() for parameter in self.parameters]
-        with torch.no_grad():
-            torch._foreach_copy_([p.data for p in self.parameters], values)
-        return before
-
-
 def _cosine(progress: float) -> float:
     return FINAL_LEARNING_RATE + (1.0 - FINAL_LEARNING_RATE) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
@@ -284,7 +253,7 @@ def fit(
     named = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
     named |= dict(likelihood.named_parameters(prefix="noise"))
     optimiser = OPTIMISERS[options.optimiser](parameters, options.learning_rate)
-    averaged = _Averaged(parameters)
+    averaged = RunningAverage(parameters)
     step = GradientStep(
         network, likelihood, options.prior, total_rows=len(training), draws=options.draws_per_step
     )
