@@ -136,7 +136,7 @@ def answer(system: System) -> Answer:
     """Fits a system and answers for its grid; the seed is that of the system's options."""
     training = encode(system.inputs, system.targets)
     began = time.perf_counter()
-    # All rows are for training, so that they also choose among the parameters of the last part of the fit.
+    # Without early stopping validation decides nothing, so that all rows can be for training.
     fitted = fit(training, training, system.options)
     fit_seconds = time.perf_counter() - began
 

@@ -59,7 +59,7 @@ def system(seed: int) -> System:
             epochs=5000,
             early_stop=False,
             patience=5000,
-            warm_up_steps=4500,
+            warm_up_steps=2500,
             validation_draws=64,
             seed=seed,
             budget=None,

@@ -171,9 +171,8 @@ def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
             }
         )
         return
-    where = "calibration" if facts["calibration"] else "validation"
     lines = [
-        f"held out: {facts['metrics']['n']} {where} rows, {facts['training']['seconds']:.1f} s in all",
+        f"on {facts['metrics']['n']} held-out rows, after {facts['training']['seconds']:.1f} s:",
         *metrics.summary(facts["metrics"], facts["target"]["unit"]),
         f"saved {directory}" + (" (interrupted)" if facts["training"]["interrupted"] else ""),
     ]

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from model import metrics, predictive
-from model.errors import TableError
+from model import metrics
+from model.errors import OptionError, TableError
 from model.kinds import columns_from_table, target_from_table
-from model.posterior import DEFAULT_SAMPLES
+from model.posterior import DEFAULT_SAMPLES, PredictOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from model.posterior import Posterior
 
-__all__ = ["evaluate_table", "judge"]
+__all__ = ["band_percentiles", "evaluate_table", "judge"]
 
 ROWS_PER_CHUNK = 1024
 
@@ -55,10 +55,7 @@ def judge(
     posterior: Posterior, rows: np.ndarray, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
     """Like `evaluate_table`, for encoded rows ``[B, D]`` and targets ``[B]``."""
-    levels = torch.tensor(metrics.band_levels(), dtype=torch.float64) / 100.0
-    nominal = torch.special.ndtri(levels)
     sums: dict[str, float] = {}
-    raw, calibrated = [], []
     with torch.inference_mode():
         for start in range(0, len(rows), ROWS_PER_CHUNK):
             chunk = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
@@ -67,14 +64,23 @@ def judge(
             for key, value in metrics.scores(means, noise, observed).items():
                 # The mean of squares adds up over chunks, its root does not.
                 sums[key] = sums.get(key, 0.0) + len(chunk) * (value**2 if key == "rmse" else value)
-            raw.append(predictive.quantiles(means, noise, nominal.to(means.device)).cpu().numpy())
-            if posterior.calibration is not None:
-                scores = posterior.calibration.calibrated(nominal).to(means.device)
-                calibrated.append(predictive.quantiles(means, noise, scores).cpu().numpy())
     report: dict[str, Any] = {"n": len(rows), **{key: value / len(rows) for key, value in sums.items()}}
     report["rmse"] = report["rmse"] ** 0.5
-    report["raw"] = metrics.coverage_and_width(np.concatenate(raw), targets)
-    report["calibrated"] = (
-        metrics.coverage_and_width(np.concatenate(calibrated), targets) if calibrated else None
-    )
+    raw = band_percentiles(posterior, rows, samples=samples, calibrated=False)
+    report["raw"] = metrics.coverage_and_width(raw, targets)
+    report["calibrated"] = None
+    if posterior.calibration is not None:
+        calibrated = band_percentiles(posterior, rows, samples=samples)
+        report["calibrated"] = metrics.coverage_and_width(calibrated, targets)
     return report
+
+
+def band_percentiles(
+    posterior: Posterior, rows: np.ndarray, *, samples: int = DEFAULT_SAMPLES, calibrated: bool = True
+) -> np.ndarray:
+    """Percentiles at `model.metrics.band_levels` of encoded rows ``[B, D]``; ``[B, 8]``, the target's unit."""
+    options = PredictOptions(samples=samples, percentiles=tuple(metrics.band_levels()), calibrated=calibrated)
+    percentiles = posterior.predict_encoded(rows, options).percentiles
+    if percentiles is None:
+        raise OptionError("bands need at least one draw")
+    return percentiles

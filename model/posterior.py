@@ -54,6 +54,7 @@ class PredictOptions:
         noise: Whether to describe a new observation, or the function alone.
         thresholds: Values of the target, for each of which to give the probability of exceeding it.
         draws: Whether to add the function value of every draw.
+        calibrated: Whether percentiles and exceedance go through the checkpoint's calibration, if it has one.
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -62,6 +63,7 @@ class PredictOptions:
     noise: bool = True
     thresholds: tuple[float, ...] = ()
     draws: bool = False
+    calibrated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Posterior:
             for start in range(0, max(len(rows), 1), per_tile)
         ]
         joined = {key: np.concatenate([tile[key].cpu().numpy() for tile in tiles]) for key in tiles[0]}
-        calibrated = options.samples > 0 and options.noise and self.calibration is not None
+        calibrated = options.samples > 0 and self._calibration_for(options) is not None
         return Prediction(samples=options.samples, seed=seed, calibrated=calibrated, **joined)
 
     def function_values(self, rows: Tensor, samples: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -243,7 +245,8 @@ class Posterior:
         if options.thresholds:
             thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=self.device)
             if options.noise:
-                recalibrate = None if self.calibration is None else self.calibration.nominal_of
+                calibration = self._calibration_for(options)
+                recalibrate = None if calibration is None else calibration.nominal_of
                 answer["exceedance"] = predictive.exceedance(means, noise, thresholds, recalibrate)
             else:
                 answer["exceedance"] = predictive.function_exceedance(means, thresholds)
@@ -256,24 +259,13 @@ class Posterior:
         if not options.noise:
             return predictive.function_quantiles(means, levels)
         scores = torch.special.ndtri(levels)
-        if self.calibration is not None:
-            scores = self.calibration.calibrated(scores)
+        calibration = self._calibration_for(options)
+        if calibration is not None:
+            scores = calibration.calibrated(scores)
         return predictive.quantiles(means, noise, scores)
 
-    def raw_percentiles(
-        self, rows: NDArray[np.float32], levels: tuple[float, ...], samples: int
-    ) -> NDArray[np.float64]:
-        """Percentiles of the predictive without calibration, for judging a fit; ``[B, K]``."""
-        calibration, self.calibration = self.calibration, None
-        try:
-            answer = self.predict_encoded(
-                rows, PredictOptions(samples=samples, percentiles=levels)
-            ).percentiles
-        finally:
-            self.calibration = calibration
-        if answer is None:
-            raise OptionError("percentiles need at least one draw")
-        return answer
+    def _calibration_for(self, options: PredictOptions) -> ConformalMap | None:
+        return self.calibration if options.noise and options.calibrated else None
 
     def _draws(self, samples: int, seed: int) -> Draws:
         kept = self._kept.get(seed)

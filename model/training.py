@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from model import predictive
+from model import metrics, predictive
 from model.calibration import fit_conformal_map
 from model.cells import format_date
 from model.encoding import Encoder
 from model.errors import TableError
-from model.evaluation import judge
+from model.evaluation import band_percentiles, judge
 from model.fitting import Epoch, Fit, FitOptions, Rows, fit
 from model.kinds import columns_from_table, make_schema, plan_columns, target_from_table
 from model.posterior import DEFAULT_SAMPLES, Posterior
@@ -25,6 +25,8 @@ from model.priors import prior_to_json
 from model.schema import FeatureKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -38,7 +40,9 @@ MOST_HELD_OUT = 10_000
 FEWEST_ROWS_TO_CALIBRATE = 50
 FEWEST_ROWS_TO_VALIDATE = 20
 SMALL_NETWORK, LARGER_NETWORK, ROWS_FOR_A_LARGER_NETWORK = (50,), (64, 64), 2_000
-STEPS = 2_500
+STEPS = 5_000
+WARM_UP_SHARE = 0.7
+"""Share of a fit over which the KL's factor rises to 1: with a short one the prior prunes units before they learn."""
 FEWEST_EPOCHS = 40
 
 
@@ -208,15 +212,7 @@ def train(
         },
         "metrics": {},
     }
-    calibration = split.calibration if len(split.calibration) else None
-    judged = split.validation if calibration is None else calibration
-    raw = Posterior(facts, tensors)
-    facts["metrics"] = judge(raw, encoded[judged], targets[judged])
-    if calibration is not None:
-        facts["calibration"] = _conformal_map(raw, encoded[judged], targets[judged])
-        # Calibrated bands cover the rows that made them by construction; the validation rows tell how they do.
-        others = judge(Posterior(facts, tensors), encoded[split.validation], targets[split.validation])
-        facts["metrics"]["calibrated"] = others["calibrated"]
+    facts["calibration"], facts["metrics"] = _calibrate_and_judge(facts, tensors, encoded, targets, split)
     facts["training"]["seconds"] = round(time.monotonic() - began, 3)
     return Trained(facts, tensors, Posterior(facts, tensors))
 
@@ -251,6 +247,7 @@ def _fit_candidates(
     reporter.say(
         f"network: hidden layers {widths or 'none'}, {options.activation}; {minibatches} minibatches an epoch"
     )
+    epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
     fits: dict[str, Fit] = {}
     for kind in kinds:
         reporter.begin(f"{kind} noise")
@@ -270,7 +267,8 @@ def _fit_candidates(
                 optimiser=options.optimiser,
                 learning_rate=options.learning_rate,
                 batch_size=batch_size,
-                epochs=options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches),
+                epochs=epochs,
+                warm_up_steps=round(WARM_UP_SHARE * epochs * minibatches),
                 patience=options.patience,
                 seed=options.seed,
                 budget=None if options.budget is None else options.budget / len(kinds),
@@ -287,6 +285,34 @@ def _fit_candidates(
         compared = ", ".join(f"{kind} {value:.3f}" for kind, value in values.items())
         reporter.say(f"chose {best} noise by validation NLL ({compared} nats per row)")
     return fits[best], best, values
+
+
+def _calibrate_and_judge(
+    facts: Mapping[str, Any],
+    tensors: Mapping[str, torch.Tensor],
+    encoded: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    split: Split,
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The conformal map of the calibration rows, and metrics on all rows that had no part in the gradient.
+
+    Bands cover the rows that calibrated them by construction. So calibrated bands are judged crosswise: those
+    of the calibration rows on the validation rows, and those that the validation rows would give on the
+    calibration rows.
+    """
+    raw = Posterior(facts, tensors)
+    if not len(split.calibration):
+        return None, judge(raw, encoded[split.validation], targets[split.validation])
+    held_out = np.concatenate([split.validation, split.calibration])
+    report = judge(raw, encoded[held_out], targets[held_out])
+    calibration = _conformal_map(raw, encoded[split.calibration], targets[split.calibration])
+    bands = []
+    for source, rows in ((split.calibration, split.validation), (split.validation, split.calibration)):
+        conformal = _conformal_map(raw, encoded[source], targets[source])
+        calibrated = Posterior({**facts, "calibration": conformal}, tensors)
+        bands.append(band_percentiles(calibrated, encoded[rows]))
+    report["calibrated"] = metrics.coverage_and_width(np.concatenate(bands), targets[held_out])
+    return calibration, report
 
 
 def _conformal_map(
