@@ -41,7 +41,7 @@ def train(
         str | None, typer.Option(help="Widths of the hidden layers, such as 50,50; by default by table size.")
     ] = None,
     members: Annotated[
-        int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 1]")
+        int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 5]")
     ] = None,
     encoding: Annotated[
         str | None, typer.Option(help="auto, standard or piecewise.  [default: auto]")

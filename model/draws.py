@@ -51,10 +51,17 @@ class Draws:
 
     def first(self, samples: int) -> Draws:
         """The first draws, as views."""
+        return self._choose(slice(samples))
+
+    def of_member(self, member: int) -> Draws:
+        """The draws of one member, copied."""
+        return self._choose(self.members == member)
+
+    def _choose(self, which: slice | Tensor) -> Draws:
         return Draws(
-            tuple(weight[:samples] for weight in self.weights),
-            tuple(bias[:samples] for bias in self.biases),
-            self.members[:samples],
+            tuple(weight[which] for weight in self.weights),
+            tuple(bias[which] for bias in self.biases),
+            self.members[which],
             self.activation,
             self.skip,
         )

@@ -55,17 +55,14 @@ def judge(
     posterior: Posterior, rows: np.ndarray, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
     """Like `evaluate_table`, for encoded rows ``[B, D]`` and targets ``[B]``."""
-    sums: dict[str, float] = {}
+    parts = []
     with torch.inference_mode():
         for start in range(0, len(rows), ROWS_PER_CHUNK):
             chunk = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
             observed = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
             means, noise = posterior.function_values(chunk, samples, posterior.seed)
-            for key, value in metrics.scores(means, noise, observed).items():
-                # The mean of squares adds up over chunks, its root does not.
-                sums[key] = sums.get(key, 0.0) + len(chunk) * (value**2 if key == "rmse" else value)
-    report: dict[str, Any] = {"n": len(rows), **{key: value / len(rows) for key, value in sums.items()}}
-    report["rmse"] = report["rmse"] ** 0.5
+            parts.append((len(chunk), metrics.scores(means, noise, observed)))
+    report = metrics.pooled(parts)
     raw = band_percentiles(posterior, rows, samples=samples, calibrated=False)
     report["raw"] = metrics.coverage_and_width(raw, targets)
     report["calibrated"] = None

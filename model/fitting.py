@@ -52,17 +52,31 @@ class Rows:
     Attributes:
         features: ``[N, D]``, float32.
         targets: ``[N]``, float32.
+        folds: For each row the member that is kept from it, ``[N]``; -1: none. None: every member sees all.
     """
 
     features: Tensor
     targets: Tensor
+    folds: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def to(self, device: torch.device) -> Rows:
         """The same rows on another device."""
-        return Rows(self.features.to(device), self.targets.to(device))
+        folds = None if self.folds is None else self.folds.to(device)
+        return Rows(self.features.to(device), self.targets.to(device), folds)
+
+    def seen_by(self, members: int) -> Tensor:
+        """Numbers of the rows that each member sees, ``[M, n]``, or ``[1, N]`` if all see all.
+
+        Members see equally many: where folds differ in size, the last rows of the longer lists are passed over.
+        """
+        if self.folds is None:
+            return torch.arange(len(self), device=self.targets.device).unsqueeze(0)
+        lists = [(self.folds != member).nonzero().squeeze(1) for member in range(members)]
+        shortest = min(len(rows) for rows in lists)
+        return torch.stack([rows[:shortest] for rows in lists])
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +194,8 @@ def mixture_nll(
     """Negative log likelihood of the mixture over ``draws`` draws a row and all members, nats per row.
 
     The same seed gives the same noise at every call, so that two sets of parameters are compared like with
-    like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows.
+    like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows. A row
+    with a fold is judged by the member kept from it alone.
     """
     generator = torch.Generator(rows.features.device).manual_seed(seed)
     total = 0.0
@@ -189,13 +204,32 @@ def mixture_nll(
             features, targets = rows.features[start : start + 8192], rows.targets[start : start + 8192]
             outputs = network(features, generator, draws)
             densities = log_density(likelihood, outputs, targets.repeat(draws)).double()
-            densities = densities.reshape(-1, len(targets))  # members and draws alike are components
-            total -= float((torch.logsumexp(densities, dim=0) - math.log(len(densities))).sum())
+            densities = densities.reshape(-1, draws, len(targets))
+            if rows.folds is not None:
+                own = rows.folds[start : start + 8192]
+                densities = densities[own, :, torch.arange(len(own), device=own.device)].T
+            components = densities.reshape(-1, len(targets))  # members and draws alike
+            total -= float((torch.logsumexp(components, dim=0) - math.log(len(components))).sum())
     return total / len(rows)
+
+
+def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
+    """So many that validations take about a fifth of the time: a step costs about three forward passes."""
+    passes = validation_rows * options.validation_draws / (3 * options.batch_size * options.draws_per_step)
+    return max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes))
 
 
 def _cosine(progress: float) -> float:
     return FINAL_LEARNING_RATE + (1.0 - FINAL_LEARNING_RATE) * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def _clip_gradients(parameters: list[Tensor]) -> None:
+    """Bounds the norm of each member's gradient by itself: members do not interact."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    squares = torch.stack([gradient.square().sum(dim=1) for gradient in gradients]).sum(dim=0)
+    factor = (GRADIENT_NORM * squares.rsqrt()).clamp_(max=1.0).unsqueeze(1)
+    for gradient in gradients:
+        gradient.mul_(factor)
 
 
 def _check_finite(loss: Tensor, named: dict[str, Tensor], epoch: int) -> None:
@@ -222,7 +256,8 @@ def fit(
 
     Args:
         training: N training rows, standardised.
-        validation: Rows that decide when to stop.
+        validation: Rows that decide when to stop. With folds these are the training rows again, each judged
+            by the member that has not seen it.
         options: How to fit.
         device: Where to compute; the CPU by default.
         progress: Is told of every epoch.
@@ -254,13 +289,15 @@ def fit(
     named |= dict(likelihood.named_parameters(prefix="noise"))
     optimiser = OPTIMISERS[options.optimiser](parameters, options.learning_rate)
     averaged = RunningAverage(parameters)
+    seen = training.seen_by(options.members)
+    total_rows = seen.shape[1]
     step = GradientStep(
-        network, likelihood, options.prior, total_rows=len(training), draws=options.draws_per_step
+        network, likelihood, options.prior, total_rows=total_rows, draws=options.draws_per_step
     )
 
-    minibatches = max(1, math.ceil(len(training) / options.batch_size))
+    minibatches = max(1, math.ceil(total_rows / options.batch_size))
     weights = kl_weights(options.kl_weights, minibatches)
-    epochs_between = max(1, math.ceil(STEPS_BETWEEN_VALIDATIONS / minibatches))
+    epochs_between = max(1, math.ceil(_steps_between_validations(len(validation), options) / minibatches))
     began = time.monotonic()
     history: list[Epoch] = []
     best, best_epoch, waited, steps, measured = math.inf, 0, 0, 0, math.nan
@@ -269,10 +306,11 @@ def fit(
 
     try:
         for number in range(1, options.epochs + 1):
-            shuffled = torch.randperm(len(training), generator=order).to(device)
+            shuffled = torch.rand(seen.shape, generator=order).argsort(dim=1).to(device)
+            rows = seen.gather(1, shuffled)
             batches = zip(
-                training.features[shuffled].tensor_split(minibatches),
-                training.targets[shuffled].tensor_split(minibatches),
+                training.features[rows].tensor_split(minibatches, dim=1),
+                training.targets[rows].tensor_split(minibatches, dim=1),
                 weights,
                 strict=True,
             )
@@ -289,7 +327,7 @@ def fit(
                 _check_finite(energy.loss, named, number)
                 for group in optimiser.param_groups:
                     group["lr"] = options.learning_rate * _cosine(steps / total_steps)
-                torch.nn.utils.clip_grad_norm_(parameters, GRADIENT_NORM * options.members)
+                _clip_gradients(parameters)
                 optimiser.step()
                 averaged.step()
                 steps += 1

@@ -93,13 +93,19 @@ class GradientStep:
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> FreeEnergy:
-        """One minibatch; arguments and result as of `model.objective.free_energy`."""
+        """One minibatch; arguments and result as of `model.objective.free_energy`.
+
+        Rows ``[M, B, D]`` with targets ``[M, B]`` give every member a minibatch of its own.
+        """
         network, scale = self.network, minibatches / self.total_rows
         sigma = functional.softplus(self._rho)
         variance_parts = network.parts(sigma.square())
-        inputs = rows.repeat(self.draws, 1) if self.draws > 1 else rows
+        if self.draws > 1:
+            inputs = rows.repeat(*[1] * (rows.dim() - 2), self.draws, 1)
+            observed = targets.repeat(*[1] * (targets.dim() - 1), self.draws)
+        else:
+            inputs, observed = rows, targets
         inputs = inputs.expand(len(self._mu), -1, -1)
-        targets = targets.repeat(self.draws) if self.draws > 1 else targets
 
         trail = []
         hidden = inputs
@@ -116,7 +122,7 @@ class GradientStep:
                 if self._skip and first == last - 2:
                     hidden = torch.cat((hidden, inputs), dim=2)
 
-        per_row, gradient = self._observe(before, targets, -scale / self.draws)
+        per_row, gradient = self._observe(before, observed, -scale / self.draws)
         for first in range(last, -1, -2):
             hidden, squared, _, ratio = trail.pop()
             # d(mean + deviation * epsilon) / d(variance) = epsilon / (2 deviation)
@@ -141,7 +147,7 @@ class GradientStep:
         network.rho.grad = by_sigma.mul_(torch.sigmoid(self._rho))
 
         negative = -per_row.mean(dim=1)
-        loss = share * kl.sum() + scale * len(rows) * negative.sum()
+        loss = share * kl.sum() + scale * targets.shape[-1] * negative.sum()
         return FreeEnergy(loss, negative.mean(), kl.mean() / self.total_rows)
 
     def _observe(self, outputs: Tensor, targets: Tensor, factor: float) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from model import predictive
 
 if TYPE_CHECKING:
     from torch import Tensor
-__all__ = ["COVERAGES", "band_levels", "coverage_and_width", "scores", "summary"]
+__all__ = ["COVERAGES", "band_levels", "coverage_and_width", "pooled", "scores", "summary"]
 
 COVERAGES = (50, 80, 90, 95)
 """Nominal coverage of the bands that are reported, per cent."""
@@ -39,6 +39,21 @@ def scores(means: Tensor, noise: Tensor, targets: Tensor) -> dict[str, float]:
         "nll": float(-predictive.log_density(means, noise, targets).mean()),
         "crps": float(predictive.crps(means, noise, targets).mean()),
     }
+
+
+def pooled(parts: list[tuple[int, dict[str, float]]]) -> dict[str, Any]:
+    """Scores of all rows from those of parts: number of rows and `scores` of each.
+
+    Returns:
+        ``n`` and the pooled scores.
+    """
+    count = sum(rows for rows, _ in parts)
+    report: dict[str, Any] = {"n": count}
+    for key in parts[0][1]:
+        # The mean of squares adds up over parts, its root does not.
+        power = 2 if key == "rmse" else 1
+        report[key] = (sum(rows * part[key] ** power for rows, part in parts) / count) ** (1.0 / power)
+    return report
 
 
 def coverage_and_width(bands: np.ndarray, targets: np.ndarray) -> dict[str, dict[str, float]]:

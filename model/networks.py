@@ -159,7 +159,7 @@ class BayesianNetwork(nn.Module):
         a draw. Use `model.draws` where they must.
 
         Args:
-            rows: Encoded rows, ``[B, D]``.
+            rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
             generator: Source of the draws, on the device of the rows.
             draws: Draws a row, S.
             sigma: `sigma()`, if it is at hand already.
@@ -169,7 +169,7 @@ class BayesianNetwork(nn.Module):
         """
         variance = (self.sigma() if sigma is None else sigma).square()
         means, variances = self.parts(self.mu), self.parts(variance)
-        inputs = rows.repeat(draws, 1).expand(self.architecture.members, -1, -1)
+        inputs = rows.repeat(*[1] * (rows.dim() - 2), draws, 1).expand(self.architecture.members, -1, -1)
         hidden = inputs
         for first in range(0, len(means), 2):
             if first:

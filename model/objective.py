@@ -85,8 +85,8 @@ def free_energy(
         network: The variational network.
         likelihood: The observation model.
         prior: The prior of all weights.
-        rows: Encoded rows, ``[B, D]``.
-        targets: Standardised targets, ``[B]``.
+        rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
+        targets: Standardised targets, ``[B]`` or ``[M, B]``.
         total_rows: N.
         kl_weight: The share of the KL that this minibatch carries; shares of an epoch sum to 1.
         minibatches: T. The loss is ``(T / N) F_i``, so that its mean over an epoch is exactly F / N, also where
@@ -100,7 +100,7 @@ def free_energy(
     """
     sigma = network.sigma()
     outputs = network(rows, generator, draws, sigma)
-    per_row = log_density(likelihood, outputs, targets.repeat(draws)).mean(dim=1)
+    per_row = log_density(likelihood, outputs, targets.repeat(*[1] * (targets.dim() - 1), draws)).mean(dim=1)
     kl = network.kl(prior, generator, sigma) / total_rows
-    loss = minibatches * (temperature * kl_weight * kl - per_row * (len(targets) / total_rows))
+    loss = minibatches * (temperature * kl_weight * kl - per_row * (targets.shape[-1] / total_rows))
     return FreeEnergy(loss.sum(), -per_row.detach().mean(), kl.detach().mean())

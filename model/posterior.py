@@ -199,18 +199,24 @@ class Posterior:
         calibrated = options.samples > 0 and self._calibration_for(options) is not None
         return Prediction(samples=options.samples, seed=seed, calibrated=calibrated, **joined)
 
-    def function_values(self, rows: Tensor, samples: int, seed: int) -> tuple[Tensor, Tensor]:
+    def function_values(
+        self, rows: Tensor, samples: int, seed: int, *, member: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Function values and observation noise under each draw, in the target's unit.
 
         Args:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
             samples: S, at least 1.
             seed: Seed of the draws.
+            member: Takes all S draws from this member alone; by default they go round the members.
 
         Returns:
             ``[S, B]`` and a tensor broadcastable to it, float64.
         """
-        draws = self._draws(samples, seed)
+        if member is None:
+            draws = self._draws(samples, seed)
+        else:
+            draws = self._draws(samples * self.architecture.members, seed).of_member(member)
         outputs = forward(draws, rows)
         noise = self.likelihood.noise(outputs, draws.members)
         return outputs[..., 0].double() * self.scale + self.location, noise.double() * self.scale

@@ -12,33 +12,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from model import metrics, predictive
-from model.calibration import fit_conformal_map
 from model.cells import format_date
 from model.encoding import Encoder
 from model.errors import TableError
-from model.evaluation import band_percentiles, judge
 from model.fitting import Epoch, Fit, FitOptions, Rows, fit
+from model.held_out import calibrate_and_judge
 from model.kinds import columns_from_table, make_schema, plan_columns, target_from_table
-from model.posterior import DEFAULT_SAMPLES, Posterior
+from model.posterior import Posterior
 from model.priors import prior_to_json
 from model.schema import FeatureKind
+from model.splits import split_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from model.options import TrainOptions
     from model.schema import Columns, Schema
 
-__all__ = ["Reporter", "Split", "Trained", "split_rows", "train"]
+__all__ = ["Reporter", "Trained", "train"]
 
-HELD_OUT_SHARE = 0.15
-MOST_HELD_OUT = 10_000
-FEWEST_ROWS_TO_CALIBRATE = 50
-FEWEST_ROWS_TO_VALIDATE = 20
 SMALL_NETWORK, LARGER_NETWORK, ROWS_FOR_A_LARGER_NETWORK = (50,), (64, 64), 2_000
 STEPS = 5_000
 WARM_UP_SHARE = 0.7
@@ -67,15 +60,6 @@ class Reporter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """Row numbers of each part of a table; disjoint but for tables too small to hold any out."""
-
-    training: NDArray[np.int64]
-    validation: NDArray[np.int64]
-    calibration: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
 class Trained:
     """What `model.checkpoint.write_checkpoint` writes.
 
@@ -88,22 +72,6 @@ class Trained:
     facts: dict[str, Any]
     tensors: dict[str, torch.Tensor]
     posterior: Posterior
-
-
-def split_rows(count: int, seed: int) -> Split:
-    """Shuffles rows into training, validation (when to stop, which noise) and calibration (how wide bands are).
-
-    Tables under 50 rows keep all but a few validation rows for training and are not calibrated; under 20 they
-    are validated on their training rows.
-    """
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
-    if count < FEWEST_ROWS_TO_VALIDATE:
-        return Split(order, order, order[:0])
-    held_out = min(MOST_HELD_OUT, max(3, round(HELD_OUT_SHARE * count)))
-    if count < FEWEST_ROWS_TO_CALIBRATE:
-        return Split(order[held_out:], order[:held_out], order[:0])
-    held_out = max(10, held_out)
-    return Split(order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out])
 
 
 def train(
@@ -142,8 +110,8 @@ def train(
         reporter.say(f"left out {left_out_rows} of {len(targets)} rows: {target!r} is missing")
     table, targets = table.take(labelled), targets[labelled]
     columns = columns_from_table(table, plan)
-    split = split_rows(len(targets), options.seed)
-    reporter.say(_describe_split(split))
+    split = split_rows(len(targets), options.seed, options.members)
+    reporter.say(split.describe())
 
     training_columns = _rows_of(columns, split.training)
     schema = make_schema(plan, training_columns)
@@ -158,7 +126,8 @@ def train(
 
     def part(rows: NDArray[np.int64]) -> Rows:
         standardised = ((targets[rows] - location) / scale).astype(np.float32)
-        return Rows(torch.from_numpy(encoded[rows]), torch.from_numpy(standardised))
+        folds = None if split.folds is None else torch.from_numpy(split.folds[rows])
+        return Rows(torch.from_numpy(encoded[rows]), torch.from_numpy(standardised), folds)
 
     training, validation = part(split.training), part(split.validation)
     chosen, kind, others = _fit_candidates(training, validation, options, scale, reporter, device)
@@ -212,18 +181,14 @@ def train(
         },
         "metrics": {},
     }
-    facts["calibration"], facts["metrics"] = _calibrate_and_judge(facts, tensors, encoded, targets, split)
+    groups = split.held_out()
+    calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
+    conformal, facts["metrics"] = calibrate_and_judge(
+        Posterior(facts, tensors), encoded, targets, groups, calibrating=calibrating
+    )
+    facts["calibration"] = None if conformal is None else conformal.to_json()
     facts["training"]["seconds"] = round(time.monotonic() - began, 3)
     return Trained(facts, tensors, Posterior(facts, tensors))
-
-
-def _describe_split(split: Split) -> str:
-    parts = f"{len(split.training)} training, {len(split.validation)} validation"
-    if split.training is split.validation:
-        return f"{len(split.training)} rows: too few to hold any out: not validated, not calibrated"
-    if not len(split.calibration):
-        return f"rows: {parts}; too few to hold out calibration rows, so bands are not calibrated"
-    return f"rows: {parts}, {len(split.calibration)} calibration"
 
 
 def _rows_of(columns: Columns, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -285,48 +250,6 @@ def _fit_candidates(
         compared = ", ".join(f"{kind} {value:.3f}" for kind, value in values.items())
         reporter.say(f"chose {best} noise by validation NLL ({compared} nats per row)")
     return fits[best], best, values
-
-
-def _calibrate_and_judge(
-    facts: Mapping[str, Any],
-    tensors: Mapping[str, torch.Tensor],
-    encoded: NDArray[np.float32],
-    targets: NDArray[np.float64],
-    split: Split,
-) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The conformal map of the calibration rows, and metrics on all rows that had no part in the gradient.
-
-    Bands cover the rows that calibrated them by construction. So calibrated bands are judged crosswise: those
-    of the calibration rows on the validation rows, and those that the validation rows would give on the
-    calibration rows.
-    """
-    raw = Posterior(facts, tensors)
-    if not len(split.calibration):
-        return None, judge(raw, encoded[split.validation], targets[split.validation])
-    held_out = np.concatenate([split.validation, split.calibration])
-    report = judge(raw, encoded[held_out], targets[held_out])
-    calibration = _conformal_map(raw, encoded[split.calibration], targets[split.calibration])
-    bands = []
-    for source, rows in ((split.calibration, split.validation), (split.validation, split.calibration)):
-        conformal = _conformal_map(raw, encoded[source], targets[source])
-        calibrated = Posterior({**facts, "calibration": conformal}, tensors)
-        bands.append(band_percentiles(calibrated, encoded[rows]))
-    report["calibrated"] = metrics.coverage_and_width(np.concatenate(bands), targets[held_out])
-    return calibration, report
-
-
-def _conformal_map(
-    posterior: Posterior, rows: NDArray[np.float32], targets: NDArray[np.float64]
-) -> dict[str, Any] | None:
-    """The conformal map of rows that had no part in the fit, for ``model.json``."""
-    scores = []
-    for start in range(0, len(rows), 1024):
-        tile = torch.from_numpy(rows[start : start + 1024])
-        means, noise = posterior.function_values(tile, DEFAULT_SAMPLES, posterior.seed)
-        observed = torch.from_numpy(targets[start : start + 1024])
-        scores.append(predictive.normal_score(means, noise, observed.unsqueeze(0))[0].numpy())
-    conformal = fit_conformal_map(np.concatenate(scores))
-    return None if conformal is None else conformal.to_json()
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:

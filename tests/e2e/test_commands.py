@@ -200,6 +200,10 @@ def _wait_for(condition: Iterator[bool]) -> None:
         time.sleep(0.05)
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> None:
     command: list[str | Path] = [
         MURHO,
@@ -213,7 +217,13 @@ def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> No
     command += ["--epochs", "1000000"]
     command += ["--patience", "1000000", "--noise", "homoscedastic"]
     log = tmp_path / "log"
-    with log.open("wb") as file, subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE) as process:
+    with (
+        log.open("wb") as file,
+        # Where the tests themselves run in the background, signals of the keyboard are ignored: heed them again.
+        subprocess.Popen(
+            command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts
+        ) as process,
+    ):
         _wait_for("free energy" in log.read_text() for _ in range(1200))
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)

@@ -166,3 +166,37 @@ def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
         torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
     )
     assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
+
+
+def test_with_folds_a_member_never_sees_its_own_rows() -> None:
+    rows = _small_rows(40)
+    folds = torch.arange(40) % 2
+    poisoned = torch.where(folds == 0, 1e3, rows.targets)  # member 0 must not feel this, member 1 must
+    options = _small_options(members=2, epochs=4)
+    clean = fit(Rows(rows.features, rows.targets, folds), Rows(rows.features, rows.targets, folds), options)
+    spoilt = fit(Rows(rows.features, poisoned, folds), Rows(rows.features, rows.targets, folds), options)
+    assert torch.equal(clean.network.mu[0], spoilt.network.mu[0])
+    assert not torch.equal(clean.network.mu[1], spoilt.network.mu[1])
+
+
+def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
+    rows = _small_rows(20)
+    outcome = fit(rows, rows, _small_options(members=2, noise="fixed", noise_sigma=0.5))
+    with torch.no_grad():
+        outcome.network.mu[1] += 100.0  # a member that is badly wrong
+        outcome.network.rho.fill_(-30.0)
+    by_first = mixture_nll(
+        outcome.network,
+        outcome.likelihood,
+        Rows(rows.features, rows.targets, torch.zeros(20).long()),
+        2,
+        seed=0,
+    )
+    by_second = mixture_nll(
+        outcome.network,
+        outcome.likelihood,
+        Rows(rows.features, rows.targets, torch.ones(20).long()),
+        2,
+        seed=0,
+    )
+    assert by_second > by_first + 1e3

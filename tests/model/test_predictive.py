@@ -67,7 +67,8 @@ def test_percentiles_rise_with_the_level_and_undo_the_score(
     assert bool((values.diff(dim=1) >= 0.0).all())
     below = predictive.normal_score(means, sigma, (values - 1e-5 * _std(means, sigma)[:, None]).T).T
     above = predictive.normal_score(means, sigma, (values + 1e-5 * _std(means, sigma)[:, None]).T).T
-    assert bool(((below <= scores) & (scores <= above)).all())
+    # Between components far apart F is flat but for rounding.
+    assert bool(((below <= scores + 1e-9) & (scores <= above + 1e-9)).all())
 
 
 def test_percentiles_of_one_gaussian_are_exact_far_into_the_tails() -> None:

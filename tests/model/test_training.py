@@ -16,21 +16,13 @@ from model.errors import TableError
 from model.evaluation import evaluate_table
 from model.kinds import columns_from_table
 from model.posterior import Posterior, PredictOptions
-from model.training import split_rows
+from model.splits import split_rows
 from tests.model.conftest import Notes, make_table, train_quickly
 
 if TYPE_CHECKING:
     from model.fitting import Epoch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.mark.parametrize("count", [20, 49, 50, 400, 100_000])
-def test_a_split_parts_all_rows(count: int) -> None:
-    split = split_rows(count, seed=3)
-    rows = np.concatenate([split.training, split.validation, split.calibration])
-    assert sorted(rows.tolist()) == list(range(count))
-    assert len(split.calibration) == 0 or len(split.calibration) >= 10
 
 
 def test_a_tiny_table_is_fitted_and_says_that_nothing_is_held_out() -> None:
@@ -112,7 +104,7 @@ def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch
     table = make_table()
     split = split_rows(160, 0)
     monkeypatch.setattr(training, "split_rows", lambda *_: split)
-    facts = train_quickly(table).facts
+    facts = train_quickly(table, members=1).facts
     rent = table.column("rent").to_numpy()[split.training]
     assert facts["target"]["location"] == pytest.approx(rent.mean())
     assert facts["target"]["scale"] == pytest.approx(rent.std())
@@ -123,7 +115,7 @@ def test_a_target_that_is_constant_in_training_is_refused() -> None:
     rent = np.zeros(60)
     rent[split_rows(60, 0).calibration[0]] = 1.0
     with pytest.raises(TableError, match="same value"):
-        train_quickly(table.set_column(4, "rent", pa.array(rent)))
+        train_quickly(table.set_column(4, "rent", pa.array(rent)), members=1)
 
 
 def test_evaluation_needs_labels(rent: Posterior) -> None:
@@ -150,3 +142,10 @@ def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
     ratios = [run["far_ratio"] for run in runs]
     assert 0.85 <= np.mean(coverages) <= 0.95, coverages
     assert min(ratios) >= 2.0, ratios
+
+
+def test_with_members_every_row_is_learned_from_and_judged() -> None:
+    trained = train_quickly(make_table(), members=3)
+    assert trained.facts["training"]["rows"] == 160
+    assert trained.facts["metrics"]["n"] == 160
+    assert trained.facts["calibration"]["rows"] == 160

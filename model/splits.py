@@ -1,0 +1,99 @@
+"""Which rows are held out, and from whom.
+
+With several members every row is held out from one of them (cross-fitting): each member learns from all rows
+but its fold, and each row is judged by the member that has not seen it. So small tables lose nothing to
+validation and calibration. A single network holds out rows of its own for both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["HeldOut", "Split", "split_rows"]
+
+HELD_OUT_SHARE = 0.15
+MOST_HELD_OUT = 10_000
+FEWEST_ROWS_TO_CALIBRATE = 50
+FEWEST_ROWS_TO_VALIDATE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Rows that somebody has not learned from.
+
+    Attributes:
+        rows: Their numbers.
+        member: The member that has not seen them; None: no member has.
+    """
+
+    rows: NDArray[np.int64]
+    member: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Parts of a table, as row numbers.
+
+    Attributes:
+        training: Rows that members learn from.
+        validation: Rows that decide when to stop and which noise to keep.
+        calibration: Rows that calibrate the bands; empty: too few rows.
+        folds: For every row of the table the member that is kept from it, ``[N]``; None without cross-fitting.
+    """
+
+    training: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    calibration: NDArray[np.int64]
+    folds: NDArray[np.int64] | None = None
+
+    def held_out(self) -> list[HeldOut]:
+        """All rows held out, in groups of which the last calibrate the bands: all of them with folds."""
+        if self.folds is not None:
+            rows = self.calibration
+            return [HeldOut(rows[self.folds[rows] == fold], int(fold)) for fold in np.unique(self.folds)]
+        parts = [part for part in (self.validation, self.calibration) if len(part)]
+        return [HeldOut(part, None) for part in parts]
+
+    def describe(self) -> str:
+        """A line for people."""
+        if self.folds is not None:
+            members = int(self.folds.max()) + 1
+            return f"{len(self.training)} rows: each of {members} members learns from all but its own {members}th"
+        if self.training is self.validation:
+            return f"{len(self.training)} rows: too few to hold any out: not validated, not calibrated"
+        parts = f"rows: {len(self.training)} training, {len(self.validation)} validation"
+        if not len(self.calibration):
+            return f"{parts}; too few to hold out calibration rows, so bands are not calibrated"
+        return f"{parts}, {len(self.calibration)} calibration"
+
+
+def split_rows(count: int, seed: int, members: int = 1) -> Split:
+    """Shuffles rows into their parts.
+
+    Args:
+        count: Rows with a target.
+        seed: Of the shuffle.
+        members: M. With two or more, and 50 rows or more, rows are cross-fitted in M folds. Otherwise 15 % of the
+            rows each are held out for validation and calibration; under 50 rows none calibrate, and under 20 the
+            training rows themselves validate.
+    """
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
+    if count < FEWEST_ROWS_TO_VALIDATE:
+        return Split(order, order, order[:0])
+    if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
+        folds = np.empty(count, dtype=np.int64)
+        folds[order] = np.arange(count) % members
+        rows = np.sort(order)
+        judged = order[:MOST_HELD_OUT]
+        return Split(rows, judged, judged, folds)
+    held_out = min(MOST_HELD_OUT, max(3, round(HELD_OUT_SHARE * count)))
+    if count < FEWEST_ROWS_TO_CALIBRATE:
+        return Split(order[held_out:], order[:held_out], order[:0])
+    held_out = max(10, held_out)
+    return Split(order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out])

@@ -1,0 +1,47 @@
+"""Which rows are held out, and from whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from model.splits import split_rows
+
+
+@pytest.mark.parametrize("count", [20, 49, 50, 400, 100_000])
+def test_a_single_network_holds_out_rows_of_its_own(count: int) -> None:
+    split = split_rows(count, seed=3)
+    rows = np.concatenate([split.training, split.validation, split.calibration])
+    assert sorted(rows.tolist()) == list(range(count))
+    assert len(split.calibration) == 0 or len(split.calibration) >= 10
+    assert split.folds is None
+
+
+@pytest.mark.parametrize("count", [50, 52, 400])
+def test_with_members_every_row_is_held_out_from_exactly_one(count: int) -> None:
+    split = split_rows(count, seed=3, members=5)
+    assert split.folds is not None
+    assert split.training.tolist() == list(range(count))
+    sizes = np.bincount(split.folds)
+    assert len(sizes) == 5
+    assert sizes.max() - sizes.min() <= 1
+    groups = split.held_out()
+    assert [group.member for group in groups] == [0, 1, 2, 3, 4]
+    assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(count))
+
+
+def test_of_a_large_table_a_part_is_judged() -> None:
+    split = split_rows(100_000, seed=0, members=4)
+    assert len(split.training) == 100_000
+    assert len(split.calibration) == 10_000
+
+
+def test_tiny_tables_hold_out_nothing_or_a_few_rows() -> None:
+    split = split_rows(12, seed=0, members=5)
+    assert split.training is split.validation
+    assert "too few" in split.describe()
+    assert split_rows(30, seed=0, members=5).folds is None
+
+
+def test_another_seed_is_another_split() -> None:
+    assert split_rows(60, 0, 5).folds.tolist() != split_rows(60, 1, 5).folds.tolist()  # type: ignore[union-attr]
