@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from model.scaling import FURTHEST
 from model.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from model.feature_encodings import FeatureEncoding
+    from model.scaling import Scale
     from model.schema import Columns, Schema
 
 __all__ = ["Beyond"]
@@ -30,10 +32,12 @@ __all__ = ["Beyond"]
 class Beyond:
     """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
 
+    The range ends at `model.scaling.FURTHEST` standard deviations even if training rows lie further out.
+
     Attributes:
         features: The features that have a training range, F of them.
-        minima: Their smallest training values, ``[F]``.
-        maxima: Their largest, ``[F]``.
+        minima: The lower ends of their ranges, ``[F]``.
+        maxima: The upper ends, ``[F]``.
         stds: Their standard deviations over the training rows, ``[F]``.
     """
 
@@ -45,11 +49,17 @@ class Beyond:
     @classmethod
     def of(cls, schema: Schema, parts: Sequence[FeatureEncoding]) -> Self:
         """Takes ranges from the schema and scales from the features' encodings."""
-        rows = [
-            (feature.name, feature.minimum, feature.maximum, part.scale.std)  # type: ignore[attr-defined]
-            for feature, part in zip(schema.features, parts, strict=True)
-            if feature.kind in (FeatureKind.NUMERIC, FeatureKind.DATE) and feature.minimum is not None
-        ]
+        rows = []
+        for feature, part in zip(schema.features, parts, strict=True):
+            if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
+                continue
+            if feature.minimum is None or feature.maximum is None:
+                continue
+            scale: Scale = part.scale  # type: ignore[attr-defined]
+            reach = FURTHEST * scale.std
+            minimum = max(feature.minimum, scale.mean - reach)
+            maximum = min(feature.maximum, scale.mean + reach)
+            rows.append((feature.name, minimum, maximum, scale.std))
         names, minima, maxima, stds = zip(*rows, strict=True) if rows else ((), (), (), ())
         return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float))
 

@@ -39,6 +39,11 @@ OPTIMISERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = 
 }
 """Gradient methods by name; AdamW's weight decay acts on mu and rho beside the prior's."""
 
+LEAST_LOG_DENSITY = -15.0
+"""What one validation row can count at most against a fit, nats: that of 5.3 standard deviations off.
+
+One cell with a slipped decimal point may lie thousands of noise widths off, and would decide alone when to stop and
+which noise to keep."""
 STEPS_BETWEEN_VALIDATIONS = 50
 FINAL_LEARNING_RATE = 0.01
 """The last learning rate as a fraction of the first."""
@@ -193,6 +198,8 @@ def mixture_nll(
 ) -> float:
     """Negative log likelihood of the mixture over ``draws`` draws a row and all members, nats per row.
 
+    No row counts for more than 15 nats, see `LEAST_LOG_DENSITY`.
+
     The same seed gives the same noise at every call, so that two sets of parameters are compared like with
     like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows. A row
     with a fold is judged by the member kept from it alone.
@@ -209,7 +216,8 @@ def mixture_nll(
                 own = rows.folds[start : start + 8192]
                 densities = densities[own, :, torch.arange(len(own), device=own.device)].T
             components = densities.reshape(-1, len(targets))  # members and draws alike
-            total -= float((torch.logsumexp(components, dim=0) - math.log(len(components))).sum())
+            mixture = torch.logsumexp(components, dim=0) - math.log(len(components))
+            total -= float(mixture.clamp_min(LEAST_LOG_DENSITY).sum())
     return total / len(rows)
 
 

@@ -12,12 +12,17 @@ from model.fields import expect_fields, expect_number, wrong
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Scale"]
+__all__ = ["FURTHEST", "Scale"]
+
+FURTHEST = 5.0
+"""Standardised numbers end here; what lies further out is told by an input of its own, see `model.beyond`.
+
+A cell with a slipped decimal point, forty standard deviations out, would otherwise drag the whole function along."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Standardises numbers: ``(x - mean) / std``.
+    """Standardises numbers: ``(x - mean) / std``, held within ±`FURTHEST`.
 
     Attributes:
         mean: Mean of the training rows, in the column's unit.
@@ -42,8 +47,8 @@ class Scale:
         return cls(float(shrunk.mean()) * largest, std if std > 0 else 1.0)
 
     def apply(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Returns the standardised numbers ``[B]``; NaN stays NaN, and what exceeds float64 is infinite."""
-        return (column - self.mean) / self.std
+        """Returns the standardised numbers ``[B]``, held within ±`FURTHEST`; NaN stays NaN."""
+        return np.clip((column - self.mean) / self.std, -FURTHEST, FURTHEST)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the scale as JSON data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from model.encoding import Encoder
 from model.kinds import columns_from_table, make_schema, plan_columns
@@ -26,3 +27,18 @@ def test_it_is_zero_for_every_training_row_and_grows_with_the_distance_on_both_s
     rows = {name: column[:4].copy() for name, column in columns.items()}
     rows["size"] = np.array([size.minimum - 2 * std, size.maximum, size.maximum + 3 * std, np.nan])
     np.testing.assert_allclose(encoder.encode(rows)[:, where[0]], [-2.0, 0.0, 3.0, 0.0], rtol=1e-5)
+
+
+def test_a_training_value_far_from_all_others_has_no_hold_on_the_standardised_input() -> None:
+    table = make_table()
+    size = table.column("size").to_numpy().copy()
+    size[7] = 60_000.0  # square metres: a slipped decimal point
+    table = table.set_column(0, "size", pa.array(size, from_pandas=True))
+    plan = plan_columns(table, "rent")
+    columns = columns_from_table(table, plan)
+    encoder = Encoder.fit(make_schema(plan, columns), columns)
+    encoded = encoder.encode(columns)
+    inside, beyond = (encoder.names.index(name) for name in ("size", "size beyond its range"))
+    assert encoded[7, inside] == 5.0
+    assert encoded[7, beyond] > 5.0
+    assert not np.delete(encoded[:, beyond], 7).any()
