@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from model.scaling import FURTHEST
 from model.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ __all__ = ["Beyond"]
 class Beyond:
     """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
 
-    The range ends at `model.scaling.FURTHEST` standard deviations even if training rows lie further out.
+    Of a column with outliers the range ends at `model.scaling.FURTHEST` standard deviations.
 
     Attributes:
         features: The features that have a training range, F of them.
@@ -56,7 +55,7 @@ class Beyond:
             if feature.minimum is None or feature.maximum is None:
                 continue
             scale: Scale = part.scale  # type: ignore[attr-defined]
-            reach = FURTHEST * scale.std
+            reach = scale.limit * scale.std
             minimum = max(feature.minimum, scale.mean - reach)
             maximum = min(feature.maximum, scale.mean + reach)
             rows.append((feature.name, minimum, maximum, scale.std))

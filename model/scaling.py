@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,22 +16,25 @@ if TYPE_CHECKING:
 __all__ = ["FURTHEST", "Scale"]
 
 FURTHEST = 5.0
-"""Standardised numbers end here; what lies further out is told by an input of its own, see `model.beyond`.
+"""Where training rows lie further out than this many standard deviations, standardised numbers end here.
 
-A cell with a slipped decimal point, forty standard deviations out, would otherwise drag the whole function along."""
+What lies beyond is told by an input of its own, see `model.beyond`. A cell with a slipped decimal point, forty standard
+deviations out, would otherwise drag the whole function along."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Standardises numbers: ``(x - mean) / std``, held within ±`FURTHEST`.
+    """Standardises numbers: ``(x - mean) / std``, held within ±limit.
 
     Attributes:
         mean: Mean of the training rows, in the column's unit.
         std: Their standard deviation (1/N), above 0, in the column's unit.
+        limit: `FURTHEST` if a training row lies further out than that, else infinite.
     """
 
     mean: float
     std: float
+    limit: float = math.inf
 
     @classmethod
     def fit(cls, column: npt.NDArray[np.float64]) -> Self:
@@ -44,15 +48,21 @@ class Scale:
         largest = float(np.abs(present).max())
         shrunk = present / largest
         std = float(shrunk.std()) * largest
-        return cls(float(shrunk.mean()) * largest, std if std > 0 else 1.0)
+        scale = cls(float(shrunk.mean()) * largest, std if std > 0 else 1.0)
+        outliers = bool(np.abs(scale.apply(present)).max() > FURTHEST)
+        return replace(scale, limit=FURTHEST) if outliers else scale
 
     def apply(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Returns the standardised numbers ``[B]``, held within ±`FURTHEST`; NaN stays NaN."""
-        return np.clip((column - self.mean) / self.std, -FURTHEST, FURTHEST)
+        """Returns the standardised numbers ``[B]``, held within ±limit; NaN stays NaN, too large is infinite."""
+        return np.clip((column - self.mean) / self.std, -self.limit, self.limit)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the scale as JSON data."""
-        return {"mean": self.mean, "std": self.std}
+        return {
+            "mean": self.mean,
+            "std": self.std,
+            "limit": self.limit if math.isfinite(self.limit) else None,
+        }
 
     @classmethod
     def from_json(cls, data: object, where: str) -> Self:
@@ -61,10 +71,14 @@ class Scale:
         Raises:
             CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
         """
-        fields = expect_fields(data, where, ("mean", "std"))
+        fields = expect_fields(data, where, ("mean", "std", "limit"))
         scale = cls(
             expect_number(fields["mean"], f"{where}.mean"), expect_number(fields["std"], f"{where}.std")
         )
+        if fields["limit"] is not None:
+            scale = replace(scale, limit=expect_number(fields["limit"], f"{where}.limit"))
+        if scale.limit <= 0:
+            raise wrong(f"{where}.limit", "a number above 0, or null", scale.limit)
         if scale.std <= 0:
             raise wrong(f"{where}.std", "a number above 0", scale.std)
         return scale

@@ -51,8 +51,12 @@ class TestStandard:
         encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, 2.0, 3.0, 4.0])
         # mean 2.5, variance (1.5² + 0.5²)/2 = 1.25
         np.testing.assert_allclose(encoded[:, 0], np.array([-1.5, -0.5, 0.5, 1.5]) / np.sqrt(1.25), rtol=1e-6)
-        np.testing.assert_allclose(encode(encoder, [7.5]), [[5.0 / np.sqrt(1.25)]], rtol=1e-6)
-        np.testing.assert_allclose(encode(encoder, [12.5, -1e9]), [[5.0], [-5.0]])
+        np.testing.assert_allclose(encode(encoder, [12.5]), [[10.0 / np.sqrt(1.25)]], rtol=1e-6)
+
+    def test_where_training_rows_lie_far_out_numbers_end_at_five_standard_deviations(self) -> None:
+        encoder, encoded = fitted(FeatureKind.NUMERIC, [0.0] * 50 + [1.0] * 49 + [1e6])
+        assert encoded[:, 0].max() == 5.0
+        np.testing.assert_allclose(encode(encoder, [1e9, -1e9])[:, 0], [5.0, -5.0])
         assert encoder.names == ("x",)
 
     def test_a_missing_cell_is_the_mean_and_is_indicated(self) -> None:
