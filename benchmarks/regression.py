@@ -14,8 +14,9 @@ import torch
 
 from model import predictive
 from model.draws import forward, make_draws
-from model.fitting import Fit, FitOptions, Rows, fit
+from model.fitting import Fit, FitOptions, fit
 from model.objective import free_energy
+from model.validation import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,13 +15,14 @@ import torch
 from model.cells import format_date
 from model.encoding import Encoder
 from model.errors import TableError
-from model.fitting import Epoch, Fit, FitOptions, Rows, fit
+from model.fitting import Epoch, Fit, FitOptions, fit
 from model.held_out import calibrate_and_judge
 from model.kinds import columns_from_table, make_schema, plan_columns, target_from_table
 from model.posterior import Posterior
 from model.priors import prior_to_json
 from model.schema import FeatureKind
 from model.splits import split_rows
+from model.validation import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

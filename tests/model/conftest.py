@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from model.checkpoint import write_checkpoint
+from model.fitting import FitOptions
 from model.options import make_options
 from model.posterior import Posterior
+from model.priors import GaussianPrior
 from model.training import train
+from model.validation import Rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +91,23 @@ def rent_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rent(rent_checkpoints: Path) -> Posterior:
     """The posterior of ``rent``."""
     return Posterior.load(rent_checkpoints / "rent" / "1")
+
+
+def small_options(**changes: object) -> FitOptions:
+    """A fit of a blink."""
+    values = {
+        "prior": GaussianPrior(),
+        "hidden": (6,),
+        "batch_size": 16,
+        "epochs": 12,
+        "warm_up_steps": 5,
+        "validation_draws": 4,
+    }
+    return FitOptions(**(values | changes))  # type: ignore[arg-type]
+
+
+def small_rows(count: int = 50) -> Rows:
+    """A noisy sine of the first of two features."""
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(count, 2, generator=generator)
+    return Rows(features, torch.sin(features[:, 0]) + 0.1 * torch.randn(count, generator=generator))

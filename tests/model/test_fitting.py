@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from model.errors import FitError
-from model.fitting import Epoch, FitOptions, Rows, fit, mixture_nll
-from model.likelihoods import HomoscedasticNoise
+from model.fitting import Epoch, FitOptions, fit
 from model.priors import GaussianPrior, ScaleMixturePrior
+from model.validation import Rows
+from tests.model.conftest import small_options, small_rows
 
 NOISE, PRIOR = 0.5, 1.0
 
@@ -72,30 +72,12 @@ def test_orthogonal_design_recovers_the_exact_variances() -> None:
     torch.testing.assert_close(sigma, exact_std, rtol=0.05, atol=0.0)
 
 
-def _small_options(**changes: object) -> FitOptions:
-    values = {
-        "prior": GaussianPrior(),
-        "hidden": (6,),
-        "batch_size": 16,
-        "epochs": 12,
-        "warm_up_steps": 5,
-        "validation_draws": 4,
-    }
-    return FitOptions(**(values | changes))  # type: ignore[arg-type]
-
-
-def _small_rows(count: int = 50) -> Rows:
-    generator = torch.Generator().manual_seed(1)
-    features = torch.randn(count, 2, generator=generator)
-    return Rows(features, torch.sin(features[:, 0]) + 0.1 * torch.randn(count, generator=generator))
-
-
 def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
-    rows = _small_rows()
-    first, second = (fit(rows, rows, _small_options(seed=4)).network for _ in range(2))
+    rows = small_rows()
+    first, second = (fit(rows, rows, small_options(seed=4)).network for _ in range(2))
     assert torch.equal(first.mu, second.mu)
     assert torch.equal(first.rho, second.rho)
-    assert not torch.equal(first.mu, fit(rows, rows, _small_options(seed=5)).network.mu)
+    assert not torch.equal(first.mu, fit(rows, rows, small_options(seed=5)).network.mu)
 
 
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
@@ -104,8 +86,8 @@ def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
 def test_every_combination_of_options_lowers_the_free_energy(
     noise: str, kl_weights: str, optimiser: str
 ) -> None:
-    rows = _small_rows()
-    options = _small_options(
+    rows = small_rows()
+    options = small_options(
         noise=noise,
         kl_weights=kl_weights,
         optimiser=optimiser,
@@ -124,8 +106,8 @@ def test_an_interrupted_fit_keeps_the_best_so_far() -> None:
             if epoch.number == 10:
                 raise KeyboardInterrupt
 
-    rows = _small_rows()
-    outcome = fit(rows, rows, _small_options(epochs=500), progress=InterruptAtTen())
+    rows = small_rows()
+    outcome = fit(rows, rows, small_options(epochs=500), progress=InterruptAtTen())
     assert outcome.stopped == "interrupted"
     assert outcome.epochs == 10
     assert math.isfinite(outcome.validation)
@@ -135,69 +117,30 @@ def test_an_interrupted_fit_keeps_the_best_so_far() -> None:
 def test_it_stops_when_validation_stops_improving() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = Rows(torch.randn(40, 2, generator=generator), torch.randn(40, generator=generator))
-    outcome = fit(noise, noise, _small_options(epochs=3000, patience=2, learning_rate=0.05))
+    outcome = fit(noise, noise, small_options(epochs=3000, patience=2, learning_rate=0.05))
     assert outcome.stopped == "converged"
     assert outcome.best_epoch < outcome.epochs < 3000
 
 
 def test_a_budget_ends_the_fit() -> None:
-    rows = _small_rows()
-    outcome = fit(rows, rows, _small_options(epochs=10**6, patience=10**6, budget=0.2))
+    rows = small_rows()
+    outcome = fit(rows, rows, small_options(epochs=10**6, patience=10**6, budget=0.2))
     assert outcome.stopped == "budget"
 
 
 def test_a_fit_that_becomes_non_finite_says_so_with_the_epoch() -> None:
-    rows = _small_rows()
+    rows = small_rows()
     bad = Rows(rows.features, torch.where(torch.arange(50) == 7, torch.inf, rows.targets))
     with pytest.raises(FitError, match="epoch 1"):
-        fit(bad, rows, _small_options())
-
-
-def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
-    rows = _small_rows(20)
-    outcome = fit(rows, rows, _small_options(members=2))
-    draws = 3
-    value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
-    generator = torch.Generator().manual_seed(9)
-    outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
-    assert isinstance(outcome.likelihood, HomoscedasticNoise)
-    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
-    density = (
-        torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
-    )
-    assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
+        fit(bad, rows, small_options())
 
 
 def test_with_folds_a_member_never_sees_its_own_rows() -> None:
-    rows = _small_rows(40)
+    rows = small_rows(40)
     folds = torch.arange(40) % 2
     poisoned = torch.where(folds == 0, 1e3, rows.targets)  # member 0 must not feel this, member 1 must
-    options = _small_options(members=2, epochs=4)
+    options = small_options(members=2, epochs=4)
     clean = fit(Rows(rows.features, rows.targets, folds), Rows(rows.features, rows.targets, folds), options)
     spoilt = fit(Rows(rows.features, poisoned, folds), Rows(rows.features, rows.targets, folds), options)
     assert torch.equal(clean.network.mu[0], spoilt.network.mu[0])
     assert not torch.equal(clean.network.mu[1], spoilt.network.mu[1])
-
-
-def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
-    rows = _small_rows(20)
-    outcome = fit(rows, rows, _small_options(members=2, noise="fixed", noise_sigma=0.5))
-    with torch.no_grad():
-        outcome.network.mu[1] += 10_000.0  # a member that is badly wrong
-        outcome.network.rho.fill_(-30.0)
-    by_first = mixture_nll(
-        outcome.network,
-        outcome.likelihood,
-        Rows(rows.features, rows.targets, torch.zeros(20).long()),
-        2,
-        seed=0,
-    )
-    by_second = mixture_nll(
-        outcome.network,
-        outcome.likelihood,
-        Rows(rows.features, rows.targets, torch.ones(20).long()),
-        2,
-        seed=0,
-    )
-    assert by_second == pytest.approx(15.0)  # at the limit of what a row may count
-    assert by_first < 10.0
