@@ -86,7 +86,7 @@ class TrainOptions(BaseModel):
     epochs: int | None = Field(default=None, ge=1)
     batch_size: int | None = Field(default=None, ge=1)
     learning_rate: Positive = 1e-2
-    patience: int = Field(default=30, ge=1)
+    patience: int = Field(default=15, ge=1)
     budget: Positive | None = None
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
 
