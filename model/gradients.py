@@ -1,8 +1,9 @@
 """The gradient of a minibatch's free energy, written out by hand.
 
 The same numbers as differentiating `model.objective.free_energy` automatically, which the tests compare it
-with, in a fraction of the time: on the small networks of tables a step takes as long as its operations are
-many, and the reverse pass below has a third of those that a tape records.
+with, in about half the time: on the small networks of tables a step takes as long as its operations are many,
+and a tape records more of them. (Profiled, 1 thread, 12-50-50-2 network, 32 rows a step: 180 steps with the
+optimiser 286 ms of processor time against 553 ms.)
 """
 
 from __future__ import annotations
