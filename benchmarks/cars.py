@@ -84,9 +84,9 @@ def measure(seed: int) -> dict[str, Any]:
     return report | {"far_ratio": float(np.median(far) / np.median(near)), "seconds": seconds}
 
 
-def measure_all(first_seed: int = 0) -> list[dict[str, Any]]:
-    """`measure` for ten seeds, as many at a time as there are cores: a fit uses one."""
-    seeds = range(first_seed, first_seed + SEEDS)
+def measure_all(first_seed: int = 0, count: int = SEEDS) -> list[dict[str, Any]]:
+    """`measure` for so many seeds, as many at a time as there are cores: a fit uses one."""
+    seeds = range(first_seed, first_seed + count)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         return list(pool.map(measure, seeds))
 

@@ -15,6 +15,7 @@ import torch
 from model import predictive
 from model.draws import forward, make_draws
 from model.fitting import Fit, FitOptions, fit
+from model.mixtures import Mixture
 from model.objective import free_energy
 from model.validation import Rows
 
@@ -158,7 +159,7 @@ def answer(system: System) -> Answer:
         mean=mean.numpy(),
         epistemic_std=epistemic_std.numpy(),
         function_band=predictive.function_quantiles(means, levels).numpy(),
-        observation_band=predictive.quantiles(means, noise, torch.special.ndtri(levels)).numpy(),
+        observation_band=Mixture(means, noise).quantiles(torch.special.ndtri(levels)).numpy(),
         draws=means.numpy(),
         mean_at_inputs=at_inputs.mean(dim=0).numpy(),
         function_band_at_inputs=predictive.function_quantiles(at_inputs, levels).numpy(),

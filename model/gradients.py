@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.likelihoods import NOISE_FLOOR, HeteroscedasticNoise, HomoscedasticNoise
 from model.objective import FreeEnergy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from model.likelihoods import FixedNoise
+    from model.likelihoods import Likelihood
     from model.networks import BayesianNetwork
     from model.priors import Prior
 
@@ -56,7 +55,7 @@ class GradientStep:
     def __init__(
         self,
         network: BayesianNetwork,
-        likelihood: FixedNoise | HomoscedasticNoise | HeteroscedasticNoise,
+        likelihood: Likelihood,
         prior: Prior,
         *,
         total_rows: int,
@@ -92,10 +91,12 @@ class GradientStep:
         kl_weight: float,
         minibatches: int,
         temperature: float = 1.0,
+        levelling: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> FreeEnergy:
         """One minibatch; arguments and result as of `model.objective.free_energy`.
 
+        ``levelling`` is that of `model.likelihoods.Likelihood.gradient`: above 0 it bends the gradient, not the loss.
         Rows ``[M, B, D]`` with targets ``[M, B]`` give every member a minibatch of its own.
         """
         network, scale = self.network, minibatches / self.total_rows
@@ -123,7 +124,7 @@ class GradientStep:
                 if self._skip and first == last - 2:
                     hidden = torch.cat((hidden, inputs), dim=2)
 
-        per_row, gradient = self._observe(before, observed, -scale / self.draws)
+        per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, levelling)
         for first in range(last, -1, -2):
             hidden, squared, _, ratio = trail.pop()
             # d(mean + deviation * epsilon) / d(variance) = epsilon / (2 deviation)
@@ -150,21 +151,3 @@ class GradientStep:
         negative = -per_row.mean(dim=1)
         loss = share * kl.sum() + scale * targets.shape[-1] * negative.sum()
         return FreeEnergy(loss, negative.mean(), kl.mean() / self.total_rows)
-
-    def _observe(self, outputs: Tensor, targets: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-        """Log density ``[M, B]``, and ``factor`` times its derivative by the outputs ``[M, B, P]`` and by the noise."""
-        noise = self.likelihood.noise(outputs)
-        residual = (targets - outputs[..., 0]) / noise
-        square = residual.square()
-        log_density = square.mul(-0.5).sub_(torch.log(noise)).sub_(_LOG_SQRT_2PI)
-        gradient = torch.empty_like(outputs)
-        torch.div(residual, noise, out=gradient[..., 0])
-        if isinstance(self.likelihood, HeteroscedasticNoise):
-            # softplus'(x) = 1 - exp(-softplus(x)), and softplus(x) = noise - floor
-            slope = -torch.expm1(NOISE_FLOOR - noise)
-            torch.mul((square - 1.0) / noise, slope, out=gradient[..., 1])
-        elif isinstance(self.likelihood, HomoscedasticNoise):
-            slope = -torch.expm1(NOISE_FLOOR - noise)
-            by_noise = ((square - 1.0) / noise).sum(dim=1, keepdim=True) * slope
-            self.likelihood.rho.grad = by_noise.mul_(factor)
-        return log_density, gradient.mul_(factor)

@@ -1,7 +1,8 @@
 """Observation models: how a target scatters around the function value of a draw.
 
 All work in standardised units of the target. A likelihood reads P network outputs a row; its own learned
-parameters, if any, are point estimates, one set a member.
+parameters, if any, are point estimates, one set a member. A new one is a class with the members of
+`Likelihood` and a line in `make_likelihood`.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from model.errors import OptionError
 from model.layers import inverse_softplus
 
 __all__ = [
+    "INITIAL_NOISE",
+    "LOG_SQRT_2PI",
     "NOISE_FLOOR",
     "FixedNoise",
+    "GaussianNoise",
     "HeteroscedasticNoise",
     "HomoscedasticNoise",
     "Likelihood",
-    "log_density",
-    "make_likelihood",
 ]
+
+LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.
@@ -32,12 +36,79 @@ NOISE_FLOOR = 1e-3
 A table without noise would drive the likelihood to infinity; what is below a thousandth of the target's
 spread is of no use to anybody who acts on the number."""
 
+INITIAL_NOISE = 0.5
+"""Noise that a fit starts from, as a fraction of the target's standard deviation."""
+
 
 class Likelihood(Protocol):
-    """What the objective and the draws need of an observation model."""
+    """What the objective, the fit and the draws need of an observation model."""
 
     kind: str
     outputs: int
+
+    @property
+    def steady_outputs(self) -> dict[int, float]:
+        """Outputs that start near a constant, whatever the row: their number, and the constant."""
+        ...
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log density of every row under every draw.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``.
+            targets: Standardised targets, ``[B]`` or ``[M, B]``.
+
+        Returns:
+            ``[M, B]``, nats.
+        """
+        ...
+
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float, levelling: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """`log_density`, and ``factor`` times its derivative, written out.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``.
+            targets: Standardised targets, ``[B]`` or ``[M, B]``.
+            factor: Of the derivative.
+            levelling: 0 gives the derivative. At 1 every row pulls its mean as hard as if all had the same noise,
+                in between noise^(2 levelling) in place of noise^2 is taken out (Seitzer et al. 2022, "On the
+                pitfalls of heteroscedastic uncertainty estimation", equation 5, for the mean alone): rows that are
+                badly fitted early on would otherwise be called noisy, and never be fitted.
+
+        Returns:
+            Log density ``[M, B]`` and the derivative by the outputs ``[M, B, P]``. That of the sum over rows by
+            the likelihood's own parameters is left in their ``grad``.
+        """
+        ...
+
+    def components(
+        self, outputs: Tensor, members: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The distribution of an observation given each draw: K Gaussians.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
+            members: Member behind each entry of the first dimension, ``[S]``; by default they are the M members.
+
+        Returns:
+            Means ``[S, B, K]``, standard deviations broadcastable to them, and weights ``[S, B, K]`` of sum 1
+            over K, or None where K is 1.
+        """
+        ...
+
+
+class GaussianNoise(nn.Module):
+    """A Gaussian around the first output; what the three kinds below share."""
+
+    kind: str
+    outputs: int
+
+    @property
+    def steady_outputs(self) -> dict[int, float]:
+        """See `Likelihood.steady_outputs`."""
+        return {}
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:
         """Standard deviation of an observation given each draw, broadcastable to ``outputs[..., 0]``.
@@ -46,26 +117,42 @@ class Likelihood(Protocol):
             outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
             members: Member behind each entry of the first dimension, ``[S]``; by default they are the M members.
         """
-        ...
+        raise NotImplementedError
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """See `Likelihood.log_density`."""
+        noise = self.noise(outputs)
+        residual = (targets - outputs[..., 0]) / noise
+        return -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
+
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float, levelling: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """See `Likelihood.gradient`."""
+        noise = self.noise(outputs)
+        residual = (targets - outputs[..., 0]) / noise
+        square = residual.square()
+        log_density = square.mul(-0.5).sub_(torch.log(noise)).sub_(LOG_SQRT_2PI)
+        gradient = torch.empty_like(outputs)
+        torch.div(residual, noise, out=gradient[..., 0])
+        if levelling > 0.0 and noise.shape[1] > 1:
+            weight = noise.pow(2.0 * levelling)
+            gradient[..., 0].mul_(weight.div_(weight.mean(dim=1, keepdim=True)))
+        # softplus'(x) = 1 - exp(-softplus(x)), and softplus(x) = noise - floor
+        self._noise_gradient(square.sub_(1.0).div_(noise), noise, gradient, factor)
+        return log_density, gradient.mul_(factor)
+
+    def _noise_gradient(self, by_noise: Tensor, noise: Tensor, gradient: Tensor, factor: float) -> None:
+        """Passes the derivative by the noise ``[M, B]`` on to what sets it; does nothing where it is known."""
+
+    def components(
+        self, outputs: Tensor, members: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """See `Likelihood.components`; K is 1."""
+        return outputs[..., :1], self.noise(outputs, members).unsqueeze(-1), None
 
 
-def log_density(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Gaussian log density of every row under every draw.
-
-    Args:
-        likelihood: The observation model.
-        outputs: Network outputs, ``[M, B, P]``; the first is the mean.
-        targets: Standardised targets, ``[B]``.
-
-    Returns:
-        ``[M, B]``, nats.
-    """
-    noise = likelihood.noise(outputs)
-    residual = (targets - outputs[..., 0]) / noise
-    return -0.5 * residual.square() - torch.log(noise) - 0.5 * math.log(2.0 * math.pi)
-
-
-class FixedNoise(nn.Module):
+class FixedNoise(GaussianNoise):
     """Gaussian noise of a known standard deviation."""
 
     kind = "fixed"
@@ -83,17 +170,17 @@ class FixedNoise(nn.Module):
         self.sigma = sigma
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one for all
-        """See `Likelihood.noise`; ``[1, 1]``."""
+        """See `GaussianNoise.noise`; ``[1, 1]``."""
         return outputs.new_full((1, 1), self.sigma)
 
 
-class HomoscedasticNoise(nn.Module):
+class HomoscedasticNoise(GaussianNoise):
     """Gaussian noise of one learned standard deviation, ``floor + softplus(rho)``."""
 
     kind = "homoscedastic"
     outputs = 1
 
-    def __init__(self, members: int, initial: float = 0.5) -> None:
+    def __init__(self, members: int, initial: float = INITIAL_NOISE) -> None:
         """Starts at a given noise.
 
         Args:
@@ -105,43 +192,29 @@ class HomoscedasticNoise(nn.Module):
         self.rho = nn.Parameter(rho.expand(members, 1).clone())
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - the same for every row
-        """See `Likelihood.noise`; ``[M, 1]`` or ``[S, 1]``."""
+        """See `GaussianNoise.noise`; ``[M, 1]`` or ``[S, 1]``."""
         rho = self.rho if members is None else self.rho[members]
         return NOISE_FLOOR + functional.softplus(rho)
 
+    def _noise_gradient(self, by_noise: Tensor, noise: Tensor, gradient: Tensor, factor: float) -> None:  # noqa: ARG002
+        slope = -torch.expm1(NOISE_FLOOR - noise)
+        self.rho.grad = (by_noise.sum(dim=1, keepdim=True) * slope).mul_(factor)
 
-class HeteroscedasticNoise(nn.Module):
+
+class HeteroscedasticNoise(GaussianNoise):
     """Gaussian noise that the network's second output sets row by row, ``floor + softplus(output)``."""
 
     kind = "heteroscedastic"
     outputs = 2
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - in the outputs
-        """See `Likelihood.noise`; ``[M, B]`` or ``[S, B]``."""
+        """See `GaussianNoise.noise`; ``[M, B]`` or ``[S, B]``."""
         return NOISE_FLOOR + functional.softplus(outputs[..., 1])
 
+    @property
+    def steady_outputs(self) -> dict[int, float]:
+        """See `Likelihood.steady_outputs`: the noise starts the same for every row."""
+        return {1: float(inverse_softplus(torch.tensor(INITIAL_NOISE)))}
 
-def make_likelihood(
-    kind: str, *, members: int, sigma: float | None = None
-) -> FixedNoise | HomoscedasticNoise | HeteroscedasticNoise:
-    """An observation model by name.
-
-    Args:
-        kind: ``fixed``, ``homoscedastic`` or ``heteroscedastic``.
-        members: M.
-        sigma: Known noise in standardised units, for ``fixed``.
-
-    Raises:
-        OptionError: The kind is unknown, or ``fixed`` comes without a sigma.
-    """
-    if kind == "fixed":
-        if sigma is None:
-            raise OptionError(
-                "fixed noise needs its standard deviation: give --noise-sigma, in the target's unit"
-            )
-        return FixedNoise(sigma)
-    if kind == "homoscedastic":
-        return HomoscedasticNoise(members)
-    if kind == "heteroscedastic":
-        return HeteroscedasticNoise()
-    raise OptionError(f"noise must be fixed, homoscedastic or heteroscedastic, not {kind!r}")
+    def _noise_gradient(self, by_noise: Tensor, noise: Tensor, gradient: Tensor, factor: float) -> None:  # noqa: ARG002
+        torch.mul(by_noise, -torch.expm1(NOISE_FLOOR - noise), out=gradient[..., 1])

@@ -14,7 +14,7 @@ from model.errors import OptionError
 from model.layers import inverse_softplus, local_reparameterisation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from model.priors import Prior
 
@@ -27,9 +27,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
 }
-
-INITIAL_NOISE = 0.5
-"""Noise that a heteroscedastic network starts from, as a fraction of the target's standard deviation."""
 
 INITIAL_RELATIVE_SIGMA = 0.05
 """Initial sigma of a layer as a fraction of the standard deviation of its initial means."""
@@ -108,7 +105,12 @@ class BayesianNetwork(nn.Module):
 
     groups: Tensor
 
-    def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        generator: torch.Generator,
+        steady_outputs: Mapping[int, float] | None = None,
+    ) -> None:
         """Draws He-normal means; each sigma starts at a small fraction of that scale.
 
         A start at a large sigma is the best-known way for BBB to learn nothing: the noise of the draws
@@ -117,6 +119,7 @@ class BayesianNetwork(nn.Module):
         Args:
             architecture: Sizes and activation.
             generator: Source of the initial means, on the CPU.
+            steady_outputs: Outputs that start near a constant, see `model.likelihoods.Likelihood`.
         """
         super().__init__()
         self.architecture = architecture
@@ -128,10 +131,10 @@ class BayesianNetwork(nn.Module):
             scale = (1.0 if index == last else 2.0**0.5) / inputs**0.5
             weight = torch.randn((architecture.members, inputs, outputs), generator=generator) * scale
             bias = torch.zeros(architecture.members, 1, outputs)
-            if index == last and outputs == 2:
-                # The second output sets the noise: start it near a constant, whatever the row.
-                weight[..., 1] *= 0.1
-                bias[..., 1] = float(inverse_softplus(torch.tensor(INITIAL_NOISE)))
+            if index == last:
+                for output, start in (steady_outputs or {}).items():
+                    weight[..., output] *= 0.1
+                    bias[..., output] = start
             for part in (weight, bias):
                 means.append(part.flatten(start_dim=1))
                 scales.append(torch.full_like(means[-1], INITIAL_RELATIVE_SIGMA * scale))

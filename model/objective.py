@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from model.errors import OptionError
-from model.likelihoods import log_density
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +99,7 @@ def free_energy(
     """
     sigma = network.sigma()
     outputs = network(rows, generator, draws, sigma)
-    per_row = log_density(likelihood, outputs, targets.repeat(*[1] * (targets.dim() - 1), draws)).mean(dim=1)
+    per_row = likelihood.log_density(outputs, targets.repeat(*[1] * (targets.dim() - 1), draws)).mean(dim=1)
     kl = network.kl(prior, generator, sigma) / total_rows
     loss = minibatches * (temperature * kl_weight * kl - per_row * (targets.shape[-1] / total_rows))
     return FreeEnergy(loss.sum(), -per_row.detach().mean(), kl.detach().mean())

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from model.errors import OptionError
 from model.kinds import ColumnOverride
+from model.mixture_noise import MOST_COMPONENTS
 from model.priors import EmpiricalBayesPrior, GaussianPrior, Prior, ScaleMixturePrior
 from model.schema import FeatureKind  # noqa: TC001 - pydantic reads the annotation
 
@@ -40,17 +41,21 @@ class TrainOptions(BaseModel):
     Attributes:
         ignore: Columns that are no features.
         columns: Kinds and units of columns.
-        hidden: Width of each hidden layer; by default one of 50 for small tables, two of 64 for others.
+        hidden: Width of each hidden layer; by default two of 64.
         members: Independently trained networks in one checkpoint, M.
-        encoding: How numbers become inputs; ``auto`` is ``standard``.
+        encoding: How numbers become inputs; ``auto`` takes what validates better.
         prior: Prior of the weights.
         prior_sigma: Standard deviation of the ``gaussian`` prior.
         prior_pi: Weight of the wide component of the ``scale-mixture`` prior.
         prior_sigma1: Standard deviation of its wide component.
         prior_sigma2: Standard deviation of its narrow component.
-        noise: Observation model; ``auto`` fits homoscedastic and heteroscedastic noise and keeps the one with
-            the lower validation NLL.
+        noise: Observation model; ``auto`` takes heteroscedastic noise or a mixture (homoscedastic on tables
+            of fewer than 200 rows), whichever validates better.
         noise_sigma: Known noise in the target's unit, for ``fixed``.
+        noise_components: Gaussians a row, K, for ``mixture``.
+        transform: Of the target; ``auto`` tries the logarithm where no target is negative.
+        temperature: Factor of the KL at the end of the fit; 1 is the exact free energy. By default it is chosen
+            from 1, 0.3, 0.1 and 0.03.
         kl_weights: How minibatches share the KL.
         activation: Activation between layers.
         skip: Whether the last layer also reads the inputs, past the hidden layers.
@@ -60,7 +65,7 @@ class TrainOptions(BaseModel):
         batch_size: Rows a minibatch.
         learning_rate: First learning rate.
         patience: Validations without improvement before the fit stops.
-        budget: Most seconds to fit, all candidates together.
+        budget: Most seconds to fit, all candidates together; by default by table size.
         seed: Seed of the split, the initial weights, the minibatches and the draws.
     """
 
@@ -76,8 +81,11 @@ class TrainOptions(BaseModel):
     prior_pi: float = Field(default=0.5, gt=0.0, lt=1.0)
     prior_sigma1: Positive = 1.0
     prior_sigma2: Positive = 0.1
-    noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic"] = "auto"
+    noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic", "mixture"] = "auto"
     noise_sigma: Positive | None = None
+    noise_components: int = Field(default=3, ge=1, le=MOST_COMPONENTS)
+    transform: Literal["auto", "none", "log"] = "auto"
+    temperature: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     kl_weights: Literal["uniform", "geometric"] = "uniform"
     activation: Literal["relu", "silu", "gelu", "tanh", "sigmoid"] = "silu"
     skip: bool = True
@@ -120,6 +128,10 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
     if options.noise == "fixed" and options.noise_sigma is None:
         raise OptionError(
             "fixed noise needs its standard deviation: give --noise-sigma, in the target's unit"
+        )
+    if options.noise == "fixed" and options.transform == "log":
+        raise OptionError(
+            "fixed noise is known in the target's unit: give --transform none, or another --noise"
         )
     return options
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from model import predictive
 from model.calibration import ConformalMap
 from model.checkpoint import read_facts, read_tensors
 from model.draws import Draws, forward, make_draws, mean_network
 from model.encoding import Encoder
 from model.errors import CheckpointError, OptionError
-from model.likelihoods import make_likelihood
 from model.networks import Architecture
+from model.observation import make_likelihood
+from model.predictive import Predictive, function_exceedance, function_quantiles
 from model.schema import Schema
+from model.transforms import transform_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,6 +143,7 @@ class Posterior:
             raise CheckpointError(
                 "model.json: target.location and target.scale must be finite, the scale positive"
             )
+        self.transform = transform_from_json(facts["target"].get("transform"))
         calibration = facts.get("calibration")
         self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
         self._tensors = dict(tensors)
@@ -199,27 +201,30 @@ class Posterior:
         calibrated = options.samples > 0 and self._calibration_for(options) is not None
         return Prediction(samples=options.samples, seed=seed, calibrated=calibrated, **joined)
 
-    def function_values(
-        self, rows: Tensor, samples: int, seed: int, *, member: int | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Function values and observation noise under each draw, in the target's unit.
+    def predictive(self, rows: Tensor, samples: int, seed: int, *, member: int | None = None) -> Predictive:
+        """The distribution of the target of each row, not calibrated.
 
         Args:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
             samples: S, at least 1.
             seed: Seed of the draws.
             member: Takes all S draws from this member alone; by default they go round the members.
-
-        Returns:
-            ``[S, B]`` and a tensor broadcastable to it, float64.
         """
         if member is None:
             draws = self._draws(samples, seed)
         else:
             draws = self._draws(samples * self.architecture.members, seed).of_member(member)
+        return self._observe(draws, rows)
+
+    def _observe(self, draws: Draws, rows: Tensor) -> Predictive:
         outputs = forward(draws, rows)
-        noise = self.likelihood.noise(outputs, draws.members)
-        return outputs[..., 0].double() * self.scale + self.location, noise.double() * self.scale
+        means, noise, weights = self.likelihood.components(outputs, draws.members)
+        return Predictive.of(
+            means.double() * self.scale + self.location,
+            noise.double() * self.scale,
+            None if weights is None else weights.double(),
+            self.transform,
+        )
 
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""
@@ -234,41 +239,40 @@ class Posterior:
 
     def _predict_tile(self, rows: Tensor, options: PredictOptions, seed: int) -> dict[str, Tensor]:
         if options.samples == 0:
-            outputs = forward(self._mean_network, rows)[..., 0]
-            answer = {"mean": outputs.double().mean(dim=0) * self.scale + self.location}
+            answer = {"mean": self._observe(self._mean_network, rows).means.mean(dim=0)}
             if options.draws:
                 answer["draws"] = answer["mean"].new_empty((len(rows), 0))
             return answer
-        means, noise = self.function_values(rows, options.samples, seed)
-        mean, epistemic, aleatoric = predictive.split(means, noise)
+        predictive = self.predictive(rows, options.samples, seed)
+        mean, epistemic, aleatoric = predictive.split()
         answer = {
             "mean": mean,
             "epistemic_std": epistemic,
             "aleatoric_std": aleatoric,
             "std": (epistemic.square() + aleatoric.square()).sqrt() if options.noise else epistemic,
-            "percentiles": self._percentiles(means, noise, options),
+            "percentiles": self._percentiles(predictive, options),
         }
         if options.thresholds:
             thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=self.device)
             if options.noise:
                 calibration = self._calibration_for(options)
                 recalibrate = None if calibration is None else calibration.nominal_of
-                answer["exceedance"] = predictive.exceedance(means, noise, thresholds, recalibrate)
+                answer["exceedance"] = predictive.exceedance(thresholds, recalibrate)
             else:
-                answer["exceedance"] = predictive.function_exceedance(means, thresholds)
+                answer["exceedance"] = function_exceedance(predictive.means, thresholds)
         if options.draws:
-            answer["draws"] = means.T
+            answer["draws"] = predictive.means.T
         return answer
 
-    def _percentiles(self, means: Tensor, noise: Tensor, options: PredictOptions) -> Tensor:
+    def _percentiles(self, predictive: Predictive, options: PredictOptions) -> Tensor:
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=self.device) / 100.0
         if not options.noise:
-            return predictive.function_quantiles(means, levels)
+            return function_quantiles(predictive.means, levels)
         scores = torch.special.ndtri(levels)
         calibration = self._calibration_for(options)
         if calibration is not None:
             scores = calibration.calibrated(scores)
-        return predictive.quantiles(means, noise, scores)
+        return predictive.quantiles(scores)
 
     def _calibration_for(self, options: PredictOptions) -> ConformalMap | None:
         return self.calibration if options.noise and options.calibrated else None
@@ -304,7 +308,10 @@ def _layout(facts: Mapping[str, Any]) -> tuple[Architecture, Any, dict[str, tupl
             skip=described["skip"] is True,
         )
         likelihood = make_likelihood(
-            facts["likelihood"]["kind"], members=architecture.members, sigma=facts["likelihood"].get("sigma")
+            facts["likelihood"]["kind"],
+            members=architecture.members,
+            sigma=facts["likelihood"].get("sigma"),
+            components=facts["likelihood"].get("components"),
         )
     except (KeyError, TypeError, ValueError, OptionError) as error:
         raise CheckpointError(f"architecture or likelihood is malformed: {error}") from error

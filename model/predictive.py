@@ -1,43 +1,33 @@
-"""The predictive distribution: an equal-weight mixture over draws of Gaussian observations.
+"""The predictive distribution: an equal-weight mixture over draws of the observation model.
 
-Pure functions of ``means`` ``[S, B]`` (the function values) and ``noise`` ``[S, B]`` or broadcastable to it (the
-observation noise given each draw), both float64 and in the same unit. Nothing here is sampled: percentiles
-invert the mixture's distribution function, scores are closed forms.
+Given a draw, an observation is one Gaussian or a mixture of K, in the units in which the network learned the
+target; a transform leads from there to the target's own unit.
 """
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from model.mixtures import Mixture, normal_cdf
+from model.transforms import Identity
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "crps",
-    "exceedance",
-    "function_exceedance",
-    "function_quantiles",
-    "log_density",
-    "normal_cdf",
-    "normal_score",
-    "quantiles",
-    "split",
-]
+    from model.transforms import Transform
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-_ITERATIONS = 100
+__all__ = ["Predictive", "function_exceedance", "function_quantiles", "split"]
 
-
-def normal_cdf(values: Tensor) -> Tensor:
-    """The standard normal distribution function, accurate in the lower tail.
-
-    By way of erfc, which is several times faster than PyTorch's own ``ndtr``.
-    """
-    return 0.5 * torch.erfc(values * -(0.5**0.5))
+PANELS = 64
+"""Panels of about equal probability in the integral of the CRPS where it has no closed form."""
+POOLED = 5
+POINTS_AT_A_TIME = 16
+ABSCISSAE = ((-(0.6**0.5), 5.0 / 9.0), (0.0, 8.0 / 9.0), (0.6**0.5, 5.0 / 9.0))
+"""Nodes and weights of Gauss and Legendre on [-1, 1], exact to degree 5."""
 
 
 def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,7 +35,7 @@ def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Args:
         means: Function values, ``[S, B]``.
-        noise: Observation noise, broadcastable to ``[S, B]``.
+        noise: Standard deviation of an observation given each draw, broadcastable to ``[S, B]``.
 
     Returns:
         ``mean``, ``epistemic_std`` and ``aleatoric_std``, each ``[B]``.
@@ -56,103 +46,136 @@ def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mean, epistemic, aleatoric
 
 
-def normal_score(means: Tensor, noise: Tensor, values: Tensor) -> Tensor:
-    """``z = Phi^-1(F(y))``: where a value stands in its row's predictive, as a standard normal score.
+@dataclass(frozen=True, slots=True)
+class Predictive:
+    """What is known of the target of B rows; float64.
 
-    Computed from whichever tail is the smaller, so that it is accurate to about 37 standard deviations.
-
-    Args:
-        means: ``[S, B]``.
-        noise: Broadcastable to ``[S, B]``.
-        values: ``[..., B]``.
-
-    Returns:
-        The shape of ``values``, within -37 and 37.
+    Attributes:
+        means: Function values, ``[S, B]``, the target's unit.
+        noise: Standard deviation of an observation given each draw, broadcastable to ``[S, B]``, likewise.
+        mixture: The distribution of an observation, as the network learned the target, C = S * K components.
+        transform: From there to the target's unit.
     """
-    standardised = (values.unsqueeze(-2) - means) / noise
-    lower, upper = normal_cdf(standardised).mean(dim=-2), normal_cdf(-standardised).mean(dim=-2)
-    scores = torch.where(lower < upper, torch.special.ndtri(lower), -torch.special.ndtri(upper))
-    return scores.clamp(-37.0, 37.0)
 
+    means: Tensor
+    noise: Tensor
+    mixture: Mixture
+    transform: Transform
 
-def quantiles(means: Tensor, noise: Tensor, scores: Tensor) -> Tensor:
-    """Inverts the mixture's distribution function: ``y`` with ``F(y) = Phi(score)``.
+    @classmethod
+    def of(
+        cls, means: Tensor, noise: Tensor, weights: Tensor | None = None, transform: Transform | None = None
+    ) -> Predictive:
+        """From the observation model's components under each draw.
 
-    Newton's method in the scale of normal scores, where the function is a straight line for a single
-    Gaussian, inside a bracket that always holds the root: the mixture's quantile lies between the smallest
-    and the largest of its components' quantiles. A step that leaves the bracket is replaced by bisection.
-    Single precision brings the value near, double precision finishes it, mostly in one step.
+        Args:
+            means: ``[S, B, K]``, float64, as the network learned the target.
+            noise: Broadcastable to it.
+            weights: ``[S, B, K]`` of sum 1 over K; None where K is 1.
+            transform: None: the components are in the target's unit already.
+        """
+        transform = transform or Identity()
+        values, deviations = transform.moments(means, noise)
+        if weights is None:
+            mixture = Mixture(means[..., 0], noise[..., 0])
+            return cls(values[..., 0], deviations[..., 0], mixture, transform)
+        mean = (weights * values).sum(dim=-1)
+        variance = (weights * ((values - mean.unsqueeze(-1)).square() + deviations.square())).sum(dim=-1)
+        samples, batch, _ = means.shape
+        flat = (
+            tensor.expand_as(means).permute(0, 2, 1).reshape(-1, batch)
+            for tensor in (means, noise, weights / samples)
+        )
+        return cls(mean, variance.sqrt(), Mixture(*flat), transform)
 
-    Args:
-        means: ``[S, B]``, float64.
-        noise: Broadcastable to ``[S, B]``, positive.
-        scores: Normal scores of the levels asked for, ``[K]`` (the same for every row).
+    def split(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean, epistemic_std and aleatoric_std, each ``[B]``, see `split`."""
+        return split(self.means, self.noise)
 
-    Returns:
-        ``[B, K]``, nondecreasing in the score, exact to about 1e-6 of the predictive's spread.
-    """
-    scores = scores.to(means).clamp(-37.0, 37.0)
-    mean, epistemic, aleatoric = split(means, noise)
-    spread = (epistemic.square() + aleatoric.square()).sqrt().unsqueeze(-1)
-    # In units of the row's own spread around its mean, so that single precision is enough for any target.
-    centred = (means - mean).unsqueeze(-1) / spread  # [S, B, 1]
-    widths = noise.expand_as(means).unsqueeze(-1) / spread
-    components = centred + widths * scores
-    lower, upper = components.amin(dim=0), components.amax(dim=0)  # [B, K]
-    value = scores.expand_as(lower).clamp(lower, upper)
-    near = _solve(
-        *(tensor.float() for tensor in (centred, widths, scores, lower, upper, value)), tolerance=1e-3
-    )
-    value = _solve(centred, widths, scores, lower, upper, near.double().clamp(lower, upper), tolerance=2e-6)
-    # Rounding must not turn two levels of the same value round.
-    order = scores.argsort()
-    value[:, order] = value[:, order].cummax(dim=1).values
-    return mean.unsqueeze(-1) + spread * value
+    def normal_score(self, values: Tensor) -> Tensor:
+        """Where values of the target ``[..., B]`` stand, see `model.mixtures.Mixture.normal_score`."""
+        return self.mixture.normal_score(self.transform.forward(values))
 
+    def quantiles(self, scores: Tensor) -> Tensor:
+        """``y`` with ``F(y) = Phi(score)``, ``[B, K]`` for normal scores ``[K]``."""
+        return self.transform.inverse(self.mixture.quantiles(scores))
 
-def _solve(
-    means: Tensor,
-    widths: Tensor,
-    scores: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    value: Tensor,
-    *,
-    tolerance: float,
-) -> Tensor:
-    """Safeguarded Newton steps until every step is below the tolerance; the error is then about its square."""
-    sign = torch.where(scores > 0, -1.0, 1.0).to(scores)  # work in the smaller tail, where nothing cancels
-    for _ in range(_ITERATIONS):
-        standardised = (value - means) / widths  # [S, B, K]
-        tail = normal_cdf(standardised * sign).mean(dim=0)
-        density = (torch.exp(-0.5 * standardised.square() - _LOG_SQRT_2PI) / widths).mean(dim=0)
-        reached = sign * torch.special.ndtri(tail)
-        excess = reached - scores  # > 0: the value is above the root
-        upper = torch.where(excess >= 0, value, upper)
-        lower = torch.where(excess <= 0, value, lower)
-        newton = value - excess / (density * torch.exp(0.5 * reached.square() + _LOG_SQRT_2PI))
-        close = (newton - value).abs() <= tolerance
-        inside = (newton > lower) & (newton < upper)  # False for NaN as well
-        halfway = 0.5 * (lower + upper)
-        value = torch.where(close | inside, newton, halfway).clamp(lower, upper)
-        # Between components far apart the function is flat and no step is small: there the bracket decides.
-        pending = ~(close | (upper - lower <= tolerance)).all(dim=1)
-        left = int(pending.sum())
-        if left == 0:
-            break
-        if 2 * left <= len(pending):  # few rows are hard: go on with those alone
-            rows = pending.nonzero().squeeze(1)
-            value[rows] = _solve(
-                means[:, rows],
-                widths[:, rows],
-                scores,
-                lower[rows],
-                upper[rows],
-                value[rows],
-                tolerance=tolerance,
-            )
-            break
-    return value
+    def log_density(self, values: Tensor) -> Tensor:
+        """Log density at one value of the target a row, ``[B]``; nats, for the target's unit."""
+        density = self.mixture.log_density(self.transform.forward(values))
+        return density + self.transform.log_slope(values)
+
+    def exceedance(self, thresholds: Tensor, recalibrate: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """``P(y > t)`` of every row.
+
+        Args:
+            thresholds: ``[T]``, the target's unit.
+            recalibrate: Maps raw normal scores to calibrated ones; none by default.
+
+        Returns:
+            ``[B, T]``, between 0 and 1.
+        """
+        scores = self.normal_score(thresholds.to(self.means).unsqueeze(-1).expand(-1, self.means.shape[1]))
+        if recalibrate is not None:
+            scores = recalibrate(scores)
+        return normal_cdf(-scores).T
+
+    def crps(self, values: Tensor) -> Tensor:
+        """Continuous ranked probability score at one value of the target a row, ``[B]``; lower is better.
+
+        In closed form for Gaussians in the target's own unit. Otherwise the integral of
+        ``(F(y) - [y >= value])^2`` (Matheson & Winkler 1976), between quantiles that part the line into panels
+        of equal probability: exact to about 1e-4 of itself.
+        """
+        if isinstance(self.transform, Identity) and len(self.mixture.means) == len(self.means):
+            return self.mixture.crps(values)
+        observed = self.transform.forward(values).unsqueeze(-1)
+        knots = torch.cat((self._knots(), observed), dim=1).sort(dim=1).values  # [B, knots]
+        half, middle = 0.5 * knots.diff(dim=1), 0.5 * (knots[:, 1:] + knots[:, :-1])
+        total = torch.zeros_like(values)
+        for node, weight in ABSCISSAE:
+            points = middle + node * half  # [B, panels]
+            distance = self._cdf(points) - (points >= observed).to(points)
+            slope = torch.exp(-self.transform.log_slope(self.transform.inverse(points)))
+            total += weight * (distance.square() * slope * half).sum(dim=1)
+        return total
+
+    def _knots(self) -> Tensor:
+        """About equally probable panels: every so many of the pooled quantiles of all components, ``[B, knots]``."""
+        means, noise = self.mixture.means, self.mixture.noise.expand_as(self.mixture.means)
+        inner = torch.special.ndtri(
+            (torch.arange(POOLED, dtype=means.dtype, device=means.device) + 0.5) / POOLED
+        )
+        pooled = means.unsqueeze(-1) + noise.unsqueeze(-1) * inner  # [C, B, POOLED]
+        pooled = pooled.transpose(0, 1).flatten(start_dim=1)
+        if self.mixture.weights is None:
+            pooled = pooled.sort(dim=1).values
+            shares = torch.linspace(0, pooled.shape[1] - 1, PANELS, device=means.device).round().long()
+            inside = pooled[:, shares]
+        else:
+            pooled, order = pooled.sort(dim=1)
+            weights = self.mixture.weights.T.repeat_interleave(POOLED, dim=1).gather(1, order).cumsum(dim=1)
+            levels = torch.linspace(0.0, 1.0, PANELS, dtype=means.dtype, device=means.device)
+            ends = weights[:, -1:] * levels
+            inside = pooled.gather(1, torch.searchsorted(weights, ends).clamp_max(pooled.shape[1] - 1))
+        tails = [(means + side * noise * reach).T for side in (-1.0, 1.0) for reach in (3.5, 7.0)]
+        outer = [tail.amin(dim=1) for tail in tails[:2]] + [tail.amax(dim=1) for tail in tails[2:]]
+        return torch.cat((inside, torch.stack(outer, dim=1)), dim=1)
+
+    def _cdf(self, points: Tensor) -> Tensor:
+        """The distribution function at ``[B, points]``, in single precision from each row's own spread."""
+        mean, spread = self.mixture.moments()
+        centred, widths = (
+            ((self.mixture.means - mean) / spread).float(),
+            (self.mixture.noise / spread).float(),
+        )
+        weights = None if self.mixture.weights is None else self.mixture.weights.float()
+        scaled = ((points - mean.unsqueeze(-1)) / spread.unsqueeze(-1)).float().T  # [points, B]
+        total = []
+        for some in scaled.split(POINTS_AT_A_TIME):
+            share = normal_cdf((some.unsqueeze(1) - centred) / widths)
+            total.append(share.mean(dim=1) if weights is None else (share * weights).sum(dim=1))
+        return torch.cat(total).T.double()
 
 
 def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
@@ -173,83 +196,6 @@ def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
     return torch.lerp(ordered[below], ordered[above], weight).T
 
 
-def exceedance(
-    means: Tensor,
-    noise: Tensor,
-    thresholds: Tensor,
-    recalibrate: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
-    """``P(y > t)`` of every row.
-
-    Args:
-        means: ``[S, B]``.
-        noise: Broadcastable to ``[S, B]``.
-        thresholds: ``[T]``, the unit of ``means``.
-        recalibrate: Maps raw normal scores to calibrated ones; none by default.
-
-    Returns:
-        ``[B, T]``, between 0 and 1.
-    """
-    values = thresholds.to(means).unsqueeze(-1).expand(-1, means.shape[1])
-    scores = normal_score(means, noise, values)
-    if recalibrate is not None:
-        scores = recalibrate(scores)
-    return normal_cdf(-scores).T
-
-
 def function_exceedance(means: Tensor, thresholds: Tensor) -> Tensor:
     """The share of draws whose function value exceeds each threshold, ``[B, T]``."""
     return (means.unsqueeze(-1) > thresholds.to(means)).to(means.dtype).mean(dim=0)
-
-
-def log_density(means: Tensor, noise: Tensor, values: Tensor) -> Tensor:
-    """Log density of the mixture at one value a row.
-
-    Args:
-        means: ``[S, B]``.
-        noise: Broadcastable to ``[S, B]``.
-        values: ``[B]``.
-
-    Returns:
-        ``[B]``, nats, for the unit of ``means``.
-    """
-    standardised = (values - means) / noise
-    components = -0.5 * standardised.square() - torch.log(noise) - _LOG_SQRT_2PI
-    return torch.logsumexp(components, dim=0) - math.log(len(means))
-
-
-def _absolute_moment(means: Tensor, sigma: Tensor) -> Tensor:
-    """``E|X|`` for ``X ~ N(mean, sigma^2)``."""
-    standardised = means / sigma
-    density = torch.exp(-0.5 * standardised.square() - _LOG_SQRT_2PI)
-    return 2.0 * sigma * density + means * torch.erf(standardised * 0.5**0.5)
-
-
-def crps(means: Tensor, noise: Tensor, values: Tensor) -> Tensor:
-    """Continuous ranked probability score of the mixture, in closed form (Grimit et al. 2006, equation 3).
-
-    ``E|Y - y| - 1/2 E|Y - Y'|`` with both expectations over Gaussian components; quadratic in S, and so the
-    second one in single precision, in units of the row's own spread: to about 1e-6 of it.
-
-    Args:
-        means: ``[S, B]``.
-        noise: Broadcastable to ``[S, B]``.
-        values: ``[B]``.
-
-    Returns:
-        ``[B]``, the unit of ``means``; lower is better.
-    """
-    samples = len(means)
-    mean, epistemic, aleatoric = split(means, noise)
-    spread = (epistemic.square() + aleatoric.square()).sqrt()
-    noise = noise.expand_as(means)
-    to_value = _absolute_moment(values - means, noise).mean(dim=0)
-    centred, variance = ((means - mean) / spread).float(), (noise / spread).float().square()
-    between = _absolute_moment(torch.zeros_like(means), noise * 2.0**0.5 / spread).sum(dim=0)
-    for shift in range(1, samples // 2 + 1):
-        # The pairs (i, i + shift mod S) and their mirror images; at shift = S/2 each pair comes twice.
-        apart = _absolute_moment(
-            centred - centred.roll(shift, dims=0), (variance + variance.roll(shift, dims=0)).sqrt_()
-        )
-        between += apart.sum(dim=0).double() * (1.0 if 2 * shift == samples else 2.0)
-    return to_value - 0.5 * spread * between / samples**2

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from model.likelihoods import log_density
+from model.predictive import Predictive
 
 if TYPE_CHECKING:
-    from model.likelihoods import FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
+    from model.likelihoods import Likelihood
     from model.networks import BayesianNetwork
+    from model.preparation import Standardised
 
-__all__ = ["LEAST_LOG_DENSITY", "Rows", "mixture_nll"]
+__all__ = ["LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
 
 LEAST_LOG_DENSITY = -15.0
 """What one validation row can count at most against a fit, nats: that of 5.3 standard deviations off.
@@ -60,7 +61,7 @@ class Rows:
 
 def mixture_nll(
     network: BayesianNetwork,
-    likelihood: FixedNoise | HomoscedasticNoise | HeteroscedasticNoise,
+    likelihood: Likelihood,
     rows: Rows,
     draws: int,
     seed: int,
@@ -79,7 +80,7 @@ def mixture_nll(
         for start in range(0, len(rows), 8192):
             features, targets = rows.features[start : start + 8192], rows.targets[start : start + 8192]
             outputs = network(features, generator, draws)
-            densities = log_density(likelihood, outputs, targets.repeat(draws)).double()
+            densities = likelihood.log_density(outputs, targets.repeat(draws)).double()
             densities = densities.reshape(-1, draws, len(targets))
             if rows.folds is not None:
                 own = rows.folds[start : start + 8192]
@@ -88,3 +89,54 @@ def mixture_nll(
             mixture = torch.logsumexp(components, dim=0) - math.log(len(components))
             total -= float(mixture.clamp_min(LEAST_LOG_DENSITY).sum())
     return total / len(rows)
+
+
+def held_out_scores(
+    network: BayesianNetwork,
+    likelihood: Likelihood,
+    rows: Rows,
+    targets: Tensor,
+    standardised: Standardised,
+    *,
+    seed: int,
+    draws: int = 32,
+) -> tuple[float, float]:
+    """Negative log likelihood and CRPS of the mixture in the target's unit: fits of transformed targets compare.
+
+    Args:
+        network: The fit, on the CPU.
+        likelihood: Its observation model.
+        rows: The rows; one with a fold is judged by the member kept from it alone.
+        targets: Their targets, ``[N]``, float64, the target's unit.
+        standardised: How the network learned the target.
+        seed: Of the draws.
+        draws: S, of each member.
+
+    Returns:
+        Nats per row, each row counting at most as much as in `mixture_nll`, and the CRPS.
+    """
+    generator = torch.Generator().manual_seed(seed + 4)
+    nll = crps = 0.0
+    floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardised.scale)
+    with torch.no_grad():
+        for start in range(0, len(rows), 1024):
+            some = slice(start, start + 1024)
+            outputs = network(rows.features[some], generator, draws)
+            parts = likelihood.components(outputs)
+            observed = targets[some]
+
+            def of_draws(values: Tensor, observed: Tensor = observed, some: slice = some) -> Tensor:
+                """``[S, B, K]``, of the member that has not seen the row, or of all."""
+                values = values.expand(network.architecture.members, draws * len(observed), -1)
+                values = values.reshape(len(values), draws, len(observed), values.shape[-1])
+                if rows.folds is None:
+                    return values.flatten(0, 1)
+                own = rows.folds[some]
+                return values[own, :, torch.arange(len(own))].transpose(0, 1)
+
+            means, noise = (of_draws(part).double() * standardised.scale for part in parts[:2])
+            weights = None if parts[2] is None else of_draws(parts[2]).double()
+            predictive = Predictive.of(means + standardised.location, noise, weights, standardised.transform)
+            nll -= float(predictive.log_density(observed).clamp_min(floor).sum())
+            crps += float(predictive.crps(observed).sum())
+    return nll / len(rows), crps / len(rows)

@@ -69,6 +69,9 @@ QUICK = {
     "hidden": (8,),
     "epochs": 15,
     "noise": "homoscedastic",
+    "encoding": "standard",
+    "transform": "none",
+    "temperature": 1.0,
     "columns": {"size": {"unit": "m2"}, "rent": {"unit": "EUR"}},
 }
 

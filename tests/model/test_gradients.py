@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from model.gradients import GradientStep
-from model.likelihoods import make_likelihood
 from model.networks import ACTIVATIONS, Architecture, BayesianNetwork
 from model.objective import free_energy
+from model.observation import NOISE_KINDS, make_likelihood
 from model.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
-@pytest.mark.parametrize("noise", ["fixed", "homoscedastic", "heteroscedastic"])
+@pytest.mark.parametrize("noise", NOISE_KINDS)
 @pytest.mark.parametrize(
     "prior", [GaussianPrior(0.7), ScaleMixturePrior(0.3, 1.5, 0.1), EmpiricalBayesPrior()]
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def test_loss_and_gradient_equal_automatic_differentiation(
     activation: str, noise: str, prior: Prior, members: int, draws: int, skip: bool
 ) -> None:
-    likelihood = make_likelihood(noise, members=members, sigma=0.3 if noise == "fixed" else None).double()
+    likelihood = make_likelihood(noise, members=members, sigma=0.3, components=2).double()
     architecture = Architecture(4, (6, 5), likelihood.outputs, activation, members, skip)
     network = BayesianNetwork(architecture, torch.Generator().manual_seed(0)).double()
     with torch.no_grad():

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from model.errors import OptionError
-from model.likelihoods import NOISE_FLOOR, HomoscedasticNoise, log_density, make_likelihood
+from model.likelihoods import NOISE_FLOOR, GaussianNoise, HeteroscedasticNoise, HomoscedasticNoise
+from model.observation import make_likelihood
 
 
 @pytest.mark.parametrize(
@@ -17,16 +18,28 @@ def test_log_density_is_that_of_a_gaussian(kind: str, sigma: float | None) -> No
     generator = torch.Generator().manual_seed(0)
     outputs = torch.randn(2, 5, likelihood.outputs, generator=generator)
     targets = torch.randn(5, generator=generator)
+    assert isinstance(likelihood, GaussianNoise)
     noise = likelihood.noise(outputs).expand(2, 5)
     expected = torch.distributions.Normal(outputs[..., 0], noise).log_prob(targets)
-    torch.testing.assert_close(log_density(likelihood, outputs, targets), expected)
+    torch.testing.assert_close(likelihood.log_density(outputs, targets), expected)
 
 
 def test_learned_noise_never_falls_below_the_floor() -> None:
     outputs = torch.full((1, 3, 2), -200.0)
-    assert float(make_likelihood("heteroscedastic", members=1).noise(outputs).min()) == pytest.approx(
-        NOISE_FLOOR
-    )
+    assert float(HeteroscedasticNoise().noise(outputs).min()) == pytest.approx(NOISE_FLOOR)
+    mixture = make_likelihood("mixture", members=1, components=1)
+    assert float(mixture.components(outputs.repeat(1, 1, 2)[..., :3])[1].min()) == pytest.approx(NOISE_FLOOR)
+
+
+def test_levelled_rows_pull_their_means_as_if_all_had_the_same_noise() -> None:
+    outputs = torch.zeros(1, 4, 2)
+    outputs[0, :, 1] = torch.tensor([-3.0, 0.0, 1.0, 4.0])
+    likelihood, targets = HeteroscedasticNoise(), torch.ones(4)
+    exact = likelihood.gradient(outputs, targets, 1.0)[1]
+    torch.testing.assert_close(exact[0, :, 0], likelihood.noise(outputs)[0].square().reciprocal())
+    levelled = likelihood.gradient(outputs, targets, 1.0, levelling=1.0)[1]
+    torch.testing.assert_close(levelled[0, :, 0], levelled[0, :1, 0].expand(4))
+    torch.testing.assert_close(levelled[..., 1], exact[..., 1])
 
 
 def test_homoscedastic_noise_starts_where_told_and_follows_the_member_of_each_draw() -> None:
@@ -39,10 +52,27 @@ def test_homoscedastic_noise_starts_where_told_and_follows_the_member_of_each_dr
     assert noise[0] == noise[2] != noise[1]
 
 
+def test_log_density_of_a_mixture_is_that_of_torch() -> None:
+    likelihood = make_likelihood("mixture", members=2, components=3)
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.randn(2, 5, likelihood.outputs, generator=generator)
+    targets = torch.randn(5, generator=generator)
+    means, noise, weights = likelihood.components(outputs)
+    assert weights is not None
+    expected = torch.distributions.MixtureSameFamily(
+        torch.distributions.Categorical(weights), torch.distributions.Normal(means, noise)
+    ).log_prob(targets)
+    torch.testing.assert_close(likelihood.log_density(outputs, targets), expected)
+
+
 def test_bad_kinds_and_values_are_refused() -> None:
     with pytest.raises(OptionError, match="--noise-sigma"):
         make_likelihood("fixed", members=1)
     with pytest.raises(OptionError, match="positive"):
         make_likelihood("fixed", members=1, sigma=-1.0)
+    with pytest.raises(OptionError, match="--noise-components"):
+        make_likelihood("mixture", members=1)
+    with pytest.raises(OptionError, match="1 to 20"):
+        make_likelihood("mixture", members=1, components=21)
     with pytest.raises(OptionError, match="poisson"):
         make_likelihood("poisson", members=1)

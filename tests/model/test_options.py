@@ -45,6 +45,11 @@ def test_priors_take_their_parameters() -> None:
     assert mixture.make_prior() == ScaleMixturePrior(0.25, 1.5, 0.2)
 
 
+def test_known_noise_and_a_logarithm_do_not_go_together() -> None:
+    with pytest.raises(OptionError, match="--transform none"):
+        make_options({"noise": "fixed", "noise_sigma": 1.0, "transform": "log"})
+
+
 def test_a_toml_file_says_the_same(tmp_path: Path) -> None:
     path = tmp_path / "fit.toml"
     path.write_text(

