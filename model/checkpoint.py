@@ -104,9 +104,8 @@ def list_checkpoints(root: Path) -> list[CheckpointReference]:
                 problem = "the name breaks the rule: letters, digits, '.', '_' and '-', at most 64"
                 found.append(CheckpointReference(outer.name, "", outer, problem))
                 continue
-            versions = [
-                entry for entry in outer.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-            ]
+            entries = list(outer.iterdir())
+            versions = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
             good = sorted(
                 (v for v in versions if VERSION_PATTERN.fullmatch(v.name)), key=lambda v: int(v.name)
             )
@@ -115,7 +114,8 @@ def list_checkpoints(root: Path) -> list[CheckpointReference]:
             found += [
                 CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad
             ]
-            if not versions:
+            # Nothing but hidden entries: its first training is under way.
+            if not versions and not any(entry.name.startswith(".") for entry in entries):
                 found.append(CheckpointReference(outer.name, "", outer, "the directory holds no version"))
     except OSError as error:
         raise CheckpointError(f"{root}: can't list checkpoints: {error.strerror or error}") from error

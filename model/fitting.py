@@ -10,146 +10,36 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from model.averaging import RunningAverage
-from model.errors import FitError
+from model.fit_state import (
+    FitState,
+    copy_into,
+    history_from_json,
+    history_to_json,
+    make_model,
+    start_from,
+)
+from model.fits import OPTIMISERS, Epoch, Fit, FitOptions, Progress
 from model.gradients import GradientStep
-from model.likelihoods import make_likelihood
-from model.networks import Architecture, BayesianNetwork
+from model.guards import Guard
 from model.objective import kl_weights
+from model.schedule import Schedule
 from model.validation import mixture_nll
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from model.likelihoods import FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
-    from model.priors import Prior
+    from model.fit_state import Keeper
     from model.validation import Rows
 
 __all__ = ["OPTIMISERS", "Epoch", "Fit", "FitOptions", "Progress", "fit"]
 
-OPTIMISERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
-    "adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate, fused=True),
-    "adamw": lambda parameters, rate: torch.optim.AdamW(parameters, lr=rate, fused=True),
-    "rmsprop": lambda parameters, rate: torch.optim.RMSprop(parameters, lr=rate),
-    "sgd": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9, fused=True),
-}
-"""Gradient methods by name; AdamW's weight decay acts on mu and rho beside the prior's."""
-
 STEPS_BETWEEN_VALIDATIONS = 50
-FINAL_LEARNING_RATE = 0.01
-"""The last learning rate as a fraction of the first."""
-GRADIENT_NORM = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class FitOptions:
-    """How to fit; every value has been validated by `model.options`.
-
-    Attributes:
-        prior: Prior of all weights and biases.
-        noise: ``fixed``, ``homoscedastic`` or ``heteroscedastic``.
-        noise_sigma: Known noise, standardised units, for ``fixed``.
-        hidden: Widths of the hidden layers.
-        activation: Activation between the layers.
-        skip: Whether the last layer also reads the inputs.
-        members: M.
-        kl_weights: ``uniform`` or ``geometric``.
-        draws_per_step: Draws a row in each step.
-        optimiser: A key of `OPTIMISERS`.
-        learning_rate: Its first learning rate.
-        batch_size: Rows a minibatch, at most.
-        epochs: Most epochs to run.
-        early_stop: Whether validation decides which parameters are kept and when to stop; if not, all epochs
-            are run and the last average is kept.
-        patience: Validations without improvement before the fit stops.
-        warm_up_steps: Steps over which the KL's factor rises from 0 to 1.
-        validation_draws: Draws behind a validation.
-        seed: Seed of initial means, minibatches and draws.
-        budget: Most seconds to run, or None.
-    """
-
-    prior: Prior
-    noise: str = "homoscedastic"
-    noise_sigma: float | None = None
-    hidden: tuple[int, ...] = (50, 50)
-    activation: str = "relu"
-    skip: bool = False
-    members: int = 1
-    kl_weights: str = "uniform"
-    draws_per_step: int = 1
-    optimiser: str = "adam"
-    learning_rate: float = 1e-2
-    batch_size: int = 64
-    epochs: int = 1000
-    early_stop: bool = True
-    patience: int = 30
-    warm_up_steps: int = 300
-    validation_draws: int = 16
-    seed: int = 0
-    budget: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """What a progress bar shows; all in nats per row, standardised units.
-
-    Attributes:
-        number: Epochs done, from 1.
-        epochs: Most epochs that will be run.
-        negative_log_likelihood: Expected under the posterior, mean over the epoch.
-        kl: ``KL / N``, mean over the epoch.
-        validation: Negative log likelihood of the mixture on the validation rows when last measured.
-        seconds: Since the fit began.
-    """
-
-    number: int
-    epochs: int
-    negative_log_likelihood: float
-    kl: float
-    validation: float
-    seconds: float
-
-    @property
-    def free_energy(self) -> float:
-        """Negative log likelihood plus KL."""
-        return self.negative_log_likelihood + self.kl
-
-
-class Progress(Protocol):
-    """Is told of every epoch."""
-
-    def epoch(self, epoch: Epoch) -> None:
-        """One more epoch is done."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """The outcome of a fit.
-
-    Attributes:
-        network: The network with the best parameters, on the CPU.
-        likelihood: The observation model with the best parameters, on the CPU.
-        validation: Its negative log likelihood on the validation rows, nats per row, standardised units.
-        epochs: Epochs run.
-        best_epoch: Epoch of the best parameters.
-        stopped: ``converged``, ``epochs``, ``budget`` or ``interrupted``.
-        history: Every epoch.
-    """
-
-    network: BayesianNetwork
-    likelihood: FixedNoise | HomoscedasticNoise | HeteroscedasticNoise
-    validation: float
-    epochs: int
-    best_epoch: int
-    stopped: str
-    history: tuple[Epoch, ...]
 
 
 def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
@@ -158,29 +48,169 @@ def _steps_between_validations(validation_rows: int, options: FitOptions) -> int
     return max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes))
 
 
-def _cosine(progress: float) -> float:
-    return FINAL_LEARNING_RATE + (1.0 - FINAL_LEARNING_RATE) * 0.5 * (1.0 + math.cos(math.pi * progress))
+class _Running:
+    """A fit under way: what its steps change, and what they need."""
 
+    def __init__(
+        self,
+        training: Rows,
+        validation: Rows,
+        options: FitOptions,
+        initial: Mapping[str, Tensor] | None,
+        device: torch.device,
+    ) -> None:
+        self._training, self._validation = training.to(device), validation.to(device)
+        self._options, self._device = options, device
+        start = torch.Generator().manual_seed(options.seed)
+        self._order = torch.Generator().manual_seed(options.seed + 1)
+        self._noise = torch.Generator(device).manual_seed(options.seed + 2)
 
-def _clip_gradients(parameters: list[Tensor]) -> None:
-    """Bounds the norm of each member's gradient by itself: members do not interact."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    squares = torch.stack([gradient.square().sum(dim=1) for gradient in gradients]).sum(dim=0)
-    factor = (GRADIENT_NORM * squares.rsqrt()).clamp_(max=1.0).unsqueeze(1)
-    for gradient in gradients:
-        gradient.mul_(factor)
+        network, likelihood = make_model(options, training.features.shape[1], start)
+        if initial is not None:
+            start_from(initial, network, likelihood)
+        self.network, self.likelihood = network.to(device), likelihood.to(device)
+        parameters = dict(network.named_parameters()) | dict(likelihood.named_parameters(prefix="noise"))
+        self._names = list(parameters)
+        self._optimiser = OPTIMISERS[options.optimiser](list(parameters.values()), options.learning_rate)
+        self._averaged = RunningAverage(list(parameters.values()))
+        self._guard = Guard(network, likelihood)
+        self._seen = self._training.seen_by(options.members)
+        total_rows = self._seen.shape[1]
+        self._step = GradientStep(
+            network, likelihood, options.prior, total_rows=total_rows, draws=options.draws_per_step
+        )
+        self._minibatches = max(1, math.ceil(total_rows / options.batch_size))
+        self._weights = kl_weights(options.kl_weights, self._minibatches)
+        self.epochs_between = max(
+            1, math.ceil(_steps_between_validations(len(validation), options) / self._minibatches)
+        )
+        self.schedule = Schedule(options, options.epochs * self._minibatches)
+        self.history: list[Epoch] = []
+        self.best, self.best_epoch, self.waited, self.measured = math.inf, 0, 0, math.nan
 
+    def epoch(self, number: int) -> tuple[float, float]:
+        """Runs all minibatches once; mean negative log likelihood and ``KL / N``."""
+        shuffled = torch.rand(self._seen.shape, generator=self._order).argsort(dim=1).to(self._device)
+        rows = self._seen.gather(1, shuffled)
+        batches = zip(
+            self._training.features[rows].tensor_split(self._minibatches, dim=1),
+            self._training.targets[rows].tensor_split(self._minibatches, dim=1),
+            self._weights,
+            strict=True,
+        )
+        sums = torch.zeros(2, device=self._device)
+        for features, targets, weight in batches:
+            energy = self._step(
+                features,
+                targets,
+                kl_weight=weight,
+                minibatches=self._minibatches,
+                temperature=self.schedule.temperature,
+                levelling=self.schedule.levelling,
+                generator=self._noise,
+            )
+            self._guard.bound(energy, features, targets, number)
+            for group in self._optimiser.param_groups:
+                group["lr"] = self.schedule.learning_rate
+            self._optimiser.step()
+            self._averaged.step()
+            self.schedule.step()
+            sums += torch.stack((energy.negative_log_likelihood, energy.kl))
+        nll, kl = (sums / self._minibatches).tolist()
+        return nll, kl
 
-def _check_finite(loss: Tensor, named: dict[str, Tensor], epoch: int) -> None:
-    if bool(torch.isfinite(loss)):
-        return
-    culprit = next(
-        (name for name, tensor in named.items() if not bool(torch.isfinite(tensor).all())), "the loss"
-    )
-    raise FitError(
-        f"the fit became non-finite in epoch {epoch} ({culprit}); "
-        "use a smaller --learning-rate, or look for extreme values in the table"
-    )
+    def validate(self, number: int) -> None:
+        """Measures the average of the parameters, and keeps it if it is the best."""
+        current = self._averaged.load(self._averaged.average)
+        self.measured = self._mixture_nll()
+        self._guard.check_validation(self.measured, number)
+        self._averaged.load(current)
+        # Until the KL has its full weight the parameters are not yet those of the posterior.
+        warm = self.schedule.warm
+        if not self._options.early_stop or (warm and self.measured < self.best - 1e-4):
+            self.best, self.best_epoch, self.waited = self.measured, number, 0
+            self._averaged.keep()
+        elif warm:
+            self.waited += 1
+
+    def outcome(self, stopped: str) -> Fit:
+        """The best parameters."""
+        if (
+            not self.best_epoch
+        ):  # stopped before the first full validation: the average so far is the best there is
+            self._averaged.keep()
+            self.best_epoch = len(self.history)
+        self._averaged.load(self._averaged.best)
+        best = self._mixture_nll()
+        history = tuple(self.history)
+        return Fit(
+            self.network.cpu(), self.likelihood.cpu(), best, len(history), self.best_epoch, stopped, history
+        )
+
+    def _mixture_nll(self) -> float:
+        options = self._options
+        return mixture_nll(
+            self.network, self.likelihood, self._validation, options.validation_draws, options.seed + 3
+        )
+
+    def state(self, seconds: float) -> FitState | None:
+        """All that is needed to go on after the last epoch, or None where that would lead nowhere."""
+        if not self._guard.parameters_are_finite():
+            return None
+        generators = {"order": self._order.get_state(), "noise": self._noise.get_state()}
+        tensors = {f"generator.{name}": state for name, state in generators.items()}
+        for number, moments in self._optimiser.state_dict()["state"].items():
+            for name, moment in moments.items():
+                if isinstance(moment, Tensor):
+                    tensors[f"optimiser.{self._names[number]}.{name}"] = moment
+        numbers = {name: getattr(self, name) for name in ("best", "best_epoch", "waited", "measured")}
+        numbers |= {
+            "seconds": seconds,
+            "averaged": self._averaged.steps,
+            "schedule": self.schedule.to_json(),
+            "history": history_to_json(self.history),
+        }
+        return FitState(tensors | self._tensors(), numbers)
+
+    def restore(self, state: FitState) -> float:
+        """Goes on from a state; returns the seconds spent until then.
+
+        Raises:
+            FitError: It is not a state of such a fit.
+        """
+        moments: dict[int, dict[str, Tensor]] = {}
+        others: dict[str, Tensor] = {}
+        for name, tensor in state.tensors.items():
+            if name.startswith("optimiser."):
+                parameter, _, moment = name.removeprefix("optimiser.").rpartition(".")
+                moments.setdefault(self._names.index(parameter), {})[moment] = tensor.clone()
+            elif name.startswith("generator."):
+                getattr(self, "_" + name.removeprefix("generator.")).set_state(tensor.clone())
+            else:
+                others[name] = tensor
+        copy_into(self._tensors(), others, "the snapshot")
+        self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": moments})
+        numbers = state.numbers
+        self._averaged.steps = numbers["averaged"]
+        self.schedule.restore(numbers["schedule"])
+        self.history = history_from_json(numbers["history"])
+        self.best = math.inf if numbers["best"] is None else numbers["best"]
+        self.measured = math.nan if numbers["measured"] is None else numbers["measured"]
+        self.best_epoch, self.waited = numbers["best_epoch"], numbers["waited"]
+        return float(numbers["seconds"])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """The parameters, their running average and the best one."""
+        versions = {
+            "parameters": [parameter.detach() for parameter in self._averaged.parameters],
+            "average": self._averaged.average,
+            "best": self._averaged.best,
+        }
+        return {
+            f"{version}.{name}": tensor
+            for version, tensors in versions.items()
+            for name, tensor in zip(self._names, tensors, strict=True)
+        }
 
 
 def fit(
@@ -188,6 +218,9 @@ def fit(
     validation: Rows,
     options: FitOptions,
     *,
+    initial: Mapping[str, Tensor] | None = None,
+    state: FitState | None = None,
+    keeper: Keeper | None = None,
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Fit:
@@ -198,6 +231,9 @@ def fit(
         validation: Rows that decide when to stop. With folds these are the training rows again, each judged
             by the member that has not seen it.
         options: How to fit.
+        initial: Tensors to start from instead of random means, by the names of `model.fit_state.learned_tensors`.
+        state: What ``keeper`` was given by the same fit; it goes on from there, to the same parameters.
+        keeper: Is given the state at the end of an epoch when it is due.
         device: Where to compute; the CPU by default.
         progress: Is told of every epoch.
 
@@ -205,104 +241,37 @@ def fit(
         The best parameters. A KeyboardInterrupt ends the fit early and is noted in ``stopped``.
 
     Raises:
-        FitError: The loss became NaN or infinite.
+        FitError: The loss became NaN or infinite, or a tensor of ``initial`` or ``state`` does not fit; it is named.
     """
-    device = device or torch.device("cpu")
-    training, validation = training.to(device), validation.to(device)
-    initial = torch.Generator().manual_seed(options.seed)
-    order = torch.Generator().manual_seed(options.seed + 1)
-    noise = torch.Generator(device).manual_seed(options.seed + 2)
-
-    likelihood = make_likelihood(options.noise, members=options.members, sigma=options.noise_sigma).to(device)
-    architecture = Architecture(
-        inputs=training.features.shape[1],
-        hidden=options.hidden,
-        outputs=likelihood.outputs,
-        activation=options.activation,
-        members=options.members,
-        skip=options.skip,
-    )
-    network = BayesianNetwork(architecture, initial).to(device)
-    parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-    named = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
-    named |= dict(likelihood.named_parameters(prefix="noise"))
-    optimiser = OPTIMISERS[options.optimiser](parameters, options.learning_rate)
-    averaged = RunningAverage(parameters)
-    seen = training.seen_by(options.members)
-    total_rows = seen.shape[1]
-    step = GradientStep(
-        network, likelihood, options.prior, total_rows=total_rows, draws=options.draws_per_step
-    )
-
-    minibatches = max(1, math.ceil(total_rows / options.batch_size))
-    weights = kl_weights(options.kl_weights, minibatches)
-    epochs_between = max(1, math.ceil(_steps_between_validations(len(validation), options) / minibatches))
+    running = _Running(training, validation, options, initial, device or torch.device("cpu"))
     began = time.monotonic()
-    history: list[Epoch] = []
-    best, best_epoch, waited, steps, measured = math.inf, 0, 0, 0, math.nan
-    total_steps = options.epochs * minibatches
+    if state is not None:
+        began -= running.restore(state)
     stopped = "epochs"
-
     try:
-        for number in range(1, options.epochs + 1):
-            shuffled = torch.rand(seen.shape, generator=order).argsort(dim=1).to(device)
-            rows = seen.gather(1, shuffled)
-            batches = zip(
-                training.features[rows].tensor_split(minibatches, dim=1),
-                training.targets[rows].tensor_split(minibatches, dim=1),
-                weights,
-                strict=True,
-            )
-            sums = torch.zeros(2, device=device)
-            for features, targets, weight in batches:
-                energy = step(
-                    features,
-                    targets,
-                    kl_weight=weight,
-                    minibatches=minibatches,
-                    temperature=min(1.0, steps / options.warm_up_steps) if options.warm_up_steps else 1.0,
-                    generator=noise,
-                )
-                _check_finite(energy.loss, named, number)
-                for group in optimiser.param_groups:
-                    group["lr"] = options.learning_rate * _cosine(steps / total_steps)
-                _clip_gradients(parameters)
-                optimiser.step()
-                averaged.step()
-                steps += 1
-                sums += torch.stack((energy.negative_log_likelihood, energy.kl))
-
-            out_of_time = options.budget is not None and time.monotonic() - began > options.budget
-            if number % epochs_between == 0 or number == options.epochs or out_of_time:
-                current = averaged.load(averaged.average)
-                measured = mixture_nll(
-                    network, likelihood, validation, options.validation_draws, options.seed + 3
-                )
-                averaged.load(current)
-                # Until the KL has its full weight the parameters are not yet those of the posterior.
-                warm = steps >= options.warm_up_steps
-                if not options.early_stop or (warm and measured < best - 1e-4):
-                    best, best_epoch, waited = measured, number, 0
-                    averaged.keep()
-                elif warm:
-                    waited += 1
-            nll, kl = (sums / minibatches).tolist()
-            epoch = Epoch(number, options.epochs, nll, kl, measured, time.monotonic() - began)
-            history.append(epoch)
+        for number in range(len(running.history) + 1, options.epochs + 1):
+            nll, kl = running.epoch(number)
+            elapsed = time.monotonic() - began
+            running.schedule.keep_within_budget(elapsed)
+            out_of_time = options.budget is not None and elapsed > options.budget
+            last = running.schedule.done or out_of_time
+            if number % running.epochs_between == 0 or last:
+                running.validate(number)
+            elapsed = time.monotonic() - began
+            epoch = Epoch(number, options.epochs, nll, kl, running.measured, elapsed)
+            running.history.append(epoch)
             if progress is not None:
                 progress.epoch(epoch)
-            if out_of_time:
-                stopped = "budget"
+            if last:
+                stopped = "budget" if out_of_time or number < options.epochs else "epochs"
                 break
-            if waited >= options.patience:
+            if running.waited >= options.patience:
                 stopped = "converged"
                 break
+            if keeper is not None and keeper.due():
+                kept = running.state(elapsed)
+                if kept is not None:
+                    keeper.keep(kept)
     except KeyboardInterrupt:
         stopped = "interrupted"
-
-    if not best_epoch:  # stopped before the first full validation: the average so far is the best there is
-        averaged.keep()
-        best_epoch = len(history)
-    averaged.load(averaged.best)
-    best = mixture_nll(network, likelihood, validation, options.validation_draws, options.seed + 3)
-    return Fit(network.cpu(), likelihood.cpu(), best, len(history), best_epoch, stopped, tuple(history))
+    return running.outcome(stopped)

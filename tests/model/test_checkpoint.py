@@ -203,3 +203,8 @@ def test_damage_is_refused_with_file_and_reason(
     damage(directory)
     with pytest.raises(CheckpointError, match=message):
         _read(directory)
+
+
+def test_a_checkpoint_in_its_first_training_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "cars" / ".training").mkdir(parents=True)
+    assert list_checkpoints(tmp_path) == []
