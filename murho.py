@@ -18,6 +18,8 @@ COMMANDS = {
     "serve": ("service.commands", "Serve every checkpoint of a directory over HTTP."),
     "predict": ("model.commands", "Score a file, offline or through a running service."),
     "evaluate": ("model.commands", "Judge a checkpoint on labelled rows."),
+    "update": ("model.revision_commands", "Learn from new rows; writes the next version of a checkpoint."),
+    "prune": ("model.revision_commands", "Remove the weights that say least; writes the next version."),
 }
 """Command → the module with a function of that name, and its line in ``murho --help``."""
 

@@ -6,21 +6,27 @@ Imports of numpy and torch wait until a command runs, so that its ``--help`` ans
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from model.command_options import (
+    CheckpointsOption,
+    DeviceOption,
+    JsonOption,
+    VersionOption,
+    levels,
+    naming,
+    print_json,
+    print_lines,
+    whole_numbers,
+)
 
+if TYPE_CHECKING:
     from model.training import Trained
 
 __all__ = ["evaluate", "predict", "train"]
-
-CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 
 
 def train(
@@ -38,7 +44,7 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the whole fit.  [default: 0]")] = None,
     hidden: Annotated[
-        str | None, typer.Option(help="Widths of the hidden layers, such as 50,50; by default by table size.")
+        str | None, typer.Option(help="Widths of the hidden layers, such as 50,50.  [default: 64,64]")
     ] = None,
     members: Annotated[
         int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 5]")
@@ -63,9 +69,20 @@ def train(
         float | None, typer.Option(help="Scale of the narrow component.  [default: 0.1]")
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="auto, fixed, homoscedastic or heteroscedastic.  [default: auto]")
+        str | None,
+        typer.Option(help="auto, fixed, homoscedastic, heteroscedastic or mixture.  [default: auto]"),
     ] = None,
     noise_sigma: Annotated[float | None, typer.Option(help="Known noise, in the target's unit.")] = None,
+    noise_components: Annotated[
+        int | None, typer.Option(help="Gaussians a row of mixture noise.  [default: 3]")
+    ] = None,
+    transform: Annotated[
+        str | None, typer.Option(help="Of the target: auto, none or log.  [default: auto]")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="Weight of the prior, up to 1, its exact weight; by default chosen by validation."),
+    ] = None,
     kl_weights: Annotated[str | None, typer.Option(help="uniform or geometric.  [default: uniform]")] = None,
     skip: Annotated[
         bool | None, typer.Option(help="Let the last layer also read the inputs.  [default: skip]")
@@ -85,9 +102,17 @@ def train(
     ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="First learning rate.  [default: 0.01]")] = None,
     patience: Annotated[int | None, typer.Option(help="Validations without gain before it stops.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Most seconds to fit.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Most seconds to fit; by default by table size.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")
+    ] = False,
+    snapshot_every: Annotated[
+        float, typer.Option(min=0.0, help="Seconds between snapshots for --resume; 0: after every epoch.")
+    ] = 30.0,
     device: DeviceOption = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Fit a Bayesian network to a table and save it as a checkpoint."""
     from model.checkpoint import check_writable, validate_name, write_checkpoint
@@ -95,12 +120,13 @@ def train(
     from model.errors import OptionError
     from model.options import make_options, read_config
     from model.progress import TerminalReporter
+    from model.snapshots import Snapshots
     from model.tables import read_table
     from model.training import train as train_on_table
 
     given: dict[str, Any] = {
         "ignore": tuple(ignore) if ignore else None,
-        "hidden": None if hidden is None else _whole_numbers("--hidden", hidden),
+        "hidden": None if hidden is None else whole_numbers("--hidden", hidden),
         "seed": seed,
         "members": members,
         "encoding": encoding,
@@ -111,6 +137,9 @@ def train(
         "prior_sigma2": prior_sigma2,
         "noise": noise,
         "noise_sigma": noise_sigma,
+        "noise_components": noise_components,
+        "transform": transform,
+        "temperature": temperature,
         "kl_weights": kl_weights,
         "activation": activation,
         "skip": skip,
@@ -135,21 +164,15 @@ def train(
 
     reporter = TerminalReporter()
     table = read_table(data)
-    with use_threads_for_fitting(resolved), _naming(data):
-        trained = train_on_table(table, column, options, reporter=reporter, device=resolved)
-    directory = write_checkpoint(checkpoints, chosen_name, trained.facts, trained.tensors)
+    with Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots:
+        with use_threads_for_fitting(resolved), naming(data):
+            trained = train_on_table(
+                table, column, options, reporter=reporter, device=resolved, snapshots=snapshots
+            )
+        directory = write_checkpoint(checkpoints, chosen_name, trained.facts, trained.tensors)
+        if not trained.facts["training"]["interrupted"]:
+            snapshots.remove()
     _report(trained, directory, as_json=json)
-
-
-@contextmanager
-def _naming(data: Path) -> Iterator[None]:
-    """Puts the file's name before what is wrong with its table."""
-    from model.errors import TableError
-
-    try:
-        yield
-    except TableError as error:
-        raise TableError(f"{data}: {error}") from error
 
 
 def _name_of(data: Path) -> str:
@@ -161,7 +184,7 @@ def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
 
     facts = trained.facts
     if as_json:
-        _print_json(
+        print_json(
             {
                 "checkpoint": str(directory),
                 "name": directory.parent.name,
@@ -176,7 +199,7 @@ def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
         *metrics.summary(facts["metrics"], facts["target"]["unit"]),
         f"saved {directory}" + (" (interrupted)" if facts["training"]["interrupted"] else ""),
     ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    print_lines(lines)
 
 
 def predict(
@@ -186,7 +209,7 @@ def predict(
     url: Annotated[
         str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")
     ] = None,
-    version: Annotated[str | None, typer.Option(help="Version; by default the latest.")] = None,
+    version: VersionOption = None,
     samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = 256,
     percentiles: Annotated[str, typer.Option(help="Levels of the percentile columns.")] = "5,50,95",
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
@@ -202,7 +225,7 @@ def predict(
     from model.scoring import LocalScorer, RemoteScorer, Scorer, score_table
     from model.tables import read_table, write_table
 
-    options = PredictOptions(samples=samples, percentiles=_levels(percentiles), seed=seed)
+    options = PredictOptions(samples=samples, percentiles=levels(percentiles), seed=seed)
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
     scorer: Scorer
@@ -212,7 +235,7 @@ def predict(
     else:
         scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
     table = read_table(data)
-    with _naming(data):
+    with naming(data):
         scored, outside = score_table(table, scorer, options)
     if outside:
         sys.stderr.write(f"note: {outside} values lie outside the training range or are unseen categories\n")
@@ -229,72 +252,33 @@ def evaluate(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file with the target column.")],
     model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
-    version: Annotated[str | None, typer.Option(help="Version; by default the latest.")] = None,
+    version: VersionOption = None,
     device: DeviceOption = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Judge a checkpoint on labelled rows."""
-    from model import metrics
     from model.checkpoint import find_checkpoint
     from model.devices import resolve_device
     from model.evaluation import evaluate_table
+    from model.evaluation_report import report_lines
     from model.posterior import Posterior
     from model.tables import read_table
 
     posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
     table = read_table(data)
-    with _naming(data):
+    with naming(data):
         report = evaluate_table(posterior, table)
     left_out = report.pop("left_out")
     if left_out:
         sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}\n")
     if json:
-        _print_json(report)
+        print_json(report)
         return
-    lines = [f"{posterior.name} version {posterior.version} on {report['n']} rows"]
-    lines += metrics.summary(report, posterior.schema.target.unit)
-    for kind in ("raw", "calibrated"):
-        if report[kind]:
-            widths = "   ".join(f"{level} %: {width:.4g}" for level, width in report[kind]["width"].items())
-            lines.append(f"mean width of {kind} bands   {widths}")
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    import orjson
-
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+    title = f"{posterior.name} version {posterior.version} on {report['n']} rows"
+    print_lines([title, *report_lines(report, posterior.schema.target.unit)])
 
 
 def _empty_for_nan(scored: dict[str, Any]) -> dict[str, Any]:
     import pyarrow as pa
 
     return {name: pa.array(values, from_pandas=True) for name, values in scored.items()}
-
-
-def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    from model.errors import OptionError
-
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"{option}: expected whole numbers parted by commas, such as 50,50, not {text!r}"
-        ) from None
-
-
-def _levels(text: str) -> tuple[float, ...]:
-    from model.errors import OptionError
-
-    try:
-        levels = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}"
-        ) from None
-    for level in levels:
-        if not 0.0 < level < 100.0:
-            raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")
-    if len(set(levels)) < len(levels):
-        raise OptionError(f"--percentiles: each level once, not {text!r}")
-    return levels

@@ -1,0 +1,252 @@
+"""`murho prune` and `murho update` as a user types them, and the page that tells of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import murho
+from tests.e2e.test_docs import block_after, shell
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+ROOT = Path(__file__).parents[2]
+CARS = ROOT / "examples" / "cars.csv"
+PAGE = ROOT / "docs" / "revising.md"
+TRAIN = "--epochs 30 --noise heteroscedastic --hidden 16,16 --encoding standard"
+
+
+def run(*arguments: object) -> Result:
+    """Runs a command in this process; an error of ours is raised."""
+    result = CliRunner().invoke(murho.app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cars of two decades, and a checkpoint ``cars`` trained on the first."""
+    directory: Path = tmp_path_factory.mktemp("revisions")
+    header, *lines = CARS.read_text().splitlines()
+    for name, chosen in (
+        ("seventies", [line for line in lines if re.search(r",197\d-", line)]),
+        ("eighties", [line for line in lines if re.search(r",198\d-", line)]),
+    ):
+        (directory / f"{name}.csv").write_text("\n".join([header, *chosen, ""]))
+    run(
+        "train",
+        directory / "seventies.csv",
+        "--target",
+        "Miles_per_Gallon",
+        "--name",
+        "cars",
+        "--checkpoints",
+        directory,
+        *TRAIN.split(),
+    )
+    return directory
+
+
+def facts_of(directory: Path, version: str) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((directory / "cars" / version / "model.json").read_text())
+    return facts
+
+
+def test_an_update_writes_the_next_version_and_says_how_far_it_moved(workplace: Path) -> None:
+    data = workplace / "eighties.csv"
+    result = run(
+        "update", "cars", data, "--version", 1, "--checkpoints", workplace, "--epochs", 20, "--seed", 3
+    )
+    saved = re.search(r"^saved .*/cars/(\d+)$", result.stdout, flags=re.MULTILINE)
+    assert saved, result.output
+    facts = facts_of(workplace, saved[1])["update"]
+    assert facts["from_version"] == "1"
+    assert facts["seed"] == 3
+    assert facts["epochs"] <= 20
+    assert "learned 89 new rows" in result.stdout
+    for words in ("the posterior moved by", "layers.0.weight", "NLL (nats)", "version 1", "now"):
+        assert words in result.stdout
+    assert "left out 1 rows" in result.stderr
+    assert "'Year' is beyond the training range, or of an unseen category, in 89 of 89 rows" in result.stderr
+    assert "89 rows: each of 5 members learns from all but its own 5th" in result.stderr
+    assert "learned" not in result.stderr
+
+
+def test_update_and_prune_print_one_json_object(workplace: Path) -> None:
+    where = ("--version", 1, "--checkpoints", workplace, "--json")
+    updated = json.loads(run("update", "cars", workplace / "eighties.csv", *where, "--epochs", 3).stdout)
+    assert {"checkpoint", "name", "version", "update", "metrics"} == set(updated)
+    assert updated["metrics"]["n"] == updated["update"]["rows"] == 89
+    assert {"nll", "crps"} <= set(updated["update"]["before"])
+    pruned = json.loads(run("prune", "cars", *where, "--fraction", 0.5).stdout)
+    assert {"checkpoint", "name", "version", "pruning", "metrics"} == set(pruned)
+    assert pruned["pruning"] == facts_of(workplace, pruned["version"])["pruning"]
+    assert int(pruned["version"]) == int(updated["version"]) + 1
+
+
+def test_the_latest_version_is_taken_and_answers_like_any_other(workplace: Path) -> None:
+    first = run("prune", "cars", "--fraction", 0.3, "--checkpoints", workplace, "--json", "--version", 1)
+    again = run("prune", "cars", "--fraction", 0.6, "--checkpoints", workplace, "--json")
+    assert json.loads(again.stdout)["pruning"]["from_version"] == json.loads(first.stdout)["version"]
+    report = json.loads(run("evaluate", CARS, "--model", "cars", "--checkpoints", workplace, "--json").stdout)
+    assert report["n"] == 398
+    scored = run("predict", CARS, "--model", "cars", "--checkpoints", workplace)
+    assert len(scored.stdout.splitlines()) == 407
+
+
+def test_pruning_with_rows_compares_calibrates_and_draws(workplace: Path, tmp_path: Path) -> None:
+    figure = tmp_path / "histogram.png"
+    result = run(
+        "prune",
+        "cars",
+        "--version",
+        1,
+        "--fraction",
+        0.75,
+        "--checkpoints",
+        workplace,
+        "--data",
+        workplace / "eighties.csv",
+        "--figure",
+        figure,
+    )
+    for words in ("removed", "held", "on 89 rows", "version 1", "now", "bands calibrated anew"):
+        assert words in result.stdout
+    assert f"drew {figure}" in result.stdout
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    bare = run("prune", "cars", "--version", 1, "--fraction", 0.75, "--checkpoints", workplace)
+    assert "bands calibrated as in version 1, which had all its weights" in bare.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("prune", "cars", "--fraction", "1"), 2, "--fraction must lie strictly between 0 and 1, not 1"),
+        (("prune", "boats", "--fraction", "0.5"), 1, "there are: cars"),
+        (("prune", "cars", "--fraction", "0.5", "--version", "99"), 1, "no version '99'"),
+        (("prune", "cars", "--fraction", "0.5", "--figure", "histogram.svg"), 2, "must end in .png"),
+        (("prune", "cars", "--fraction", "0.5", "--data", "nowhere.csv"), 1, "nowhere.csv does not exist"),
+        (("update", "boats", "eighties.csv"), 1, "there are: cars"),
+        (("update", "cars", "eighties.csv", "--epochs", "0"), 2, "--epochs must be at least 1"),
+        (
+            ("update", "cars", "eighties.csv", "--learning-rate", "-1"),
+            2,
+            "--learning-rate must be a positive",
+        ),
+        (("update", "cars", "eighties.csv", "--device", "tpu"), 2, "--device"),
+        (
+            ("update", "cars", "no-weight.csv"),
+            1,
+            "no-weight.csv: the feature 'Weight_in_lbs' is not a column",
+        ),
+        (("update", "cars", "words.csv"), 1, "words.csv: column 'Weight_in_lbs', row 3"),
+        (("update", "cars", "codes.csv"), 1, "column 'Origin': expected categories such as 'Europe'"),
+        (("update", "cars", "unlabelled.csv"), 1, "'Miles_per_Gallon' is not a column"),
+    ],
+)
+def test_mistakes_get_one_line_that_says_what_is_wrong(
+    workplace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    rows = [line.split(",") for line in (workplace / "eighties.csv").read_text().splitlines()]
+    weight, origin = rows[0].index("Weight_in_lbs"), rows[0].index("Origin")
+    bad = {
+        "eighties.csv": rows,
+        "no-weight.csv": [row[:weight] + row[weight + 1 :] for row in rows],
+        "words.csv": [
+            [*row[:weight], "heavy", *row[weight + 1 :]] if i == 3 else row for i, row in enumerate(rows)
+        ],
+        "codes.csv": [
+            rows[0],
+            *([*row[:origin], str(i % 3), *row[origin + 1 :]] for i, row in enumerate(rows[1:])),
+        ],
+        "unlabelled.csv": [row[1:] for row in rows],
+    }
+    for name, table in bad.items():
+        (tmp_path / name).write_text("\n".join(",".join(row) for row in table) + "\n")
+    versions = sorted(path.name for path in (workplace / "cars").iterdir())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["murho", *arguments, "--checkpoints", str(workplace)])
+    with pytest.raises(SystemExit) as stopped:
+        murho.main()
+    said = capsys.readouterr()
+    assert stopped.value.code == code
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1
+    assert message in said.err
+    assert sorted(path.name for path in (workplace / "cars").iterdir()) == versions
+
+
+def test_a_pruned_version_can_not_be_updated_and_the_message_says_which_can(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("prune", "cars", "--version", 1, "--fraction", 0.4, "--checkpoints", workplace)
+    arguments = ["update", "cars", str(workplace / "eighties.csv"), "--checkpoints", str(workplace)]
+    monkeypatch.setattr(sys, "argv", ["murho", *arguments])
+    with pytest.raises(SystemExit):
+        murho.main()
+    assert "was pruned" in (said := capsys.readouterr().err)
+    assert "--version 1" in said
+
+
+def test_help_imports_no_torch_for_either_command() -> None:
+    code = (
+        "import sys, murho\n"
+        "for command in ('prune', 'update'):\n"
+        "    try:\n"
+        "        murho.app([command, '--help'], standalone_mode=False)\n"
+        "    except SystemExit:\n"
+        "        pass\n"
+        "print('torch' in sys.modules)"
+    )
+    printed = shell(f"python - <<'END'\n{code}\nEND", ROOT)
+    assert printed.strip().endswith("False")
+    assert "--fraction" in printed
+    assert "--learning-rate" in printed
+
+
+def _shape(line: str) -> str:
+    """A line without its numbers, bars and widths."""
+    return re.sub(r"\s+", " ", re.sub(r"[·█]+", "", re.sub(r"[\d.,]*\d", "0", line))).strip()
+
+
+@pytest.mark.slow
+def test_the_page_about_revisions_is_what_happens(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    for name in ("cars.csv", "cars.toml"):
+        (tmp_path / "examples" / name).write_text((ROOT / "examples" / name).read_text())
+    typed = re.findall(
+        r"<!-- revising -->\n```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    assert len(typed) == 3
+    quick = TRAIN.replace("16,16", "64,64")
+    printed = [shell(text.replace("murho train ", f"murho train {quick} "), tmp_path) for text in typed]
+    for text, mark in zip(printed[1:], ("updated", "pruned"), strict=True):
+        said = {_shape(line) for line in text.splitlines()}
+        promised = {_shape(line) for line in block_after(PAGE, mark).splitlines()}
+        assert promised <= said, promised - said
+    assert (tmp_path / "signal-to-noise.png").is_file()
+
+
+def test_the_pages_tables_name_every_option() -> None:
+    text = PAGE.read_text()
+    for command in ("update", "prune"):
+        (table,) = re.findall(rf"^\| option of `murho {command}.*?\n\n", text, flags=re.MULTILINE | re.DOTALL)
+        named = set(re.findall(r"`(--[a-z-]+)`", table))
+        known = set(re.findall(r"--[a-z-]+", run(command, "--help").stdout)) - {"--help"}
+        assert named == known, command
