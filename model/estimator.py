@@ -1,0 +1,298 @@
+"""`BBBRegressor`: the whole of Murho, from encoding to calibrated bands, as an estimator of scikit-learn.
+
+Its checkpoints are those of ``murho train``: ``murho serve`` serves what `BBBRegressor.save` writes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from warnings import warn
+
+import numpy as np
+import pyarrow as pa
+import safetensors.torch
+import torch
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from model.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
+from model.devices import resolve_device, use_threads_for_fitting
+from model.errors import CheckpointError, OptionError
+from model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
+from model.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
+from model.kinds import columns_from_table
+from model.posterior import Posterior, PredictOptions
+from model.training import train
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+    from torch import Tensor
+
+    from model.posterior import Prediction
+
+__all__ = ["BBBRegressor"]
+
+HARMLESS = ("ignored", "every cell is the same", "every cell is missing")
+"""Reasons to leave out a column that call for no warning."""
+OF_THE_FILE = ("format", "name", "tensors")
+"""What `write_checkpoint` adds to the facts."""
+
+
+class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]
+    """A Bayes-by-Backprop regressor: predictions with error bars, by the rules of scikit-learn.
+
+    X may be numeric (features are then called x0, x1, …) or a data frame of pandas, polars or pyarrow, whose columns of
+    texts, categories, truth values and dates become features of their kinds. Missing values are allowed in columns
+    that have some in training. Constant columns are left out.
+
+    Args:
+        hidden: Width of each hidden layer; by default chosen by the number of rows, or searched for.
+        members: Independently trained networks, M.
+        encoding: How numbers become inputs: ``auto``, ``standard`` or ``piecewise``.
+        prior: Prior of the weights: ``empirical-bayes``, ``gaussian`` or ``scale-mixture``.
+        prior_sigma: Standard deviation of the ``gaussian`` prior.
+        prior_pi: Weight of the wide component of the ``scale-mixture`` prior.
+        prior_sigma1: Standard deviation of its wide component.
+        prior_sigma2: Standard deviation of its narrow component.
+        noise: Observation model: ``auto``, ``fixed``, ``homoscedastic``, ``heteroscedastic`` or ``mixture``.
+        noise_sigma: Known noise in the target's unit, for ``fixed``.
+        noise_components: Components of ``mixture`` noise.
+        target_transform: Transform of the target: ``auto``, ``none`` or ``log``.
+        temperature: Weight of the KL; by default the one with the best validation.
+        kl_weights: How minibatches share the KL: ``uniform`` or ``geometric``.
+        activation: Activation between layers.
+        skip: Whether the last layer also reads the inputs, past the hidden layers.
+        optimiser: Gradient method: ``adam``, ``adamw``, ``rmsprop`` or ``sgd``.
+        draws_per_step: Draws a row in each optimiser step.
+        epochs: Most epochs.
+        batch_size: Rows a minibatch; by default chosen by the number of rows.
+        learning_rate: First learning rate.
+        patience: Validations without improvement before the fit stops.
+        budget: Most seconds to fit.
+        ignore: Names of columns that are no features.
+        columns: Name of a column, or of the target → ``{"kind": …, "unit": …}``, either of them.
+        samples: S, the draws behind each prediction; 0: the mean of the mu-only network, without error bars.
+        random_state: Seed of split, initial weights, minibatches and draws. An int s gives the same fit each time, the
+            one of ``murho train --seed s``.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        verbose: Whether to show on stderr how a fit goes.
+
+    Attributes:
+        posterior_: The `model.posterior.Posterior`, ready to answer; ``posterior_.facts`` has the metrics of held-out
+            rows, the schema and everything else of ``model.json``.
+        n_features_in_: Number of columns of X.
+        feature_names_in_: Their names, if X was a data frame whose names are all texts.
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fits networks to rows, calibrates their bands, and judges them on held-out rows.
+
+        Args:
+            X: Features ``[N, columns]``: a data frame, or numbers, NaN for missing. N is at least 2.
+            y: Targets ``[N]``, numbers, not all the same. The name of a Series becomes the target's.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: X, y or a parameter can't be used; the message says where and why.
+            FitError: The fit became non-finite.
+            KeyboardInterrupt: The fit was interrupted; with the best parameters so far the estimator is fitted.
+        """
+        options = self.train_options()
+        targets = validate_data(self, y=y, y_numeric=True)
+        table = self._table(X, reset=True)
+        check_consistent_length(table, targets)
+        target = target_name(y, table.column_names)
+        with as_value_errors():
+            device = resolve_device(self.device)
+            options = self.with_kinds(options, table)
+            table = table.append_column(target, pa.array(np.asarray(targets, dtype=np.float64)))
+            with use_threads_for_fitting(device):
+                trained = train(table, target, options, reporter=self.reporter(), device=device)
+        names = {"columns": self._names(), "named": hasattr(self, "feature_names_in_")}
+        self._adopt({**trained.facts, "estimator": names}, trained.tensors, device)
+        if trained.facts["training"]["interrupted"]:
+            raise KeyboardInterrupt
+        for name, reason in self.posterior_.schema.left_out.items():
+            if reason not in HARMLESS:
+                warn(f"column {name!r} is no feature: {reason}", UserWarning, stacklevel=2)
+        return self
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[np.float64]: ...
+
+    @overload
+    def predict(
+        self, X: Any, return_std: Literal[True]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+    def predict(
+        self, X: Any, return_std: bool = False
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The mean of the predictive and, if asked for, its standard deviation.
+
+        Args:
+            X: Rows ``[B, columns]``, as in `fit`.
+            return_std: Whether to return the standard deviation too.
+
+        Returns:
+            Mean ``[B]``, or mean and standard deviation, in the target's unit.
+
+        Raises:
+            ValueError: X can't be used, or the standard deviation is asked of no draws.
+        """
+        answer = self._answer(X, least=int(return_std))
+        if answer.std is None or not return_std:
+            return answer.mean
+        return answer.mean, answer.std
+
+    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
+        """Quantiles of the predictive, calibrated if the table had rows enough for that (50).
+
+        Args:
+            X: Rows ``[B, columns]``, as in `fit`.
+            quantiles: K levels, strictly between 0 and 1.
+
+        Returns:
+            ``[B, K]``, in the target's unit and in the order of the levels.
+
+        Raises:
+            ValueError: X or a level can't be used.
+        """
+        levels = np.asarray(quantiles, dtype=np.float64)
+        if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
+            raise ParameterError(f"quantiles: a list of levels strictly between 0 and 1, not {quantiles!r}")
+        answer = self._answer(X, percentiles=tuple((100.0 * levels).tolist()))
+        return np.empty((len(answer.mean), 0)) if answer.percentiles is None else answer.percentiles
+
+    def sample_functions(self, X: Any, samples: int | None = None) -> NDArray[np.float64]:
+        """Function values of draws from the posterior.
+
+        Column k is one function, the same for all rows and calls: differences between rows are meaningful.
+
+        Args:
+            X: Rows ``[B, columns]``, as in `fit`.
+            samples: S; by default the estimator's own.
+
+        Returns:
+            ``[B, S]``, in the target's unit, without observation noise.
+
+        Raises:
+            ValueError: X or ``samples`` can't be used.
+        """
+        answer = self._answer(X, samples=samples, noise=False, draws=True)
+        return np.empty((len(answer.mean), 0)) if answer.draws is None else answer.draws
+
+    def save(self, directory: str | Path, name: str) -> Path:
+        """Writes the fit as the next version of a checkpoint, for ``murho serve``, ``predict`` and ``evaluate``.
+
+        Args:
+            directory: Directory of checkpoints; it is made if it doesn't exist.
+            name: Name of the checkpoint.
+
+        Returns:
+            The version's own directory, ``directory/name/version``.
+
+        Raises:
+            CheckpointError: The name is forbidden, or the directory can't be written.
+        """
+        check_is_fitted(self)
+        return write_checkpoint(Path(directory), name, self.posterior_.facts, self._tensors)
+
+    @classmethod
+    def from_checkpoint(cls, path: str | Path, *, device: str = "cpu") -> Self:
+        """A fitted estimator from a checkpoint that `save` or ``murho train`` wrote.
+
+        Its parameters are those of the checkpoint's fit, so that a clone of it fits in the same way.
+
+        Args:
+            path: ``NAME/VERSION``, or ``NAME`` for the latest version.
+            device: Where to compute.
+
+        Raises:
+            CheckpointError: Something is missing or damaged; the message says what.
+        """
+        directory = Path(path)
+        if not (directory / FACTS_FILE).exists():
+            directory = find_checkpoint(directory.parent, directory.name)
+        with as_value_errors():
+            posterior = Posterior.load(directory, resolve_device(device))  # checks all of it
+        facts = {name: value for name, value in posterior.facts.items() if name not in OF_THE_FILE}
+        features = [feature.name for feature in posterior.schema.features]
+        try:
+            names = facts.get("estimator", {"columns": features, "named": True})
+            columns, named = [str(name) for name in names["columns"]], bool(names["named"])
+            estimator = cls(**cls.parameters_of(facts["training"]["options"]), device=device)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{directory}: estimator or training.options is malformed: {error!r}"
+            ) from error
+        estimator.n_features_in_ = len(columns)
+        if named:
+            estimator.feature_names_in_ = np.array(columns, dtype=object)
+        tensors = safetensors.torch.load_file(directory / TENSORS_FILE)
+        estimator._adopt(facts, tensors, str(posterior.device))
+        return estimator
+
+    def _adopt(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str) -> None:
+        self.posterior_ = Posterior(facts, tensors, device=device)
+        self._tensors = dict(tensors)
+
+    def _names(self) -> list[str]:
+        """The columns of X by name."""
+        return [str(name) for name in getattr(self, "feature_names_in_", unnamed(self.n_features_in_))]
+
+    def _table(self, X: Any, *, reset: bool) -> pa.Table:
+        """X as a table; with ``reset`` it also decides what later ones must look like."""
+        least = 2 if reset else 1
+        if not is_frame(X):
+            rules = {"ensure_all_finite": "allow-nan", "ensure_min_samples": least}
+            return table_from_matrix(validate_data(self, X, reset=reset, **rules), self._names())
+        rows, columns = X.shape
+        if rows < least or not columns:
+            found = f"{rows} sample(s) and {columns} feature(s)"
+            raise DataError(f"Found a data frame with {found} while at least {least} and 1 are required.")
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        with as_value_errors():
+            return table_from_frame(X, self._names())
+
+    def _answer(self, X: Any, *, samples: int | None = None, least: int = 1, **options: Any) -> Prediction:
+        check_is_fitted(self)
+        count = self.sample_count(samples, least=least)
+        table = self._table(X, reset=False)
+        with as_value_errors():
+            columns = columns_from_table(table, self.posterior_.schema)
+        return self.posterior_.predict(columns, PredictOptions(count, **({"percentiles": ()} | options)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A posterior goes into a pickle as what makes it: facts and tensors."""
+        state = dict(super().__getstate__())
+        if "posterior_" in state:
+            tensors = {name: tensor.numpy() for name, tensor in state.pop("_tensors").items()}
+            state["_checkpoint"] = (state.pop("posterior_").facts, tensors)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        checkpoint = state.pop("_checkpoint", None)
+        super().__setstate__(state)
+        if checkpoint is None:
+            return
+        facts, arrays = checkpoint
+        try:
+            device = resolve_device(self.device)
+        except OptionError:  # pickled with a GPU, and there is none here
+            device = "cpu"
+        # Copies: a file that joblib maps into memory can't be written, and PyTorch warns of such arrays.
+        self._adopt(facts, {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, device)
