@@ -1,0 +1,130 @@
+"""Scores that treat every system alike: from quantiles of the test rows, whatever made them.
+
+The CRPS of a distribution is the integral of twice its pinball loss over all levels (Laio & Tamea 2007). Here the
+mean over the 99 per cent levels stands in for the integral, for Murho and peers alike; a closed form is reported
+beside it where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "COVERAGES",
+    "LEVELS",
+    "conformal_additive",
+    "conformal_scaled",
+    "crps_by_pinball",
+    "crps_of_normals",
+    "normal_quantiles",
+    "quantile_scores",
+]
+
+COVERAGES = (50, 80, 90, 95)
+"""Nominal coverage of the bands that are judged, per cent."""
+PERCENT = tuple(range(1, 100))
+LEVELS = tuple(sorted({*map(float, PERCENT), 2.5, 97.5}))
+"""Levels that every system answers with, per cent: those of the CRPS, and the ends of the 95 % band; K of them."""
+
+
+def crps_by_pinball(quantiles: NDArray[np.float64], target: NDArray[np.float64]) -> float:
+    """Twice the pinball loss, averaged over rows and over the levels 1, 2, …, 99 %.
+
+    Args:
+        quantiles: At `LEVELS`, ``[B, K]``, the target's unit.
+        target: ``[B]``.
+    """
+    places = [LEVELS.index(float(level)) for level in PERCENT]
+    levels = np.array(PERCENT) / 100.0
+    error = target[:, None] - quantiles[:, places]
+    return float(2.0 * np.maximum(levels * error, (levels - 1.0) * error).mean())
+
+
+def crps_of_normals(
+    mean: NDArray[np.float64], std: NDArray[np.float64], target: NDArray[np.float64]
+) -> float:
+    """Mean CRPS of Normals in closed form (Gneiting & Raftery 2007, eq. 5): all ``[B]``, the target's unit."""
+    z = (target - mean) / std
+    density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+    above = np.array([math.erf(value / math.sqrt(2.0)) for value in z])  # 2 Phi(z) - 1
+    return float(np.mean(std * (z * above + 2.0 * density - 1.0 / math.sqrt(math.pi))))
+
+
+def normal_quantiles(mean: NDArray[np.float64], std: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Quantiles of Normals, ``[B]`` each, at `LEVELS`: ``[B, K]``."""
+    return np.asarray(mean[:, None] + std[:, None] * _normal_scores())
+
+
+def conformal_additive(
+    inner: NDArray[np.float64], inner_target: NDArray[np.float64], test: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Each level moved by what held-back rows say of it: one-sided conformalised quantiles (Romano et al. 2019).
+
+    Args:
+        inner: Quantiles of the held-back rows, ``[I, K]``.
+        inner_target: Their targets, ``[I]``.
+        test: Quantiles of the test rows by the same model, ``[B, K]``.
+
+    Returns:
+        ``[B, K]``, rising along the levels.
+    """
+    moved = test + _order_statistics(inner_target[:, None] - inner)
+    return np.sort(moved, axis=1)
+
+
+def conformal_scaled(
+    inner_mean: NDArray[np.float64],
+    inner_std: NDArray[np.float64],
+    inner_target: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    std: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Quantiles of the standardised errors of held-back rows in place of a Normal's: ``[B, K]``."""
+    errors = (inner_target - inner_mean) / inner_std
+    scores = _order_statistics(np.repeat(errors[:, None], len(LEVELS), axis=1))
+    return np.asarray(mean[:, None] + std[:, None] * scores)
+
+
+def quantile_scores(quantiles: NDArray[np.float64], target: NDArray[np.float64]) -> dict[str, Any]:
+    """CRPS by pinball loss, and coverage and mean width of central bands.
+
+    Args:
+        quantiles: At `LEVELS`, ``[B, K]``; put in rising order first.
+        target: ``[B]``.
+
+    Returns:
+        ``{"crps": …, "coverage": {"50": share, …}, "width": {"50": width in the target's unit, …}}``.
+    """
+    ordered = np.sort(quantiles, axis=1)
+    report: dict[str, Any] = {"crps": crps_by_pinball(ordered, target), "coverage": {}, "width": {}}
+    for nominal in COVERAGES:
+        lower, upper = (ordered[:, LEVELS.index(50.0 + side * nominal / 2.0)] for side in (-1.0, 1.0))
+        report["coverage"][str(nominal)] = float(np.mean((lower <= target) & (target <= upper)))
+        report["width"][str(nominal)] = float(np.mean(upper - lower))
+    return report
+
+
+def _order_statistics(errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Per level the error that the next one exceeds with at most its probability, ``[I, K]`` to ``[K]``.
+
+    Below the median it is the ``floor((I + 1) level)``-th smallest, above it the ``ceil((I + 1) level)``-th, so that
+    bands err on the wide side; a rank that I rows don't have becomes the nearest one.
+    """
+    levels = np.array(LEVELS) / 100.0
+    rows = len(errors)
+    ranks = np.where(levels < 0.5, np.floor((rows + 1) * levels + 1e-9), np.ceil((rows + 1) * levels - 1e-9))
+    places = np.clip(ranks.astype(np.int64), 1, rows) - 1
+    return np.asarray(np.take_along_axis(np.sort(errors, axis=0), places[None, :], axis=0)[0])
+
+
+def _normal_scores() -> NDArray[np.float64]:
+    from statistics import NormalDist
+
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(level / 100.0) for level in LEVELS])

@@ -1,0 +1,255 @@
+"""Runs the peers in their own environments and keeps their scores: one JSON file a peer and set."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from benchmarks.datasets import read_set, splits
+from benchmarks.distributions import (
+    LEVELS,
+    conformal_additive,
+    conformal_scaled,
+    crps_of_normals,
+    normal_quantiles,
+    quantile_scores,
+)
+from benchmarks.environments import environment
+from benchmarks.peers import ENVIRONMENTS, PEERS
+from benchmarks.peers.exchange import Answer, Features, Predictive, Task
+from benchmarks.results import ROOT, facts, write_json
+from model.errors import MurhoError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from benchmarks.datasets import DataSet, Split
+
+__all__ = ["PeerError", "features_and_target", "kept_runs", "run_peer", "score", "task_of"]
+
+INNER_SHARE = 0.15
+"""Share of the training rows that peers hold back for early stopping and conformal correction."""
+LINES_OF_A_PEER = 15
+
+
+class PeerError(MurhoError):
+    """A peer's script failed; the message ends with its last lines."""
+
+
+def kept_runs(peer: str, dataset: str, results: Path) -> dict[int, dict[str, Any]]:
+    """Scores that are on disk, by split; none if they are of other packages."""
+    path = _path(peer, dataset, results)
+    if not path.exists():
+        return {}
+    kept = orjson.loads(path.read_bytes())
+    if kept.get("requirements") != list(ENVIRONMENTS[PEERS[peer].environment]):
+        return {}
+    return {run["split"]: run for run in kept["runs"]}
+
+
+def run_peer(
+    peer: str,
+    dataset: DataSet,
+    data: Path,
+    count: int,
+    *,
+    results: Path,
+    cache: Path,
+    rerun: bool = False,
+    say: Callable[[str], None],
+) -> dict[int, dict[str, Any]]:
+    """Scores of a peer on the first splits of a set, measured where they are not on disk yet.
+
+    Each split's scores are written as soon as they are there.
+
+    Args:
+        peer: Of `PEERS`.
+        dataset: The set.
+        data: The data directory.
+        count: How many splits.
+        results: Where scores are kept.
+        cache: Where environments are kept.
+        rerun: Whether to measure all of them anew.
+        say: Is told of each finished split.
+
+    Returns:
+        `score` by split; empty if the set has more rows than the peer is given.
+
+    Raises:
+        PeerError: The script failed. What was finished before is kept.
+        PeerEnvironmentError: Its environment can't be made.
+    """
+    known = PEERS[peer]
+    table = read_set(dataset, data)
+    all_splits = splits(dataset, table.num_rows, count)
+    if known.most_rows is not None and len(all_splits[0].training) > known.most_rows:
+        return {}
+    runs = {} if rerun else kept_runs(peer, dataset.name, results)
+    wanted = [number for number in range(len(all_splits)) if number not in runs]
+    if not wanted:
+        return {number: runs[number] for number in range(len(all_splits))}
+    python = environment(known.environment, ENVIRONMENTS[known.environment], cache=cache)
+    features, target = features_and_target(table, dataset.target)
+    with tempfile.TemporaryDirectory(prefix="murho-peer-") as folder:
+        for number in wanted:
+            task_of(features, target, all_splits[number], number).save(
+                Path(folder) / f"{number:03d}.task.npz"
+            )
+        command = [str(python), "-m", f"benchmarks.peers.{known.script}", folder]
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+        errors = Path(folder) / "stderr"
+        with (
+            errors.open("wb") as stderr,
+            subprocess.Popen(  # noqa: S603 - our own script
+                command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8"
+            ) as process,
+        ):
+            if process.stdout is None:
+                raise AssertionError("stdout is a pipe")
+            for line in process.stdout:
+                if not line.strip().isdigit():
+                    continue
+                number = int(line)
+                answer = Answer.load(Path(folder) / f"{number:03d}.answer.npz")
+                runs[number] = {
+                    "split": number,
+                    **score(
+                        answer,
+                        target,
+                        all_splits[number],
+                        inner_rows(len(all_splits[number].training), number),
+                    ),
+                }
+                _write(peer, dataset.name, results, runs)
+                say(_line(peer, dataset.name, runs[number]))
+        if process.returncode != 0 or any(number not in runs for number in wanted):
+            last = "\n".join(
+                errors.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_A_PEER:]
+            )
+            raise PeerError(
+                f"{peer} on {dataset.name} ended with status {process.returncode}; what it said last:\n{last}"
+            )
+    return {number: runs[number] for number in range(len(all_splits))}
+
+
+def features_and_target(table: pa.Table, target: str) -> tuple[Features, NDArray[np.float64]]:
+    """A table for peers: a column whose cells are all numbers or missing is numeric, any other a category.
+
+    Args:
+        table: Text columns, as `model.tables.read_table` reads a CSV file.
+        target: The predicted column.
+    """
+    numbers, codes = [], []
+    for name in table.column_names:
+        if name == target:
+            continue
+        cells = table[name].to_pylist()
+        try:
+            numbers.append([np.nan if cell in (None, "") else float(cell) for cell in cells])
+        except ValueError:
+            known = {cell: code for code, cell in enumerate(sorted({cell for cell in cells if cell}))}
+            codes.append([known.get(cell, -1) for cell in cells])
+    rows = table.num_rows
+    return (
+        Features(
+            np.array(numbers, dtype=np.float64).reshape(len(numbers), rows).T,
+            np.array(codes, dtype=np.int64).reshape(len(codes), rows).T,
+        ),
+        np.array([float(cell) for cell in table[target].to_pylist()]),
+    )
+
+
+def inner_rows(rows: int, split: int) -> NDArray[np.bool_]:
+    """Which of a split's training rows are held back, ``[N]``: 15 % of them, the same for every peer."""
+    held_back = np.zeros(rows, dtype=bool)
+    held_back[np.random.default_rng([split, rows]).permutation(rows)[: round(INNER_SHARE * rows)]] = True
+    return held_back
+
+
+def task_of(features: Features, target: NDArray[np.float64], split: Split, number: int) -> Task:
+    """What a peer is given of a split."""
+    return Task(
+        training=Features(features.numbers[split.training], features.categories[split.training]),
+        target=target[split.training],
+        inner=inner_rows(len(split.training), number),
+        test=Features(features.numbers[split.test], features.categories[split.test]),
+        levels=np.array(LEVELS) / 100.0,
+        seed=number,
+    )
+
+
+def score(
+    answer: Answer, target: NDArray[np.float64], split: Split, inner: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """What is kept of an answer.
+
+    Returns:
+        ``rmse``; ``raw`` (None without a distribution of its own) and ``calibrated``, each as `quantile_scores`
+        gives it; ``crps_closed`` of Normals, otherwise None; ``rounds`` and ``seconds``.
+    """
+    truth, inner_truth = target[split.test], target[split.training][inner]
+    raw, base, held_back = answer.raw, answer.base, answer.inner
+    if base.std is not None and held_back.std is not None:
+        corrected = conformal_scaled(held_back.mean, held_back.std, inner_truth, base.mean, base.std)
+    elif base.quantiles is not None and held_back.quantiles is not None:
+        corrected = conformal_additive(held_back.quantiles, inner_truth, base.quantiles)
+    else:
+        raise AssertionError("an answer has quantiles or standard deviations")
+    normals = raw is not None and raw.quantiles is None and raw.std is not None
+    return {
+        "rows": len(truth),
+        "rmse": float(np.sqrt(np.mean((truth - (base if raw is None else raw).mean) ** 2))),
+        "raw": None if raw is None else quantile_scores(_quantiles(raw), truth),
+        "crps_closed": crps_of_normals(raw.mean, raw.std, truth)
+        if normals and raw is not None and raw.std is not None
+        else None,
+        "calibrated": quantile_scores(corrected, truth),
+        "rounds": answer.rounds,
+        "seconds": round(answer.seconds, 2),
+    }
+
+
+def _quantiles(predictive: Predictive) -> NDArray[np.float64]:
+    if predictive.quantiles is not None:
+        return predictive.quantiles
+    if predictive.std is None:
+        raise AssertionError("an answer has quantiles or standard deviations")
+    return normal_quantiles(predictive.mean, predictive.std)
+
+
+def _path(peer: str, dataset: str, results: Path) -> Path:
+    return results / f"{peer}-{dataset}.json"
+
+
+def _write(peer: str, dataset: str, results: Path, runs: dict[int, dict[str, Any]]) -> None:
+    results.mkdir(parents=True, exist_ok=True)
+    about = facts()
+    kept = {
+        "peer": peer,
+        "set": dataset,
+        "requirements": list(ENVIRONMENTS[PEERS[peer].environment]),
+        "created": about["created"],
+        "machine": about["machine"],
+        "runs": [runs[number] for number in sorted(runs)],
+    }
+    path = _path(peer, dataset, results)
+    temporary = path.with_suffix(".part")
+    write_json(temporary, kept)
+    temporary.replace(path)
+
+
+def _line(peer: str, dataset: str, run: dict[str, Any]) -> str:
+    raw = "     -" if run["raw"] is None else f"{run['raw']['crps']:.4g}"
+    return (
+        f"{dataset} {peer} split {run['split']}: CRPS raw {raw} conformal {run['calibrated']['crps']:.4g}, "
+        f"RMSE {run['rmse']:.4g}, {run['seconds']:.0f} s, {run['rounds']:.0f} rounds"
+    )

@@ -1,0 +1,162 @@
+"""`python -m benchmarks.shift --data DIR`: rows unlike the training rows, on the UCI sets.
+
+One split a feature: rows are put in order of it. *gap*: the middle third is test, the rest trains. *tail*: the outer
+sixths are test, the middle trains (Foong et al. 2019, in-between uncertainty; Ober & Rasmussen 2019). Features with
+fewer than 10 different values make no split, for a third of the rows would share one. Sets above 10,000 rows are
+cut to 10,000 rows, drawn with seed 0. Mean over the splits of a set, then over sets. The aim is a raw 95 % coverage of
+at least 0.90 over the sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.command_line import add_options
+from benchmarks.datasets import SETS, UCI, Split, chosen_sets, read_set
+from benchmarks.fits import Job, fit_all, sources
+from benchmarks.results import facts, table, write_json
+from model.errors import MurhoError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = ["SHIFTS", "jobs_of", "main", "render", "shifted_splits"]
+
+SHIFTS = ("gap", "tail")
+MOST_ROWS = 10_000
+FEWEST_VALUES = 10
+SEED = 0
+
+
+def shifted_splits(values: NDArray[np.float64], rows: NDArray[np.int64]) -> dict[str, Split]:
+    """The two splits along a feature.
+
+    Args:
+        values: Of the feature, ``[N]``; ties stay in the order of the table.
+        rows: Rows of the table that they belong to, ``[N]``.
+
+    Returns:
+        ``gap`` and ``tail``.
+    """
+    order = rows[np.argsort(values, kind="stable")]
+    third, sixth = len(order) // 3, len(order) // 6
+    middle = slice(third, len(order) - third)
+    inside = slice(sixth, len(order) - sixth)
+    outside = np.concatenate([order[:sixth], order[len(order) - sixth :]])
+    return {
+        "gap": Split(np.concatenate([order[: middle.start], order[middle.stop :]]), order[middle]),
+        "tail": Split(order[inside], outside),
+    }
+
+
+def jobs_of(name: str, read: pa.Table) -> list[Job]:
+    """Both splits along each continuous feature of a set."""
+    rows = np.arange(read.num_rows)
+    if len(rows) > MOST_ROWS:
+        rows = np.sort(np.random.default_rng(SEED).choice(rows, MOST_ROWS, replace=False))
+    jobs = []
+    for feature in read.column_names:
+        if feature == SETS[name].target:
+            continue
+        values = np.array([float(cell) for cell in read[feature].to_pylist()])[rows]
+        if len(np.unique(values)) < FEWEST_VALUES:
+            continue
+        for shift, split in shifted_splits(values, rows).items():
+            jobs.append(Job(f"{shift}-{name}-{feature}", name, split, {}))
+    return jobs
+
+
+def render(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
+    """A line a set and shift, then means over sets.
+
+    Args:
+        runs: Shift → set → reports of its splits.
+    """
+    rows = []
+    for shift, of_shift in runs.items():
+        means = []
+        for name, reports in of_shift.items():
+            if not reports:
+                continue
+            numbers = _numbers(reports)
+            means.append(numbers)
+            rows.append([shift, name, str(len(reports)), *_cells(numbers)])
+        if len(means) > 1:
+            overall = {key: float(np.mean([numbers[key] for numbers in means])) for key in means[0]}
+            cells = [cell if index < 4 else "-" for index, cell in enumerate(_cells(overall))]
+            rows.append([shift, "mean of sets", "", *cells])
+    headers = ["shift", "set", "splits", "raw 95 %", "lowest", "raw 90 %", "calibrated 95 %", "RMSE", "CRPS"]
+    return table(headers, rows)
+
+
+def _numbers(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    raw = [report["raw"]["coverage"] for report in reports]
+    calibrated = [(report["calibrated"] or report["raw"])["coverage"]["95"] for report in reports]
+    return {
+        "raw 95": float(np.mean([coverage["95"] for coverage in raw])),
+        "lowest": float(min(coverage["95"] for coverage in raw)),
+        "raw 90": float(np.mean([coverage["90"] for coverage in raw])),
+        "calibrated 95": float(np.mean(calibrated)),
+        "rmse": float(np.mean([report["rmse"] for report in reports])),
+        "crps": float(np.mean([report["crps"] for report in reports])),
+    }
+
+
+def _cells(numbers: Mapping[str, float]) -> list[str]:
+    shares = [f"{100.0 * numbers[key]:.1f}" for key in ("raw 95", "lowest", "raw 90", "calibrated 95")]
+    return [*shares, f"{numbers['rmse']:.4g}", f"{numbers['crps']:.4g}"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the table and writes the JSON; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.shift", description=str(__doc__).splitlines()[0]
+    )
+    add_options(parser, UCI)
+    options = parser.parse_args(arguments)
+    try:
+        names = chosen_sets(options.sets, UCI)
+        jobs = [job for name in names for job in jobs_of(name, read_set(SETS[name], options.data))]
+        reports = fit_all(
+            jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
+        )
+    except MurhoError as error:
+        print(error, file=sys.stderr)
+        return 1
+    runs = {
+        shift: {
+            name: [
+                reports[job.name] | {"split": job.name}
+                for job in jobs
+                if job.dataset == name and job.name.startswith(f"{shift}-")
+            ]
+            for name in names
+        }
+        for shift in SHIFTS
+    }
+    print(render(runs))
+    overall = [
+        np.mean([report["raw"]["coverage"]["95"] for report in reports])
+        for of_shift in runs.values()
+        for reports in of_shift.values()
+        if reports
+    ]
+    print(
+        f"\nraw 95 % coverage over sets and shifts: {100.0 * float(np.mean(overall)):.1f} % (aim: at least 90 %)"
+    )
+    path = Path(options.output) / "shift.json"
+    write_json(path, {"benchmark": "shift", **facts(), "sources": sources(), "runs": runs})
+    print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""`python -m benchmarks.tabular --data DIR`: Murho with its defaults beside what else gives a distribution for a table.
+
+Everybody has the same splits and answers with the same quantiles, from which the CRPS is estimated in the same way
+(`benchmarks.distributions`). Peers hold 15 % of the training rows back, the same for all, for early stopping and for
+the conformal correction. What is compared: of Murho the calibrated answer, which is its default; of a peer the better
+of its raw and its conformal one. Peers' scores are read from ``benchmarks/peers/results``; those that are not there are
+measured, each peer in an environment of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.command_line import add_options, mean_and_error, positive, shown
+from benchmarks.datasets import TABULAR, chosen_sets, read_set, splits
+from benchmarks.distributions import COVERAGES
+from benchmarks.environments import DEFAULT_CACHE
+from benchmarks.fits import Job, fit_all, sources
+from benchmarks.peer_runs import kept_runs, run_peer
+from benchmarks.peers import PEERS, RESULTS
+from benchmarks.results import facts, table, write_json
+from model.errors import MurhoError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["MURHO", "compare", "main", "render_set", "render_summary"]
+
+MURHO = "Murho"
+WIDTH_OF = "90"
+"""The band whose width is compared, per cent."""
+
+
+def of_murho(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report of `benchmarks.fits.measure` in the form of a peer's."""
+    return {
+        "rmse": report["rmse"],
+        "crps_closed": report["crps"],
+        "seconds": report["seconds"],
+        **report["quantiles"],
+    }
+
+
+def compare(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Where Murho stands on a set.
+
+    Args:
+        runs: System → reports of its splits; `MURHO` may be missing.
+
+    Returns:
+        ``crps``: system → the mean that is compared; ``answer``: system → ``raw`` or ``calibrated``, the one that
+        it is of; ``best_peer``; and with Murho ``behind``, by how many per cent its CRPS is above the best peer's
+        (negative: below), ``lowest``, and ``width_ratio``, its mean width of calibrated 90 % bands over the best
+        peer's.
+    """
+    crps: dict[str, float] = {}
+    answer: dict[str, str] = {}
+    for system, reports in runs.items():
+        kinds = ["calibrated"] if system == MURHO else _kinds(reports)
+        means = {kind: float(np.mean([report[kind]["crps"] for report in reports])) for kind in kinds}
+        answer[system] = min(means, key=means.__getitem__)
+        crps[system] = means[answer[system]]
+    peers = [system for system in runs if system != MURHO]
+    verdict: dict[str, Any] = {"crps": crps, "answer": answer, "best_peer": None}
+    if not peers:
+        return verdict
+    best = min(peers, key=crps.__getitem__)
+    verdict["best_peer"] = best
+    if MURHO in runs:
+        widths = {system: _mean(runs[system], "calibrated", "width", WIDTH_OF) for system in (MURHO, best)}
+        verdict["behind"] = 100.0 * (crps[MURHO] / crps[best] - 1.0)
+        verdict["lowest"] = crps[MURHO] <= crps[best]
+        verdict["width_ratio"] = widths[MURHO] / widths[best]
+    return verdict
+
+
+def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """The table of a set: a line a system and answer, the lowest CRPS first."""
+    verdict = compare(runs)
+    rows = []
+    for system in sorted(runs, key=verdict["crps"].__getitem__):
+        reports = runs[system]
+        for kind in _kinds(reports):
+            closed = [report["crps_closed"] for report in reports if report.get("crps_closed") is not None]
+            rows.append(
+                [
+                    _title(system) if kind == _kinds(reports)[0] else "",
+                    kind + (" *" if kind == verdict["answer"][system] else ""),
+                    str(len(reports)),
+                    shown([report[kind]["crps"] for report in reports]),
+                    f"{np.mean(closed):.4g}" if kind == "raw" and closed else "",
+                    shown([report["rmse"] for report in reports])
+                    if kind == "raw" or len(_kinds(reports)) == 1
+                    else "",
+                    *(f"{100.0 * _mean(reports, kind, 'coverage', str(level)):.1f}" for level in COVERAGES),
+                    f"{_mean(reports, kind, 'width', WIDTH_OF):.4g}",
+                    f"{mean_and_error([report['seconds'] for report in reports])[0]:.0f}",
+                ]
+            )
+    headers = [
+        name,
+        "answer",
+        "splits",
+        "CRPS",
+        "closed form",
+        "RMSE",
+        *(f"{level} %" for level in COVERAGES),
+    ]
+    return table([*headers, f"width of {WIDTH_OF} %", "seconds"], rows)
+
+
+def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
+    """A line a set: CRPS of every system, the best peer, and how far Murho is behind it.
+
+    Args:
+        runs: Set → system → reports of its splits.
+    """
+    systems = [system for system in (MURHO, *PEERS) if any(system in of_set for of_set in runs.values())]
+    rows, verdicts = [], []
+    for name, of_set in runs.items():
+        verdict = compare(of_set)
+        verdicts.append(verdict)
+        cells = [f"{verdict['crps'][system]:.4g}" if system in verdict["crps"] else "-" for system in systems]
+        behind = f"{verdict['behind']:+.1f} %" if "behind" in verdict else "-"
+        lowest = "yes" if verdict.get("lowest") else "no" if "lowest" in verdict else "-"
+        width = f"{verdict['width_ratio']:.2f}" if "width_ratio" in verdict else "-"
+        rows.append([name, *cells, verdict["best_peer"] or "-", behind, lowest, width])
+    headers = ["CRPS", *systems, "best peer", "Murho behind it", "lowest", "width ratio"]
+    lines = [table(headers, rows)]
+    compared = [verdict for verdict in verdicts if "behind" in verdict]
+    if compared:
+        lines.append(
+            f"\nMurho has the lowest CRPS on {sum(verdict['lowest'] for verdict in compared)} of {len(compared)} "
+            f"sets; at worst it is {max(verdict['behind'] for verdict in compared):+.1f} % from the best peer; its "
+            f"calibrated {WIDTH_OF} % bands are no wider than the best peer's on "
+            f"{sum(verdict['width_ratio'] <= 1.0 for verdict in compared)}."
+        )
+    return "\n".join(lines)
+
+
+def _kinds(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [kind for kind in ("raw", "calibrated") if all(report[kind] is not None for report in reports)]
+
+
+def _mean(reports: Sequence[Mapping[str, Any]], kind: str, score: str, level: str) -> float:
+    return float(np.mean([report[kind][score][level] for report in reports]))
+
+
+def _title(system: str) -> str:
+    return PEERS[system].title if system in PEERS else system
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the tables and writes the JSON; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tabular", description=str(__doc__).splitlines()[0]
+    )
+    add_options(parser, TABULAR)
+    parser.add_argument(
+        "--splits", type=positive, default=5, metavar="N", help="the first N splits (default 5)"
+    )
+    parser.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(PEERS)} (default all)")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--only-peers", action="store_true", help="fit no Murho")
+    only.add_argument("--only-murho", action="store_true", help="show and run no peer")
+    parser.add_argument("--kept-peers", action="store_true", help="show peers' kept scores, and run none")
+    parser.add_argument("--rerun-peers", action="store_true", help="measure peers anew")
+    parser.add_argument(
+        "--cache", type=Path, default=DEFAULT_CACHE, metavar="DIR", help="of peers' environments"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        runs = _runs(options)
+    except MurhoError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for name, of_set in runs.items():
+        print(f"{render_set(name, of_set)}\n")
+    print("* the answer that is compared; ± standard error over splits; CRPS of all from 99 levels\n")
+    print(render_summary(runs))
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = Path(options.output) / "tabular.json"
+    verdicts = {name: compare(of_set) for name, of_set in runs.items()}
+    write_json(
+        path, {"benchmark": "tabular", **facts(), "sources": sources(), "verdicts": verdicts, "runs": runs}
+    )
+    print(f"\nwrote {path}")
+    return 0
+
+
+def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Set → system → reports of its splits."""
+    names = chosen_sets(options.sets, TABULAR)
+    peers = _chosen_peers(options.peers) if not options.only_murho else []
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
+    for name in names:
+        for peer in peers:
+            if options.kept_peers:
+                kept = kept_runs(peer, name, RESULTS)
+                found = {number: kept[number] for number in range(options.splits) if number in kept}
+                if 0 < len(found) < options.splits:
+                    # Means over other splits than everybody's compare nothing.
+                    line = f"left out {peer} on {name}: {len(found)} of {options.splits} splits are on disk"
+                    print(line, file=sys.stderr)
+                    found = {}
+            else:
+                found = run_peer(
+                    peer,
+                    TABULAR[name],
+                    options.data,
+                    options.splits,
+                    results=RESULTS,
+                    cache=options.cache,
+                    rerun=options.rerun_peers,
+                    say=lambda line: print(line, file=sys.stderr, flush=True),
+                )
+            if found:
+                runs[name][peer] = [found[number] for number in sorted(found)]
+    if not options.only_peers:
+        jobs = []
+        for name in names:
+            rows = read_set(TABULAR[name], options.data).num_rows
+            for number, split in enumerate(splits(TABULAR[name], rows, options.splits)):
+                # The name of the same fit in benchmarks.uci: what one has measured serves the other.
+                jobs.append(Job(f"{name}-{number:02d}-defaults", name, split, {}))
+        reports = fit_all(
+            jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
+        )
+        for name in names:
+            mine = [of_murho(reports[job.name]) for job in jobs if job.dataset == name]
+            runs[name] = {MURHO: mine, **runs[name]}
+    return runs
+
+
+def _chosen_peers(names: str | None) -> list[str]:
+    chosen = list(PEERS) if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    for name in chosen:
+        if name not in PEERS:
+            raise OptionError(f"--peers: {name!r} is none of {', '.join(PEERS)}")
+    return chosen
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""`python -m benchmarks.uci --data DIR`: the standard UCI splits, beside what has been published.
+
+Every split is trained from its training rows alone and judged on its test rows. Log-likelihood, RMSE and CRPS are
+those of the raw predictive, a mixture over draws; coverage is given raw and calibrated. ± is the standard error over
+splits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.command_line import add_options, mean_and_error, positive, shown
+from benchmarks.datasets import SETS, UCI, chosen_sets, read_set, splits
+from benchmarks.fits import Job, fit_all, sources
+from benchmarks.published import LOG_LIKELIHOOD, RMSE, SOURCES
+from benchmarks.results import facts, table, write_json
+from model.errors import MurhoError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.datasets import DataSet
+
+__all__ = ["jobs_of", "main", "network_options", "render"]
+
+NETWORKS = ("defaults", "protocol")
+
+
+def network_options(network: str, dataset: DataSet) -> dict[str, Any]:
+    """Options of a fit: none for ``defaults``; the standard protocol's network, and otherwise the defaults."""
+    if network == "defaults":
+        return {}
+    return {"hidden": [dataset.hidden], "activation": "relu", "skip": False, "members": 1}
+
+
+def jobs_of(names: Sequence[str], network: str, count: int | None, rows: Mapping[str, int]) -> list[Job]:
+    """A job a split.
+
+    Args:
+        names: Of the sets.
+        network: Of `NETWORKS`.
+        count: Splits a set, or None for all of the protocol.
+        rows: Set → rows of its table.
+    """
+    jobs = []
+    for name in names:
+        dataset = SETS[name]
+        for number, split in enumerate(splits(dataset, rows[name], count or dataset.most_splits)):
+            job = Job(f"{name}-{number:02d}-{network}", name, split, network_options(network, dataset))
+            jobs.append(job)
+    return jobs
+
+
+def render(names: Sequence[str], runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """The tables: accuracy beside published rows, then coverage.
+
+    Args:
+        names: Sets, in order.
+        runs: Set → reports of its splits.
+    """
+    accuracy, coverage, used = [], [], set()
+    for name in names:
+        reports = runs[name]
+        rows = {
+            "log-likelihood": ([-report["nll"] for report in reports], LOG_LIKELIHOOD),
+            "RMSE": ([report["rmse"] for report in reports], RMSE),
+        }
+        for score, (values, published) in rows.items():
+            known = [published[kind].get(name) for kind in ("mean-field", "network")]
+            used |= {row.source for row in known if row is not None}
+            cells = ["-" if row is None else row.shown() for row in known]
+            accuracy.append([name, score, str(len(reports)), shown(values), *cells])
+        for score in ("crps", "seconds"):
+            values = [report[score] for report in reports]
+            title = "CRPS" if score == "crps" else score
+            accuracy.append([name, title, str(len(reports)), shown(values), "-", "-"])
+        for kind in ("raw", "calibrated"):
+            judged = [report[kind] for report in reports if report[kind] is not None]
+            if judged:
+                cells = [
+                    f"{100.0 * mean_and_error([one['coverage'][level] for one in judged])[0]:.1f}"
+                    for level in judged[0]["coverage"]
+                ]
+                widths = [one["width"]["90"] for one in judged]
+                coverage.append([name, kind, *cells, shown(widths)])
+    head = ["set", "score", "splits", "Murho", "best mean-field published", "best network published"]
+    head_of_coverage = ["set", "bands", "50 %", "80 %", "90 %", "95 %", "width of 90 %"]
+    sources_used = [f"{key}: {SOURCES[key]}" for key in SOURCES if key in used]
+    return "\n".join([table(head, accuracy), "", table(head_of_coverage, coverage), "", *sources_used])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the tables and writes the JSON; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.uci", description=str(__doc__).splitlines()[0]
+    )
+    add_options(parser, UCI)
+    parser.add_argument(
+        "--splits", type=positive, metavar="N", help="the first N splits (default 20; protein 5)"
+    )
+    parser.add_argument(
+        "--network",
+        choices=NETWORKS,
+        default="defaults",
+        help="defaults, or one hidden layer of 50 ReLU units",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        names = chosen_sets(options.sets, UCI)
+        rows = {name: read_set(SETS[name], options.data).num_rows for name in names}
+        jobs = jobs_of(names, options.network, options.splits, rows)
+        reports = fit_all(
+            jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
+        )
+    except MurhoError as error:
+        print(error, file=sys.stderr)
+        return 1
+    runs = {name: [reports[job.name] for job in jobs if job.dataset == name] for name in names}
+    print(f"network: {options.network}; Murho is the raw predictive, ± standard error over splits\n")
+    print(render(names, runs))
+    path = Path(options.output) / f"uci-{options.network}.json"
+    write_json(
+        path,
+        {"benchmark": "uci", "network": options.network, **facts(), "sources": sources(), "runs": runs},
+    )
+    print(f"\nwrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
