@@ -9,7 +9,7 @@ import orjson
 import pytest
 import torch
 
-from benchmarks import quartic, sinusoid
+from benchmarks import quartic, report, sinusoid
 from benchmarks.report import run
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ def test_files_hold_the_figure_and_the_numbers(short_run: dict[str, Any], output
     assert written["options"]["prior"]["kind"] == "scale-mixture"
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the picture out, which takes longer than a short fit."""
+    monkeypatch.setattr(report, "save", lambda *_: None)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_the_same_seed_gives_the_same_answer_and_threads_stay_as_they_were(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -81,6 +88,7 @@ def test_the_same_seed_gives_the_same_answer_and_threads_stay_as_they_were(tmp_p
     assert not np.array_equal(first["mean"], other["mean"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_table_says_the_factor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = run(quartic.system(seed=0).with_epochs(20), tmp_path)
     printed = capsys.readouterr().out

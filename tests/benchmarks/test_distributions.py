@@ -1,0 +1,90 @@
+"""Scores from quantiles, against closed forms and counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.distributions import (
+    COVERAGES,
+    LEVELS,
+    conformal_additive,
+    conformal_scaled,
+    crps_by_pinball,
+    crps_of_normals,
+    normal_quantiles,
+    quantile_scores,
+)
+
+
+def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:
+    generator = np.random.default_rng(0)
+    mean, std = generator.normal(size=4000), generator.uniform(0.5, 3.0, size=4000)
+    target = mean + std * generator.normal(size=4000)
+    closed = crps_of_normals(mean, std, target)
+    # The CRPS of N(0, 1) against itself is 1 / sqrt(pi) on average.
+    assert closed == pytest.approx(std.mean() / np.sqrt(np.pi), rel=0.03)
+    assert crps_by_pinball(normal_quantiles(mean, std), target) == pytest.approx(closed, rel=0.01)
+
+
+def test_crps_of_a_point_is_the_absolute_error() -> None:
+    target = np.array([1.0, -2.0, 5.0])
+    points = np.zeros((3, len(LEVELS)))
+    # Over the levels 1 to 99 %, twice the pinball loss averages to the absolute error exactly.
+    assert crps_by_pinball(points, target) == pytest.approx(np.abs(target).mean())
+
+
+def test_closed_form_at_the_mean() -> None:
+    # Gneiting & Raftery 2007, eq. 5 with z = 0: std (2 phi(0) - 1 / sqrt(pi)).
+    at_the_mean = crps_of_normals(np.array([3.0]), np.array([2.0]), np.array([3.0]))
+    assert at_the_mean == pytest.approx(2.0 * (2.0 / np.sqrt(2.0 * np.pi) - 1.0 / np.sqrt(np.pi)))
+
+
+def test_coverage_and_width_of_uniform_quantiles() -> None:
+    quantiles = np.tile(np.array(LEVELS), (1000, 1))  # the uniform distribution on 0 to 100
+    target = np.arange(1000) / 10.0 + 0.05
+    scores = quantile_scores(quantiles, target)
+    for nominal in COVERAGES:
+        assert scores["coverage"][str(nominal)] == pytest.approx(nominal / 100.0)
+        assert scores["width"][str(nominal)] == pytest.approx(float(nominal))
+
+
+def test_crossing_quantiles_are_put_in_order() -> None:
+    quantiles = np.tile(np.array(LEVELS), (50, 1))
+    target = np.linspace(1.0, 99.0, 50)
+    assert quantile_scores(quantiles[:, ::-1], target) == quantile_scores(quantiles, target)
+
+
+def test_conformal_correction_covers_where_the_quantiles_did_not() -> None:
+    generator = np.random.default_rng(1)
+    scale = generator.uniform(0.5, 2.0, size=6000)
+    target = 1.0 + scale * generator.normal(size=6000)
+    inner, test = slice(0, 2000), slice(2000, 6000)
+    zero = np.zeros(6000)
+    narrow = normal_quantiles(zero, 0.3 * scale)
+    assert quantile_scores(narrow[test], target[test])["coverage"]["90"] < 0.4
+    additive = conformal_additive(narrow[inner], target[inner], narrow[test])
+    scaled = conformal_scaled(zero[inner], 0.3 * scale[inner], target[inner], zero[test], 0.3 * scale[test])
+    for corrected in (additive, scaled):
+        coverage = quantile_scores(corrected, target[test])["coverage"]
+        for nominal in COVERAGES:
+            assert coverage[str(nominal)] == pytest.approx(nominal / 100.0, abs=0.025)
+        assert np.all(np.diff(corrected, axis=1) >= 0.0)
+
+
+def test_conformal_bands_of_points_are_order_statistics_of_the_errors() -> None:
+    errors = np.arange(1.0, 100.0)  # 99 rows: level p % is the p-th smallest, exactly
+    corrected = conformal_additive(np.zeros((99, len(LEVELS))), errors, np.zeros((1, len(LEVELS))))[0]
+    for percent in (1, 25, 75, 99):
+        assert corrected[LEVELS.index(float(percent))] == percent
+    # Between ranks, the wider one.
+    assert corrected[LEVELS.index(2.5)] == 2
+    assert corrected[LEVELS.index(97.5)] == 98
+
+
+def test_few_rows_correct_by_their_extremes() -> None:
+    corrected = conformal_additive(
+        np.zeros((5, len(LEVELS))), np.array([3.0, -1.0, 0.0, 2.0, 1.0]), np.zeros((1, len(LEVELS)))
+    )[0]
+    assert corrected[0] == -1.0
+    assert corrected[-1] == 3.0
