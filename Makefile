@@ -4,6 +4,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 DEVICE ?= auto
 CHECKPOINTS ?= checkpoints
+WORKERS ?= auto
 ARGS ?=
 
 BIN := .venv/bin
@@ -17,7 +18,8 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  Variables: HOST=$(HOST) PORT=$(PORT) DEVICE=$(DEVICE) CHECKPOINTS=$(CHECKPOINTS), TORCH_VARIANT=cpu|cuda,"
-	@echo "  PYTHON=/path/to/python3, ARGS='more words for serve, test or bench'. More: docs/operations.md"
+	@echo "  PYTHON=/path/to/python3, WORKERS=processes that test (0: this one),"
+	@echo "  ARGS='more words for serve, test or bench'. More: docs/operations.md"
 
 setup: ## the set-up alone, into .venv (the other commands do it by themselves)
 	@scripts/setup.sh
@@ -32,8 +34,8 @@ demo: setup ## train the demo checkpoint, if there is no checkpoint yet
 serve: demo ## serve the checkpoints on http://HOST:PORT (set-up and a demo checkpoint included)
 	@exec $(BIN)/murho serve --checkpoints "$(CHECKPOINTS)" --host "$(HOST)" --port "$(PORT)" --device "$(DEVICE)" $(ARGS)
 
-test: setup ## run all tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## run all tests, as many at a time as there are cores
+	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
 
 check: setup ## check format, lint and types
 	@status=0; \

@@ -1,31 +1,35 @@
-"""Judging a posterior on labelled rows."""
+"""Judging a posterior on labelled rows: in short, for benchmarks, and in full, for `murho evaluate`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from model import metrics
-from model.errors import OptionError, TableError
+from model.conditional import coverage_by_category, coverage_by_std, spearman
+from model.errors import TableError
+from model.judging import Judged, judge_rows
 from model.kinds import columns_from_table, target_from_table
-from model.posterior import DEFAULT_SAMPLES, PredictOptions
+from model.metrics import PERCENTILES, band_levels
+from model.posterior import DEFAULT_SAMPLES
+from model.reliability import pit_of, reliability
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from model.posterior import Posterior
+    from model.schema import Columns
 
-__all__ = ["band_percentiles", "evaluate_table", "judge"]
+__all__ = ["evaluate_table", "judge", "judge_in_full"]
 
-ROWS_PER_CHUNK = 1024
+ROWS_PER_CHUNK = 65_536
+"""Rows encoded at a time: encoded rows can be many times as wide as the table."""
 
 
 def evaluate_table(
     posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
-    """Scores, and coverage and width of the raw and of the calibrated bands.
+    """The full judgement of a table.
 
     Args:
         posterior: The posterior to judge.
@@ -33,11 +37,11 @@ def evaluate_table(
         samples: S.
 
     Returns:
-        ``n, rmse, mae, nll, crps, raw, calibrated`` and ``left_out``, the number of rows without a target; in the
-        target's unit (``nll`` in nats per row). ``calibrated`` is None if the checkpoint is not calibrated.
+        What `judge_in_full` has, and ``left_out``, the number of rows without a target.
 
     Raises:
         TableError: The target column is missing, or no row has a target, or a cell can't be used.
+        OptionError: S is 0.
     """
     name = posterior.schema.target.name
     targets = target_from_table(table, name)
@@ -46,7 +50,7 @@ def evaluate_table(
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
     columns = columns_from_table(table.take(labelled), posterior.schema)
     return {
-        **judge(posterior, posterior.encoder.encode(columns), targets[labelled], samples=samples),
+        **judge_in_full(posterior, columns, targets[labelled], samples=samples),
         "left_out": len(targets) - len(labelled),
     }
 
@@ -54,30 +58,72 @@ def evaluate_table(
 def judge(
     posterior: Posterior, rows: np.ndarray, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
-    """Like `evaluate_table`, for encoded rows ``[B, D]`` and targets ``[B]``."""
+    """Scores, and the bands' coverage, width and interval score.
+
+    Args:
+        posterior: The posterior to judge.
+        rows: Encoded rows, ``[N, D]``.
+        targets: ``[N]``, the target's unit.
+        samples: S.
+
+    Returns:
+        ``n, rmse, mae, r2, nll, crps, raw, calibrated``, in the target's unit (``nll`` in nats per row, ``r2`` None
+        where all targets are the same). ``raw`` and ``calibrated`` have ``coverage``, ``width`` and
+        ``interval_score``; ``calibrated`` is None if the checkpoint is not calibrated.
+
+    Raises:
+        OptionError: S is 0.
+    """
+    return judge_rows(posterior, rows, targets, samples=samples, calibration=posterior.calibration).report()
+
+
+def judge_in_full(
+    posterior: Posterior, columns: Columns, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
+) -> dict[str, Any]:
+    """Like `judge`, with calibration errors and a look at parts of the rows.
+
+    Args:
+        posterior: The posterior to judge.
+        columns: Canonical columns of the schema's features, ``[N]`` each.
+        targets: ``[N]``, the target's unit.
+        samples: S.
+
+    Returns:
+        What `judge` has, and beside it ``sharpness``, the root of the mean of ``std`` squared;
+        ``epistemic_share``, the share of that mean square that is epistemic; ``spearman``, the rank correlation of
+        ``std`` and the absolute error of the mean; ``coverage_by_std`` and ``coverage_by_category``, see
+        `model.conditional`. ``raw`` and ``calibrated`` also have ``pinball`` (see
+        `model.metrics.BandScores.pinball_report`), ``calibration_error`` and ``pit`` (see
+        `model.reliability.reliability`).
+
+    Raises:
+        OptionError: S is 0.
+    """
     parts = []
-    with torch.inference_mode():
-        for start in range(0, len(rows), ROWS_PER_CHUNK):
-            chunk = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
-            observed = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
-            means, noise = posterior.function_values(chunk, samples, posterior.seed)
-            parts.append((len(chunk), metrics.scores(means, noise, observed)))
-    report = metrics.pooled(parts)
-    raw = band_percentiles(posterior, rows, samples=samples, calibrated=False)
-    report["raw"] = metrics.coverage_and_width(raw, targets)
-    report["calibrated"] = None
-    if posterior.calibration is not None:
-        calibrated = band_percentiles(posterior, rows, samples=samples)
-        report["calibrated"] = metrics.coverage_and_width(calibrated, targets)
-    return report
-
-
-def band_percentiles(
-    posterior: Posterior, rows: np.ndarray, *, samples: int = DEFAULT_SAMPLES, calibrated: bool = True
-) -> np.ndarray:
-    """Percentiles at `model.metrics.band_levels` of encoded rows ``[B, D]``; ``[B, 8]``, the target's unit."""
-    options = PredictOptions(samples=samples, percentiles=tuple(metrics.band_levels()), calibrated=calibrated)
-    percentiles = posterior.predict_encoded(rows, options).percentiles
-    if percentiles is None:
-        raise OptionError("bands need at least one draw")
-    return percentiles
+    for start in range(0, len(targets), ROWS_PER_CHUNK):
+        some = slice(start, start + ROWS_PER_CHUNK)
+        rows = posterior.encoder.encode({name: column[some] for name, column in columns.items()})
+        parts.append(
+            judge_rows(
+                posterior,
+                rows,
+                targets[some],
+                samples=samples,
+                calibration=posterior.calibration,
+                levels=sorted({*band_levels(), *PERCENTILES}),
+            )
+        )
+    judged = Judged.joined(parts)
+    report = judged.report()
+    report["raw"] |= {"pinball": judged.raw.pinball_report(), **reliability(pit_of(judged.scores))}
+    if judged.calibrated is not None:
+        pit = pit_of(judged.scores, posterior.calibration)
+        report["calibrated"] |= {"pinball": judged.calibrated.pinball_report(), **reliability(pit)}
+    square = float(np.mean(judged.std**2))
+    return report | {
+        "sharpness": square**0.5,
+        "epistemic_share": float(np.mean(judged.epistemic**2)) / square,
+        "spearman": spearman(judged.std, np.abs(judged.errors)),
+        "coverage_by_std": coverage_by_std(judged),
+        "coverage_by_category": coverage_by_category(judged, posterior.schema, columns),
+    }

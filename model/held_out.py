@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from model import metrics, predictive
 from model.calibration import fit_conformal_map
+from model.judging import Judged, judge_rows, normal_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +22,6 @@ __all__ = ["calibrate_and_judge"]
 
 SAMPLES = 256
 """Draws behind each judgement, all of one member where a row is judged by one."""
-ROWS_PER_CHUNK = 1024
 
 
 def calibrate_and_judge(
@@ -47,52 +45,34 @@ def calibrate_and_judge(
         calibrating: Numbers of the groups that make the map; empty: none is made.
 
     Returns:
-        The map, or None, and the metrics: ``n, rmse, mae, nll, crps, raw`` and, with a map, ``calibrated``.
+        The map, or None, and the metrics: what `model.evaluation.judge` has; ``calibrated`` only with a map.
     """
-    nominal = torch.special.ndtri(torch.tensor(metrics.band_levels(), dtype=torch.float64) / 100.0)
-    values = [_values(posterior, encoded, targets, group) for group in groups]
-    truth = np.concatenate([targets[group.rows] for group in groups])
-    raw = np.concatenate([_bands(chunks, nominal) for _, chunks in values])
-    report = _scores([chunk for _, chunks in values for chunk in chunks])
-    report["raw"] = metrics.coverage_and_width(raw, truth)
-    scores = [score for score, _ in values]
+    scores = [
+        normal_scores(
+            posterior, encoded[group.rows], targets[group.rows], samples=SAMPLES, member=group.member
+        )
+        for group in groups
+    ]
     conformal = (
         fit_conformal_map(np.concatenate([scores[index] for index in calibrating])) if calibrating else None
     )
+    parts = []
+    for index, group in enumerate(groups):
+        others = None
+        if conformal is not None:
+            rest = [score for other, score in enumerate(scores) if other != index]
+            others = (fit_conformal_map(np.concatenate(rest)) if rest else None) or conformal
+        parts.append(
+            judge_rows(
+                posterior,
+                encoded[group.rows],
+                targets[group.rows],
+                samples=SAMPLES,
+                member=group.member,
+                calibration=others,
+            )
+        )
+    report = Judged.joined(parts).report()
     if conformal is None:
-        return None, report
-    bands = []
-    for index, (_, chunks) in enumerate(values):
-        others = fit_conformal_map(
-            np.concatenate([score for other, score in enumerate(scores) if other != index])
-        )
-        bands.append(_bands(chunks, (others or conformal).calibrated(nominal)))
-    report["calibrated"] = metrics.coverage_and_width(np.concatenate(bands), truth)
+        del report["calibrated"]
     return conformal, report
-
-
-_Chunk = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""Function values ``[S, B]``, noise and targets ``[B]`` of some rows."""
-
-
-def _values(
-    posterior: Posterior, encoded: NDArray[np.float32], targets: NDArray[np.float64], group: HeldOut
-) -> tuple[NDArray[np.float64], list[_Chunk]]:
-    """Normal scores of a group's rows, and their mixtures."""
-    chunks = []
-    for start in range(0, len(group.rows), ROWS_PER_CHUNK):
-        rows = group.rows[start : start + ROWS_PER_CHUNK]
-        means, noise = posterior.function_values(
-            torch.from_numpy(encoded[rows]), SAMPLES, posterior.seed, member=group.member
-        )
-        chunks.append((means, noise, torch.from_numpy(targets[rows])))
-    scores = [predictive.normal_score(*chunk[:2], chunk[2].unsqueeze(0))[0].numpy() for chunk in chunks]
-    return np.concatenate(scores), chunks
-
-
-def _bands(chunks: Sequence[_Chunk], scores: torch.Tensor) -> NDArray[np.float64]:
-    return np.concatenate([predictive.quantiles(means, noise, scores).numpy() for means, noise, _ in chunks])
-
-
-def _scores(chunks: Sequence[_Chunk]) -> dict[str, Any]:
-    return metrics.pooled([(len(chunk[2]), metrics.scores(*chunk)) for chunk in chunks])

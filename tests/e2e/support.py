@@ -48,7 +48,7 @@ class Service:
         return self._log.read_text()
 
     def wait_for_line(self, pattern: str) -> str:
-        for _ in range(1200):
+        for _ in range(4000):
             found = re.search(pattern, self.log())
             if found:
                 return found.group(1)

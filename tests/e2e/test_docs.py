@@ -14,6 +14,7 @@ import pytest
 
 from model.options import make_options, read_config
 from tests.e2e.support import MURHO, murho, serve
+from tests.support import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def shell(text: str, directory: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,13 +59,15 @@ def shell(text: str, directory: Path) -> str:
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which the README's section "Your own table" has been typed, but for the last line."""
-    directory: Path = tmp_path_factory.mktemp("workplace")
-    shutil.copytree(ROOT / "examples", directory / "examples")
-    (block,) = (block for block in blocks(ROOT / "README.md", "sh") if "murho train" in block)
-    lines = block.splitlines()
-    assert lines[-1] == "murho serve"
-    shell("\n".join(lines[:-1]), directory)
-    return directory
+
+    def type_it(directory: Path) -> None:
+        shutil.copytree(ROOT / "examples", directory / "examples")
+        (block,) = (block for block in blocks(ROOT / "README.md", "sh") if "murho train" in block)
+        lines = block.splitlines()
+        assert lines[-1] == "murho serve"
+        shell("\n".join(lines[:-1]), directory)
+
+    return made_once(tmp_path_factory, "workplace", type_it)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,7 @@ def service(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield service
 
 
+@pytest.mark.slow
 def test_the_readmes_commands_score_the_file(workplace: Path) -> None:
     lines = (workplace / "scored.csv").read_text().splitlines()
     assert len(lines) == 407
@@ -81,6 +85,7 @@ def test_the_readmes_commands_score_the_file(workplace: Path) -> None:
     assert lines[0].endswith("mean,std,epistemic_std,aleatoric_std,p5,p50,p95")
 
 
+@pytest.mark.slow
 def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace: Path) -> None:
     request = block_after(ROOT / "README.md", "request").replace("http://127.0.0.1:8000", service.address)
     answer, printed = (
@@ -96,6 +101,7 @@ def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace
     assert answer["percentiles"]["values"][0] == pytest.approx(printed["percentiles"]["values"][0], abs=3.0)
 
 
+@pytest.mark.slow
 def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
     printed = json.loads(block_after(ROOT / "README.md", "mistake"))
     request = block_after(ROOT / "README.md", "request").replace('"Cylinders": 4', '"Cylinders": "four"')
@@ -108,6 +114,7 @@ def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
     assert answer["errors"] == printed["errors"]
 
 
+@pytest.mark.slow
 def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> None:
     typed = blocks(ROOT / "docs" / "api.md", "sh")
     assert sum(block.count("curl") for block in typed) >= 8

@@ -19,6 +19,7 @@ import pytest
 
 from tests.e2e.support import MURHO, Service, serve
 from tests.service.support import ROW, train_checkpoint
+from tests.support import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +31,10 @@ HEAVY: dict[str, Any] = {"inputs": [ROW] * 3000, "samples": 256, "percentiles": 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with one good checkpoint, one with an edited tensor file, and one of a newer format."""
+    made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
     root = tmp_path_factory.mktemp("serve")
-    good = train_checkpoint(root, "cars")
+    shutil.copytree(made / "checkpoints", root / "checkpoints")
+    good = root / "checkpoints" / "cars" / "1"
     for name in ("edited", "newer"):
         shutil.copytree(good, root / "checkpoints" / name / "1")
     tensors = root / "checkpoints" / "edited" / "1" / "model.safetensors"

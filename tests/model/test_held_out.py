@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 import torch
 
-from model import held_out
+from model import judging
 from model.held_out import calibrate_and_judge
 from model.kinds import columns_from_table
 from model.posterior import Posterior
 from model.splits import HeldOut, split_rows
 from tests.model.conftest import make_table
 
+if TYPE_CHECKING:
+    from model.predictive import Predictive
+
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+def labelled(rent: Posterior, rows: int) -> Rows:
+    table = make_table(rows=rows, seed=4)
+    return rent.encoder.encode(columns_from_table(table, rent.schema)), table.column("rent").to_numpy().copy()
+
 
 def test_a_row_is_judged_by_its_member_alone(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int | None] = []
-    real = Posterior.function_values
+    asked: dict[int, set[int | None]] = {}
+    real = Posterior.predictive
+    encoded, targets = labelled(rent, 60)
 
     def spy(
-        self: Posterior, *arguments: object, member: int | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        asked.append(member)
-        return real(self, *arguments, member=member)  # type: ignore[arg-type]
+        self: Posterior, rows: torch.Tensor, samples: int, seed: int, *, member: int | None = None
+    ) -> Predictive:
+        for row in rows.numpy():
+            (number,) = np.flatnonzero((encoded == row).all(axis=1))
+            asked.setdefault(int(number), set()).add(member)
+        return real(self, rows, samples, seed, member=member)
 
-    monkeypatch.setattr(Posterior, "function_values", spy)
-    table = make_table(rows=60, seed=4)
-    encoded = rent.encoder.encode(columns_from_table(table, rent.schema))
-    targets = table.column("rent").to_numpy().copy()
+    monkeypatch.setattr(Posterior, "predictive", spy)
     groups = split_rows(60, 0, members=2).held_out()
     conformal, report = calibrate_and_judge(rent, encoded, targets, groups, calibrating=range(2))
-    assert asked == [0, 1]
+    assert asked == {int(row): {group.member} for group in groups for row in group.rows}
+    assert {group.member for group in groups} == {0, 1}
     assert conformal is not None
     assert conformal.rows == report["n"] == 60
     assert {"rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
 
 
 def test_without_calibrating_groups_there_is_no_map(rent: Posterior) -> None:
-    table = make_table(rows=30, seed=4)
-    encoded = rent.encoder.encode(columns_from_table(table, rent.schema))
-    targets = table.column("rent").to_numpy().copy()
+    encoded, targets = labelled(rent, 30)
     conformal, report = calibrate_and_judge(
         rent, encoded, targets, [HeldOut(np.arange(30), None)], calibrating=[]
     )
@@ -47,20 +58,27 @@ def test_without_calibrating_groups_there_is_no_map(rent: Posterior) -> None:
     assert "calibrated" not in report
 
 
+def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> None:
+    """A group of rows far off: a map of the others knows nothing of them, a map of all would cover some."""
+    encoded, targets = labelled(rent, 60)
+    targets[40:] += 5000.0
+    groups = [HeldOut(np.arange(40), None), HeldOut(np.arange(40, 60), None)]
+    _, report = calibrate_and_judge(rent, encoded, targets, groups, calibrating=range(2))
+    assert report["calibrated"]["coverage"]["90"] == pytest.approx(40.0 / 60.0)
+
+
 def test_draws_of_one_member_come_from_it_alone(rent: Posterior) -> None:
     rows = torch.zeros(3, rent.architecture.inputs)
-    first, _ = rent.function_values(rows, 64, 0, member=0)
-    both, _ = rent.function_values(rows, 128, 0)
+    first = rent.predictive(rows, 64, 0, member=0).means
+    both = rent.predictive(rows, 128, 0).means
     torch.testing.assert_close(first, both[::2])
 
 
 def test_chunks_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make_table(rows=60, seed=4)
-    encoded = rent.encoder.encode(columns_from_table(table, rent.schema))
-    targets = table.column("rent").to_numpy().copy()
+    encoded, targets = labelled(rent, 60)
     groups = split_rows(60, 0, members=2).held_out()
     _, whole = calibrate_and_judge(rent, encoded, targets, groups, calibrating=range(2))
-    monkeypatch.setattr(held_out, "ROWS_PER_CHUNK", 7)
+    monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 7)
     _, parts = calibrate_and_judge(rent, encoded, targets, groups, calibrating=range(2))
     assert parts["nll"] == pytest.approx(whole["nll"], rel=1e-6)
     assert parts["calibrated"]["coverage"] == whole["calibrated"]["coverage"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +16,7 @@ from model.posterior import Prediction, PredictOptions
 from model.schema import Feature, FeatureKind, Schema, Target
 from service.app import create_app
 from service.settings import Settings
+from tests.support import call_murho
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -198,18 +197,6 @@ def train_checkpoint(root: Path, name: str) -> Path:
         automatic = ("false", "true")[index % 2]
         lines.append(f"{weight:.1f},{shown},{automatic},19{70 + index % 12}-06-01,{origin},{target:.2f}")
     table.write_text("\n".join(lines))
-    murho = Path(sys.executable).with_name("murho")
-    options = ["--target", "Consumption", "--epochs", "3", "--hidden", "8", "--noise", "heteroscedastic"]
-    command: list[str | Path] = [
-        murho,
-        "train",
-        table,
-        "--name",
-        name,
-        "--checkpoints",
-        root / "checkpoints",
-        *options,
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, timeout=120, text=True)
-    assert done.returncode == 0, done.stderr
+    options = ("--target", "Consumption", "--epochs", 3, "--hidden", 8, "--noise", "heteroscedastic")
+    call_murho("train", table, "--name", name, "--checkpoints", root / "checkpoints", *options)
     return max((root / "checkpoints" / name).iterdir())

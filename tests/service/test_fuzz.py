@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from service.app import create_app
 from service.settings import Settings
 from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, train_checkpoint
+from tests.support import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,8 +88,7 @@ def fake() -> Iterator[AppClient]:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppClient]:
-    root = tmp_path_factory.mktemp("fuzz")
-    train_checkpoint(root, "cars")
+    root = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
     with AppClient(create_app(Settings(checkpoints=root / "checkpoints", device="cpu"))) as client:
         client.wait_until_loaded()
         yield client

@@ -1,0 +1,184 @@
+"""What a posterior says of labelled rows, row by row: the one way from rows to scores.
+
+Rows are worked through in chunks; what is kept of a row is a few numbers, so that a million rows fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from model.dense_quantiles import dense_quantiles
+from model.errors import OptionError
+from model.metrics import BandScores, band_levels, point_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from model.calibration import ConformalMap
+    from model.posterior import Posterior
+    from model.predictive import Predictive
+
+__all__ = ["Judged", "judge_rows", "normal_scores"]
+
+ROWS_PER_CHUNK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of N rows; everything ``[N]``, float64 and in the target's unit unless said otherwise.
+
+    Attributes:
+        targets: The truth.
+        errors: Predicted mean minus target.
+        nll: Negative log density of the predictive at the target, nats.
+        crps: Continuous ranked probability score of the predictive.
+        scores: Where the target stands in the raw predictive, as a normal score.
+        epistemic: Epistemic standard deviation.
+        aleatoric: Aleatoric standard deviation.
+        raw: Scores of the raw percentiles.
+        calibrated: Scores of the calibrated ones; None without calibration.
+    """
+
+    targets: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    nll: NDArray[np.float64]
+    crps: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    epistemic: NDArray[np.float64]
+    aleatoric: NDArray[np.float64]
+    raw: BandScores
+    calibrated: BandScores | None
+
+    @property
+    def std(self) -> NDArray[np.float64]:
+        """Standard deviation of the predictive."""
+        return np.hypot(self.epistemic, self.aleatoric)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All rows of several parts, in order; either all of them are calibrated or none."""
+        arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric")
+        calibrated = [part.calibrated for part in parts if part.calibrated is not None]
+        return cls(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
+            raw=BandScores.joined([part.raw for part in parts]),
+            calibrated=BandScores.joined(calibrated) if calibrated else None,
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Means over rows.
+
+        Returns:
+            ``n, rmse, mae, r2, nll, crps``, and ``raw`` and ``calibrated`` (None without calibration) as
+            `model.metrics.BandScores.report` has them.
+        """
+        return {
+            "n": len(self.targets),
+            **point_scores(self.errors, self.targets),
+            "nll": float(self.nll.mean()),
+            "crps": float(self.crps.mean()),
+            "raw": self.raw.report(),
+            "calibrated": None if self.calibrated is None else self.calibrated.report(),
+        }
+
+
+def judge_rows(
+    posterior: Posterior,
+    rows: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    *,
+    samples: int,
+    member: int | None = None,
+    calibration: ConformalMap | None = None,
+    levels: Sequence[float] | None = None,
+) -> Judged:
+    """Judges a posterior on labelled rows.
+
+    Args:
+        posterior: The posterior.
+        rows: Encoded rows, ``[N, D]``, at least one.
+        targets: ``[N]``, the target's unit.
+        samples: S, at least 1.
+        member: Takes all S draws from this member alone; by default they go round the members.
+        calibration: What calibrated bands go through; None: there are none.
+        levels: Percentile levels to score; by default `model.metrics.band_levels`, which must be among them.
+
+    Raises:
+        OptionError: S is 0: the mu-only mean has neither density nor bands.
+    """
+    if samples < 1:
+        raise OptionError("judging a posterior takes at least one draw")
+    levels = levels or band_levels()
+    nominal = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device=posterior.device) / 100.0)
+    asked = nominal if calibration is None else torch.cat((nominal, calibration.calibrated(nominal)))
+    with torch.inference_mode():
+        parts = [
+            _judge(predictive, truth, levels, asked)
+            for predictive, truth in _chunks(posterior, rows, targets, samples, member)
+        ]
+    return Judged.joined(parts)
+
+
+def _judge(predictive: Predictive, truth: Tensor, levels: Sequence[float], asked: Tensor) -> Judged:
+    mean, epistemic, aleatoric = predictive.split()
+    observed = _array(truth)
+    percentiles = _array(predictive.transform.inverse(dense_quantiles(predictive.mixture, asked)))
+    raw, calibrated = percentiles[:, : len(levels)], percentiles[:, len(levels) :]
+    return Judged(
+        targets=observed,
+        errors=_array(mean - truth),
+        nll=_array(-predictive.log_density(truth)),
+        crps=_array(predictive.crps(truth)),
+        scores=_scores(predictive, truth),
+        epistemic=_array(epistemic),
+        aleatoric=_array(aleatoric),
+        raw=BandScores.of(raw, observed, levels),
+        calibrated=BandScores.of(calibrated, observed, levels) if calibrated.shape[1] else None,
+    )
+
+
+def normal_scores(
+    posterior: Posterior,
+    rows: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    *,
+    samples: int,
+    member: int | None = None,
+) -> NDArray[np.float64]:
+    """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `judge_rows`."""
+    with torch.inference_mode():
+        parts = [
+            _scores(predictive, truth)
+            for predictive, truth in _chunks(posterior, rows, targets, samples, member)
+        ]
+    return np.concatenate(parts)
+
+
+def _scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
+    return _array(predictive.normal_score(truth.unsqueeze(0))[0])
+
+
+def _array(values: Tensor) -> NDArray[np.float64]:
+    array: NDArray[np.float64] = values.cpu().numpy()
+    return array
+
+
+def _chunks(
+    posterior: Posterior,
+    rows: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    samples: int,
+    member: int | None,
+) -> Iterator[tuple[Predictive, Tensor]]:
+    """The predictive and the targets of some rows at a time."""
+    for start in range(0, len(rows), ROWS_PER_CHUNK):
+        some = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+        truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+        yield posterior.predictive(some, samples, posterior.seed, member=member), truth

@@ -1,0 +1,51 @@
+"""Judgements of predictives that are written down, not learned."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+
+from model.judging import Judged, judge_rows
+from model.metrics import PERCENTILES, BandScores, band_levels
+from model.predictive import Predictive
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from model.calibration import ConformalMap
+    from model.posterior import Posterior
+
+ALL_LEVELS = sorted({*band_levels(), *PERCENTILES})
+
+
+def gaussian_posterior(copies: int = 3) -> Posterior:
+    """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
+
+    def predictive(rows: torch.Tensor, samples: int, seed: int, *, member: int | None) -> Predictive:
+        means, noise = rows.double().T
+        return Predictive.of(means.expand(copies, -1).unsqueeze(-1), noise.expand(copies, -1).unsqueeze(-1))
+
+    return cast("Posterior", SimpleNamespace(device=torch.device("cpu"), seed=0, predictive=predictive))
+
+
+def judge_gaussians(
+    means: NDArray[np.float64],
+    stds: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    calibration: ConformalMap | None = None,
+) -> Judged:
+    """The judgement of one Gaussian a row, over all levels; means and stds are rounded to float32."""
+    rows = np.stack([means, stds], axis=1).astype(np.float32)
+    return judge_rows(
+        gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS
+    )
+
+
+def judged_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]) -> Judged:
+    """A judgement of which only errors, std and whether the row lay inside its bands are known."""
+    nothing = np.zeros(len(errors))
+    bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), np.zeros(4), np.zeros(4), np.zeros(0))
+    return Judged(nothing, errors, nothing, nothing, nothing, nothing, stds, bands, None)
