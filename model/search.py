@@ -44,8 +44,12 @@ FEWEST_ROWS_FOR_A_MIXTURE = 200
 
 
 def default_budget(rows: int) -> float:
-    """Seconds that a search may take unless told otherwise: 50 for 1,000 rows, 330 for 50,000, 900 at most."""
-    return min(900.0, 50.0 + 280.0 * max(0, rows - 1_000) / 49_000)
+    """Seconds that a search may take unless told otherwise.
+
+    50 up to 1,000 rows, 330 from 10,000 to 50,000, in proportion to the rows beyond, 900 at most.
+    """
+    small = 50.0 + 280.0 * min(1.0, max(0.0, (rows - 1_000) / 9_000))
+    return min(900.0, small * max(1.0, rows / 50_000))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def test_a_small_table_is_tried_with_homoscedastic_noise_instead_of_a_mixture() 
 
 def test_the_default_budget_grows_with_the_table() -> None:
     assert default_budget(100) == default_budget(1_000) == 50.0
-    assert 50.0 < default_budget(10_000) < default_budget(50_000) == 330.0
+    assert 50.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 330.0
     assert default_budget(10**7) == 900.0
 
 
