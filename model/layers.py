@@ -20,8 +20,9 @@ def local_reparameterisation(
     bias_mu: Tensor,
     bias_variance: Tensor,
     generator: torch.Generator | None,
+    draws: int = 1,
 ) -> Tensor:
-    """A draw of a layer's outputs, another one for every row.
+    """Draws of a layer's outputs, others for every row.
 
     The outputs of a row are Gaussian with mean ``x W_mu + b_mu`` and variance ``x^2 W_sigma^2 + b_sigma^2``;
     drawing them instead of the weights gives each row a draw of its own and a gradient of far lower variance
@@ -33,12 +34,15 @@ def local_reparameterisation(
         weight_variance: ``sigma^2``, the same shape.
         bias_mu: ``[M, 1, outputs]``.
         bias_variance: ``sigma^2``, the same shape.
-        generator: Source of the draw, on the device of the inputs.
+        generator: Source of the draws, on the device of the inputs.
+        draws: Draws a row, S: their mean and variance are computed once.
 
     Returns:
-        ``[M, B, outputs]``.
+        ``[M, S * B, outputs]``; draw-major.
     """
     mean = torch.baddbmm(bias_mu, inputs, weight_mu)
     variance = torch.baddbmm(bias_variance, inputs.square(), weight_variance)
+    if draws > 1:
+        mean, variance = mean.repeat(1, draws, 1), variance.repeat(1, draws, 1)
     epsilon = torch.empty_like(mean).normal_(generator=generator)
     return torch.addcmul(mean, variance.sqrt(), epsilon)

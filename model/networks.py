@@ -172,13 +172,14 @@ class BayesianNetwork(nn.Module):
         """
         variance = (self.sigma() if sigma is None else sigma).square()
         means, variances = self.parts(self.mu), self.parts(variance)
-        inputs = rows.repeat(*[1] * (rows.dim() - 2), draws, 1).expand(self.architecture.members, -1, -1)
-        hidden = inputs
-        for first in range(0, len(means), 2):
-            if first:
-                hidden = self.activation(hidden)
-                if self.architecture.skip and first == len(means) - 2:
-                    hidden = torch.cat((hidden, inputs), dim=2)
+        inputs = rows.expand(self.architecture.members, -1, -1)
+        hidden = local_reparameterisation(
+            inputs, means[0], variances[0], means[1], variances[1], generator, draws
+        )
+        for first in range(2, len(means), 2):
+            hidden = self.activation(hidden)
+            if self.architecture.skip and first == len(means) - 2:
+                hidden = torch.cat((hidden, inputs.repeat(1, draws, 1)), dim=2)
             hidden = local_reparameterisation(
                 hidden, means[first], variances[first], means[first + 1], variances[first + 1], generator
             )

@@ -12,6 +12,8 @@ from torch import Tensor
 from model.predictive import Predictive
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from model.likelihoods import Likelihood
     from model.networks import BayesianNetwork
     from model.preparation import Standardised
@@ -58,6 +60,24 @@ class Rows:
         shortest = min(len(rows) for rows in lists)
         return torch.stack([rows[:shortest] for rows in lists])
 
+    def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Numbers of the rows that each member judges, in chunks of at most ``size`` rows.
+
+        Without folds all members judge all rows: ``[B]`` and None. With folds each judges its own, so that no
+        member reads rows that it has seen: ``[M, B]``, and which of them count, ``[M, B]``; the shorter lists are
+        filled up.
+        """
+        if self.folds is None:
+            for numbers in torch.arange(len(self), device=self.targets.device).split(size):
+                yield numbers, None
+            return
+        lists = [(self.folds == member).nonzero().squeeze(1) for member in range(members)]
+        numbers = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
+        lengths = torch.tensor([len(rows) for rows in lists], device=numbers.device)
+        there = torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
+        width = max(1, size // members)
+        yield from zip(numbers.split(width, dim=1), there.split(width, dim=1), strict=True)
+
 
 def mixture_nll(
     network: BayesianNetwork,
@@ -77,17 +97,17 @@ def mixture_nll(
     generator = torch.Generator(rows.features.device).manual_seed(seed)
     total = 0.0
     with torch.no_grad():
-        for start in range(0, len(rows), 8192):
-            features, targets = rows.features[start : start + 8192], rows.targets[start : start + 8192]
-            outputs = network(features, generator, draws)
-            densities = likelihood.log_density(outputs, targets.repeat(draws)).double()
-            densities = densities.reshape(-1, draws, len(targets))
-            if rows.folds is not None:
-                own = rows.folds[start : start + 8192]
-                densities = densities[own, :, torch.arange(len(own), device=own.device)].T
-            components = densities.reshape(-1, len(targets))  # members and draws alike
-            mixture = torch.logsumexp(components, dim=0) - math.log(len(components))
-            total -= float(mixture.clamp_min(LEAST_LOG_DENSITY).sum())
+        for numbers, there in rows.judged_by(network.architecture.members, 8192):
+            targets = rows.targets[numbers]
+            outputs = network(rows.features[numbers], generator, draws)
+            observed = targets.repeat(*[1] * (targets.dim() - 1), draws)
+            densities = likelihood.log_density(outputs, observed).double()
+            densities = densities.reshape(len(densities), draws, numbers.shape[-1])
+            # Without folds the members are one mixture; with folds each has rows of its own.
+            densities = densities.flatten(0, 1) if there is None else densities.transpose(0, 1).flatten(1)
+            mixture = torch.logsumexp(densities, dim=0) - math.log(len(densities))
+            mixture = mixture.clamp_min(LEAST_LOG_DENSITY)
+            total -= float(mixture.sum() if there is None else mixture[there.flatten()].sum())
     return total / len(rows)
 
 
@@ -119,20 +139,18 @@ def held_out_scores(
     nll = crps = 0.0
     floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardised.scale)
     with torch.no_grad():
-        for start in range(0, len(rows), 1024):
-            some = slice(start, start + 1024)
-            outputs = network(rows.features[some], generator, draws)
-            parts = likelihood.components(outputs)
-            observed = targets[some]
+        for numbers, there in rows.judged_by(network.architecture.members, 1024):
+            parts = likelihood.components(network(rows.features[numbers], generator, draws))
+            observed = targets[numbers] if there is None else targets[numbers][there]
+            count = numbers.shape[-1]
 
-            def of_draws(values: Tensor, observed: Tensor = observed, some: slice = some) -> Tensor:
+            def of_draws(values: Tensor, count: int = count, there: Tensor | None = there) -> Tensor:
                 """``[S, B, K]``, of the member that has not seen the row, or of all."""
-                values = values.expand(network.architecture.members, draws * len(observed), -1)
-                values = values.reshape(len(values), draws, len(observed), values.shape[-1])
-                if rows.folds is None:
-                    return values.flatten(0, 1)
-                own = rows.folds[some]
-                return values[own, :, torch.arange(len(own))].transpose(0, 1)
+                values = values.expand(network.architecture.members, draws * count, -1)
+                values = values.reshape(len(values), draws, count, values.shape[-1])
+                return (
+                    values.flatten(0, 1) if there is None else values.transpose(1, 2)[there].transpose(0, 1)
+                )
 
             means, noise = (of_draws(part).double() * standardised.scale for part in parts[:2])
             weights = None if parts[2] is None else of_draws(parts[2]).double()
