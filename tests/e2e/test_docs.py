@@ -163,3 +163,22 @@ def test_every_benchmark_that_documents_name_exists() -> None:
     for path in [*DOCUMENTS, ROOT / "benchmarks" / "README.md"]:
         for name in re.findall(r"python -m benchmarks\.(\w+)", path.read_text()):
             assert (ROOT / "benchmarks" / f"{name}.py").is_file(), (path, name)
+
+
+@pytest.mark.slow
+def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
+    """Its commands, with a quick fit; then every line of the answer begins as it does on the page."""
+    page = ROOT / "docs" / "evaluation.md"
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    (typed,) = blocks(page, "sh")
+    quick = "--noise homoscedastic --epochs 20 --hidden 16"
+    answer = shell(typed.replace("--target Miles_per_Gallon", f"--target Miles_per_Gallon {quick}"), tmp_path)
+    answer = answer[answer.index("most version") :]  # behind what training says
+
+    def titles(text: str) -> list[str]:
+        words = [line.split("  ")[0] for line in text.splitlines()]
+        return [
+            word for word in words if word[:1].isalpha() and not word.startswith(("RMSE", "predicted std"))
+        ]
+
+    assert sorted(titles(answer)) == sorted(titles(block_after(page, "answer")))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
-import uncertainty_toolbox as toolbox
 from mapie.metrics import regression as mapie
 
 from model.evaluation import evaluate_table
@@ -16,6 +16,11 @@ from model.posterior import Posterior, PredictOptions
 from model.reliability import pit_of, reliability
 from tests.model.conftest import make_table
 from tests.model.judges import judge_gaussians
+
+with warnings.catch_warnings():
+    # Python's own complaint about its source, made once, when it is first compiled.
+    warnings.simplefilter("ignore")
+    import uncertainty_toolbox as toolbox
 
 if TYPE_CHECKING:
     from model.judging import Judged
