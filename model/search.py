@@ -162,7 +162,8 @@ class _Search:
         chosen = self._base()
         levers = list(self._levers())
         trials = sum(len(lever.others) for lever in levers) + 1 if levers else 0
-        self.effort_left = 1.0 + TRIAL_EFFORT * trials
+        full_fits = 1.0 if self.options.temperature is not None else 2.0
+        self.effort_left = full_fits + TRIAL_EFFORT * trials
         if levers:
             self.fit(chosen, TRIAL_EFFORT)
             for lever in levers:
