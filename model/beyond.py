@@ -67,6 +67,14 @@ class Beyond:
         """Such as ``Horsepower beyond its range``."""
         return tuple(f"{name} beyond its range" for name in self.features)
 
+    def reach(self, schema: Schema) -> npt.NDArray[np.float64]:
+        """Least and largest value over the training rows, ``[2, F]``: not 0 where a column has outliers."""
+        ranges = {feature.name: (feature.minimum, feature.maximum) for feature in schema.features}
+        ends = {name: np.array(ranges[name], float) for name in self.features}
+        reach = np.zeros((2, len(self.features)))
+        self.encode(ends, slice(None), reach)
+        return reach
+
     def encode(self, columns: Columns, rows: slice, out: npt.NDArray[Any]) -> None:
         """Writes ``[B, F]`` into ``out``."""
         if not self.features:

@@ -19,8 +19,10 @@ from torch import Tensor
 
 from model.errors import CheckpointError
 
-__all__ = ["ConformalMap", "fit_conformal_map"]
+__all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
 
+FURTHEST_SCORE = 3.0
+"""Scores further out than this say of a row that it is odd, not how well members agree."""
 MAXIMUM_KNOTS = 400
 MINIMUM_ROWS = 10
 
@@ -60,13 +62,23 @@ class ConformalMap:
     def _outer_slope(self) -> float:
         return max(1.0, self.observed[-1] / self.nominal[-1])
 
-    def calibrated(self, scores: Tensor) -> Tensor:
-        """The score that a band must reach to in the raw predictive, for nominal scores of any shape."""
-        return self._interpolate(scores, self.nominal, self.observed)
+    def calibrated(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+        """The score that a band must reach to in the raw predictive, for nominal scores of any shape.
 
-    def nominal_of(self, scores: Tensor) -> Tensor:
+        Args:
+            scores: Nominal scores.
+            widening: Where a band may only become wider, broadcastable to ``scores``: for rows unlike those that made
+                the map, which can't vouch there that the raw band is too wide.
+        """
+        mapped = self._interpolate(scores, self.nominal, self.observed)
+        narrower = torch.as_tensor(widening, device=scores.device) & (mapped.abs() < scores.abs())
+        return torch.where(narrower, scores, mapped)
+
+    def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
         """The inverse of `calibrated`."""
-        return self._interpolate(scores, self.observed, self.nominal)
+        mapped = self._interpolate(scores, self.observed, self.nominal)
+        narrower = torch.as_tensor(widening, device=scores.device) & (mapped.abs() > scores.abs())
+        return torch.where(narrower, scores, mapped)
 
     def to_json(self) -> dict[str, Any]:
         """For ``model.json``."""
@@ -128,3 +140,28 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
     observed = np.maximum.accumulate(np.maximum(magnitudes[ranks - 1], 1e-9))
     observed = observed + 1e-9 * np.arange(len(observed))
     return ConformalMap(tuple(nominal.tolist()), tuple(observed.tolist()), count)
+
+
+def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members: int) -> float:
+    """By what factor normal scores shrink when twice as many members judge a row as could judge it held out.
+
+    The spread of scores falls with the number m of members mixed about as ``a + b / m``: what each has learned
+    wrongly by itself averages out, and the mixture is wider by their disagreement. One member and ``judges`` of them
+    give the line. It is followed from ``1 / judges`` half the way to none, or to all members if these are fewer: the
+    law falls off faster than the line at first, so that what is left out keeps bands on the wide side.
+
+    Args:
+        alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or some of these.
+        together: Under the mixture of all members that have not seen them, ``[n]``.
+        judges: Members that have not seen a row, at least 2.
+        members: M.
+
+    Returns:
+        The factor, from 0.5 to 1.
+    """
+    one, several = (float(np.minimum(np.abs(scores), FURTHEST_SCORE).mean()) for scores in (alone, together))
+    if several <= 0.0:
+        return 1.0
+    slope = (one - several) / (1.0 - 1.0 / judges)
+    further = 1.0 / judges - max(1.0 / (2 * judges), 1.0 / members)
+    return float(np.clip(1.0 - slope * further / several, 0.5, 1.0))

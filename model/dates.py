@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from model.feature_encodings import fill_missing, missing_names
+from model.feature_encodings import fill_missing, missing_names, reach_of_numbers
 from model.fields import expect_fields, wrong
 from model.scaling import Scale
 
@@ -54,6 +54,10 @@ class Calendar:
         name = self.feature.name
         parts = (f"{name} {part} {wave}" for part in self.parts for wave in ("sine", "cosine"))
         return (name, *parts, *missing_names(self.feature))
+
+    def reach(self) -> npt.NDArray[np.float32]:
+        """See `model.feature_encodings.FeatureEncoding.reach`; the calendar comes round by itself."""
+        return reach_of_numbers(self, self.feature, 1)
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         """Writes the column ``[B]`` of days, encoded, into ``out``."""

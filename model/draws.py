@@ -18,7 +18,7 @@ from torch.nn import functional
 from model.networks import ACTIVATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from model.networks import Architecture
 
@@ -53,9 +53,9 @@ class Draws:
         """The first draws, as views."""
         return self._choose(slice(samples))
 
-    def of_member(self, member: int) -> Draws:
-        """The draws of one member, copied."""
-        return self._choose(self.members == member)
+    def of_members(self, members: Sequence[int]) -> Draws:
+        """The draws of some members, copied."""
+        return self._choose(torch.isin(self.members, torch.tensor(members, device=self.members.device)))
 
     def _choose(self, which: slice | Tensor) -> Draws:
         return Draws(

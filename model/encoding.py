@@ -123,6 +123,23 @@ class Encoder:
             start = stop
         return tuple(slices)
 
+    @cached_property
+    def reach(self) -> npt.NDArray[np.float32]:
+        """Least and largest value of each encoded column over the training rows, ``[2, D]``.
+
+        A row that lies outside is beyond the training range of a feature, or of a category unseen in training.
+        Infinite where a column's values are all known from the start, such as sines.
+        """
+        with np.errstate(over="ignore"):
+            ends = [part.reach() for part in self.parts]
+            beyond = self._beyond.reach(self.schema).astype(np.float32)
+            return np.concatenate([*ends, beyond], axis=1)
+
+    @cached_property
+    def unmoved(self) -> tuple[int, ...]:
+        """Numbers of the encoded columns that are zero for every training row, so that no row moves their weights."""
+        return tuple(np.flatnonzero((self.reach == 0.0).all(axis=0)).tolist())
+
     def encode(self, columns: Columns) -> npt.NDArray[np.float32]:
         """Encodes rows.
 

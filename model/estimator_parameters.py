@@ -87,7 +87,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         hidden: Sequence[int] | None = None,
-        members: int = 5,
+        members: int = 10,
         encoding: str = "auto",
         prior: str = "empirical-bayes",
         prior_sigma: float = 1.0,

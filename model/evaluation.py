@@ -117,7 +117,7 @@ def judge_in_full(
     report = judged.report()
     report["raw"] |= {"pinball": judged.raw.pinball_report(), **reliability(pit_of(judged.scores))}
     if judged.calibrated is not None:
-        pit = pit_of(judged.scores, posterior.calibration)
+        pit = pit_of(judged.scores, posterior.calibration, judged.outside)
         report["calibrated"] |= {"pinball": judged.calibrated.pinball_report(), **reliability(pit)}
     square = float(np.mean(judged.std**2))
     return report | {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from model.schema import Feature
 
-__all__ = ["FeatureEncoding", "OneHot", "Standard", "fill_missing", "missing_names"]
+__all__ = ["FeatureEncoding", "OneHot", "Standard", "fill_missing", "missing_names", "reach_of_numbers"]
 
 
 class FeatureEncoding(Protocol):
@@ -37,6 +37,13 @@ class FeatureEncoding(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the encoded columns."""
+        ...
+
+    def reach(self) -> npt.NDArray[np.float32]:
+        """Least and largest value of each encoded column over the training rows, ``[2, len(names)]``.
+
+        Infinite where a column's values are all known from the start, such as sines.
+        """
         ...
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
@@ -69,6 +76,10 @@ class Standard:
     def names(self) -> tuple[str, ...]:
         """The feature's name and, if it accepts missing cells, the indicator's."""
         return (self.feature.name, *missing_names(self.feature))
+
+    def reach(self) -> npt.NDArray[np.float32]:
+        """See `FeatureEncoding.reach`."""
+        return reach_of_numbers(self, self.feature, 1)
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         """Writes the column ``[B]``, encoded, into ``out``."""
@@ -105,6 +116,13 @@ class OneHot:
         levels = (f"{name}={category}" for category in self.feature.categories)
         return (*levels, f"{name} is unseen", *missing_names(self.feature))
 
+    def reach(self) -> npt.NDArray[np.float32]:
+        """See `FeatureEncoding.reach`; no training row is unseen."""
+        reach = np.zeros((2, len(self.names)), dtype=np.float32)
+        reach[1] = 1.0
+        reach[1, len(self.feature.categories)] = 0.0
+        return reach
+
     @cached_property
     def _levels(self) -> dict[str | None, int]:
         levels: dict[str | None, int] = {value: code for code, value in enumerate(self.feature.categories)}
@@ -130,6 +148,23 @@ class OneHot:
         """Checks that there is nothing."""
         expect_fields(data, where, ())
         return cls(feature)
+
+
+def reach_of_numbers(encoding: FeatureEncoding, feature: Feature, columns: int) -> npt.NDArray[np.float32]:
+    """`FeatureEncoding.reach` where the first columns rise with the number and the others are bounded anyway.
+
+    Args:
+        encoding: The encoding.
+        feature: What it encodes; without a range nothing is bounded.
+        columns: How many columns rise with the number.
+    """
+    reach = np.empty((2, len(encoding.names)), dtype=np.float32)
+    reach[0], reach[1] = -np.inf, np.inf
+    if feature.minimum is not None and feature.maximum is not None:
+        ends = np.zeros_like(reach)
+        encoding.encode(np.array([feature.minimum, feature.maximum]), ends)
+        reach[:, :columns] = ends[:, :columns]
+    return reach
 
 
 def missing_names(feature: Feature) -> tuple[str, ...]:

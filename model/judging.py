@@ -44,6 +44,7 @@ class Judged:
         aleatoric: Aleatoric standard deviation.
         raw: Scores of the raw percentiles.
         calibrated: Scores of the calibrated ones; None without calibration.
+        outside: Whether the row lies beyond the training rows, ``[N]``; see `model.posterior.Posterior.outside`.
     """
 
     targets: NDArray[np.float64]
@@ -55,6 +56,7 @@ class Judged:
     aleatoric: NDArray[np.float64]
     raw: BandScores
     calibrated: BandScores | None
+    outside: NDArray[np.bool_]
 
     @property
     def std(self) -> NDArray[np.float64]:
@@ -64,7 +66,7 @@ class Judged:
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """All rows of several parts, in order; either all of them are calibrated or none."""
-        arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric")
+        arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "outside")
         calibrated = [part.calibrated for part in parts if part.calibrated is not None]
         return cls(
             **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
@@ -95,7 +97,7 @@ def judge_rows(
     targets: NDArray[np.float64],
     *,
     samples: int,
-    member: int | None = None,
+    members: Sequence[int] | None = None,
     calibration: ConformalMap | None = None,
     levels: Sequence[float] | None = None,
 ) -> Judged:
@@ -106,7 +108,7 @@ def judge_rows(
         rows: Encoded rows, ``[N, D]``, at least one.
         targets: ``[N]``, the target's unit.
         samples: S, at least 1.
-        member: Takes all S draws from this member alone; by default they go round the members.
+        members: Takes all S draws from these members alone; by default they go round all of them.
         calibration: What calibrated bands go through; None: there are none.
         levels: Percentile levels to score; by default `model.metrics.band_levels`, which must be among them.
 
@@ -117,20 +119,44 @@ def judge_rows(
         raise OptionError("judging a posterior takes at least one draw")
     levels = levels or band_levels()
     nominal = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device=posterior.device) / 100.0)
-    asked = nominal if calibration is None else torch.cat((nominal, calibration.calibrated(nominal)))
+    maps = (
+        ()
+        if calibration is None
+        else (calibration.calibrated(nominal), calibration.calibrated(nominal, True))
+    )
     with torch.inference_mode():
         parts = [
-            _judge(predictive, truth, levels, asked)
-            for predictive, truth in _chunks(posterior, rows, targets, samples, member)
+            _judge(predictive, truth, outside, levels, nominal, maps)
+            for predictive, truth, outside in _chunks(posterior, rows, targets, samples, members)
         ]
     return Judged.joined(parts)
 
 
-def _judge(predictive: Predictive, truth: Tensor, levels: Sequence[float], asked: Tensor) -> Judged:
+def _judge(
+    predictive: Predictive,
+    truth: Tensor,
+    outside: Tensor,
+    levels: Sequence[float],
+    nominal: Tensor,
+    maps: Sequence[Tensor],
+) -> Judged:
+    """Judges some rows.
+
+    Args:
+        predictive: Of B rows.
+        truth: ``[B]``.
+        outside: ``[B]``.
+        levels: Percentile levels, K.
+        nominal: Their normal scores, ``[K]``.
+        maps: The scores to reach to, ``[K]``, in rows inside and in those outside; empty without calibration.
+    """
     mean, epistemic, aleatoric = predictive.split()
     observed = _array(truth)
+    # Mostly all rows are inside.
+    asked = torch.cat((nominal, *(maps if bool(outside.any()) else maps[:1])))
     percentiles = _array(predictive.transform.inverse(dense_quantiles(predictive.mixture, asked)))
-    raw, calibrated = percentiles[:, : len(levels)], percentiles[:, len(levels) :]
+    raw, *others = np.split(percentiles, len(asked) // len(levels), axis=1)
+    calibrated = np.where(_array(outside)[:, None], others[-1], others[0]) if others else None
     return Judged(
         targets=observed,
         errors=_array(mean - truth),
@@ -140,7 +166,8 @@ def _judge(predictive: Predictive, truth: Tensor, levels: Sequence[float], asked
         epistemic=_array(epistemic),
         aleatoric=_array(aleatoric),
         raw=BandScores.of(raw, observed, levels),
-        calibrated=BandScores.of(calibrated, observed, levels) if calibrated.shape[1] else None,
+        calibrated=None if calibrated is None else BandScores.of(calibrated, observed, levels),
+        outside=_array(outside),
     )
 
 
@@ -150,13 +177,13 @@ def normal_scores(
     targets: NDArray[np.float64],
     *,
     samples: int,
-    member: int | None = None,
+    members: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
     """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `judge_rows`."""
     with torch.inference_mode():
         parts = [
             _scores(predictive, truth)
-            for predictive, truth in _chunks(posterior, rows, targets, samples, member)
+            for predictive, truth, _ in _chunks(posterior, rows, targets, samples, members)
         ]
     return np.concatenate(parts)
 
@@ -165,8 +192,8 @@ def _scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
     return _array(predictive.normal_score(truth.unsqueeze(0))[0])
 
 
-def _array(values: Tensor) -> NDArray[np.float64]:
-    array: NDArray[np.float64] = values.cpu().numpy()
+def _array(values: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = values.cpu().numpy()
     return array
 
 
@@ -175,10 +202,11 @@ def _chunks(
     rows: NDArray[np.float32],
     targets: NDArray[np.float64],
     samples: int,
-    member: int | None,
-) -> Iterator[tuple[Predictive, Tensor]]:
-    """The predictive and the targets of some rows at a time."""
+    members: Sequence[int] | None,
+) -> Iterator[tuple[Predictive, Tensor, Tensor]]:
+    """The predictive and the targets of some rows at a time, and whether each lies beyond the training rows."""
     for start in range(0, len(rows), ROWS_PER_CHUNK):
         some = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
         truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
-        yield posterior.predictive(some, samples, posterior.seed, member=member), truth
+        predictive = posterior.predictive(some, samples, posterior.seed, members=members)
+        yield predictive, truth, posterior.outside(some)

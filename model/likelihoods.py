@@ -45,6 +45,8 @@ class Likelihood(Protocol):
 
     kind: str
     outputs: int
+    means: int
+    """How many of the outputs are means, K: the first ones. The others tell of the scatter."""
 
     @property
     def steady_outputs(self) -> dict[int, float]:
@@ -83,6 +85,18 @@ class Likelihood(Protocol):
         """
         ...
 
+    def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
+        """Outputs with the function values of one row and the scatter around them of another.
+
+        Args:
+            outputs: Network outputs of rows whose function values are wanted, ``[S, B, P]``.
+            others: Those of rows whose scatter is wanted, ``[S, B, P]``.
+
+        Returns:
+            ``[S, B, P]``.
+        """
+        ...
+
     def components(
         self, outputs: Tensor, members: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -104,6 +118,7 @@ class GaussianNoise(nn.Module):
 
     kind: str
     outputs: int
+    means = 1
 
     @property
     def steady_outputs(self) -> dict[int, float]:
@@ -144,6 +159,10 @@ class GaussianNoise(nn.Module):
 
     def _noise_gradient(self, by_noise: Tensor, noise: Tensor, gradient: Tensor, factor: float) -> None:
         """Passes the derivative by the noise ``[M, B]`` on to what sets it; does nothing where it is known."""
+
+    def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
+        """See `Likelihood.with_scatter_of`: what the network says beside the mean is about the noise."""
+        return torch.cat((outputs[..., :1], others[..., 1:]), dim=-1)
 
     def components(
         self, outputs: Tensor, members: Tensor | None = None

@@ -33,7 +33,7 @@ class MixtureNoise(nn.Module):
         super().__init__()
         if not 1 <= components <= MOST_COMPONENTS:
             raise OptionError(f"a mixture has 1 to {MOST_COMPONENTS} components a row, not {components}")
-        self.count = components
+        self.count = self.means = components
         self.outputs = 3 * components
 
     @property
@@ -51,6 +51,16 @@ class MixtureNoise(nn.Module):
         """See `model.likelihoods.Likelihood.components`."""
         means, raw, logits = outputs.split(self.count, dim=-1)
         return means, NOISE_FLOOR + functional.softplus(raw), torch.softmax(logits, dim=-1)
+
+    def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
+        """See `model.likelihoods.Likelihood.with_scatter_of`: the other mixture, moved to this one's mean."""
+        moved = self._function_values(outputs) - self._function_values(others)
+        return torch.cat((others[..., : self.count] + moved.unsqueeze(-1), others[..., self.count :]), dim=-1)
+
+    def _function_values(self, outputs: Tensor) -> Tensor:
+        means, _, logits = outputs.split(self.count, dim=-1)
+        values: Tensor = (torch.softmax(logits, dim=-1) * means).sum(dim=-1)
+        return values
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """See `model.likelihoods.Likelihood.log_density`."""

@@ -74,7 +74,7 @@ class TrainOptions(BaseModel):
     ignore: tuple[str, ...] = ()
     columns: dict[str, ColumnOptions] = Field(default_factory=dict)
     hidden: tuple[Annotated[int, Field(ge=1, le=16_384)], ...] | None = Field(default=None, max_length=16)
-    members: int = Field(default=5, ge=1, le=64)
+    members: int = Field(default=10, ge=1, le=64)
     encoding: Literal["auto", "standard", "piecewise"] = "auto"
     prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = "empirical-bayes"
     prior_sigma: Positive = 1.0

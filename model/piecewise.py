@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from model.feature_encodings import fill_missing, missing_names
+from model.feature_encodings import fill_missing, missing_names, reach_of_numbers
 from model.fields import expect_fields, expect_numbers, wrong
 from model.scaling import Scale
 
@@ -69,6 +69,10 @@ class PiecewiseLinear:
         name = self.feature.name
         bins = (f"{name} bin {number}" for number in range(1, len(self.columns) + 1))
         return (name, *bins, *missing_names(self.feature))
+
+    def reach(self) -> npt.NDArray[np.float32]:
+        """See `model.feature_encodings.FeatureEncoding.reach`."""
+        return reach_of_numbers(self, self.feature, 1 + len(self.columns))
 
     @cached_property
     def _lines(self) -> tuple[npt.NDArray[np.float64], ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from model.schema import Schema
 from model.transforms import transform_from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
 
     from model.schema import Columns
 
-__all__ = ["DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "Posterior", "PredictOptions", "Prediction"]
+__all__ = ["BEYOND", "DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "Posterior", "PredictOptions", "Prediction"]
 
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
+BEYOND = "edge"
+"""The rule, named in ``model.json``, for rows beyond the training rows: they scatter as rows at the edge do, and
+calibration only widens their bands."""
 TILE_VALUES = 2**19
 """Function values worked on at a time: 4 MiB of float64, a few times over for temporaries."""
 KEPT_SEEDS = 4
@@ -146,6 +150,7 @@ class Posterior:
         self.transform = transform_from_json(facts["target"].get("transform"))
         calibration = facts.get("calibration")
         self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
+        self._reach = _reach(facts, self.encoder, self.device)
         self._tensors = dict(tensors)
         if "noise.rho" in self._tensors:
             self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
@@ -201,23 +206,44 @@ class Posterior:
         calibrated = options.samples > 0 and self._calibration_for(options) is not None
         return Prediction(samples=options.samples, seed=seed, calibrated=calibrated, **joined)
 
-    def predictive(self, rows: Tensor, samples: int, seed: int, *, member: int | None = None) -> Predictive:
+    def predictive(
+        self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
+    ) -> Predictive:
         """The distribution of the target of each row, not calibrated.
 
         Args:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
             samples: S, at least 1.
             seed: Seed of the draws.
-            member: Takes all S draws from this member alone; by default they go round the members.
+            members: Takes all S draws from these alone; by default they go round all of them.
         """
-        if member is None:
+        if members is None:
             draws = self._draws(samples, seed)
         else:
-            draws = self._draws(samples * self.architecture.members, seed).of_member(member)
+            rounds = -(-samples // len(members))
+            draws = self._draws(rounds * self.architecture.members, seed).of_members(members).first(samples)
         return self._observe(draws, rows)
+
+    def outside(self, rows: Tensor) -> Tensor:
+        """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
+
+        There calibration widens bands and never narrows them. Of checkpoints from before this was heeded, no row.
+
+        Args:
+            rows: Encoded rows, ``[B, D]``, on the posterior's device.
+        """
+        if self._reach is None:
+            return torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        return ((rows < self._reach[0]) | (rows > self._reach[1])).any(dim=1)
 
     def _observe(self, draws: Draws, rows: Tensor) -> Predictive:
         outputs = forward(draws, rows)
+        outside = self.outside(rows)
+        if self._reach is not None and bool(outside.any()):
+            # What is not known out there is told by the draws: the noise stays what it is at the edge.
+            edge = forward(draws, rows[outside].clamp(*self._reach))
+            outputs = outputs.clone()  # no longer one of inference mode
+            outputs[:, outside] = self.likelihood.with_scatter_of(outputs[:, outside], edge)
         means, noise, weights = self.likelihood.components(outputs, draws.members)
         return Predictive.of(
             means.double() * self.scale + self.location,
@@ -243,20 +269,22 @@ class Posterior:
             if options.draws:
                 answer["draws"] = answer["mean"].new_empty((len(rows), 0))
             return answer
-        predictive = self.predictive(rows, options.samples, seed)
+        predictive, outside = self.predictive(rows, options.samples, seed), self.outside(rows)
         mean, epistemic, aleatoric = predictive.split()
         answer = {
             "mean": mean,
             "epistemic_std": epistemic,
             "aleatoric_std": aleatoric,
             "std": (epistemic.square() + aleatoric.square()).sqrt() if options.noise else epistemic,
-            "percentiles": self._percentiles(predictive, options),
+            "percentiles": self._percentiles(predictive, outside, options),
         }
         if options.thresholds:
             thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=self.device)
             if options.noise:
                 calibration = self._calibration_for(options)
-                recalibrate = None if calibration is None else calibration.nominal_of
+                recalibrate = (
+                    None if calibration is None else partial(calibration.nominal_of, widening=outside)
+                )
                 answer["exceedance"] = predictive.exceedance(thresholds, recalibrate)
             else:
                 answer["exceedance"] = function_exceedance(predictive.means, thresholds)
@@ -264,15 +292,19 @@ class Posterior:
             answer["draws"] = predictive.means.T
         return answer
 
-    def _percentiles(self, predictive: Predictive, options: PredictOptions) -> Tensor:
+    def _percentiles(self, predictive: Predictive, outside: Tensor, options: PredictOptions) -> Tensor:
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=self.device) / 100.0
         if not options.noise:
             return function_quantiles(predictive.means, levels)
         scores = torch.special.ndtri(levels)
         calibration = self._calibration_for(options)
-        if calibration is not None:
-            scores = calibration.calibrated(scores)
-        return predictive.quantiles(scores)
+        if calibration is None:
+            return predictive.quantiles(scores)
+        percentiles = predictive.quantiles(calibration.calibrated(scores))
+        if bool(outside.any()):
+            widened = calibration.calibrated(scores, widening=True)
+            percentiles[outside] = predictive.of_rows(outside).quantiles(widened)
+        return percentiles
 
     def _calibration_for(self, options: PredictOptions) -> ConformalMap | None:
         return self.calibration if options.noise and options.calibrated else None
@@ -322,6 +354,16 @@ def _layout(facts: Mapping[str, Any]) -> tuple[Architecture, Any, dict[str, tupl
     shapes = architecture.shapes()
     shapes |= {f"noise.{name}": tuple(parameter.shape) for name, parameter in likelihood.named_parameters()}
     return architecture, likelihood, shapes
+
+
+def _reach(facts: Mapping[str, Any], encoder: Encoder, device: torch.device) -> Tensor | None:
+    """Least and largest encoded values over the training rows, ``[2, D]``; None: they are of no account."""
+    beyond = facts.get("beyond")
+    if beyond is None:
+        return None
+    if not (isinstance(beyond, dict) and beyond.get("rule") == BEYOND):
+        raise CheckpointError(f"model.json: beyond.rule must be {BEYOND!r}, found {beyond!r}")
+    return torch.from_numpy(encoder.reach).to(device)
 
 
 def _whole(value: object) -> int:

@@ -88,6 +88,24 @@ class Predictive:
         )
         return cls(mean, variance.sqrt(), Mixture(*flat), transform)
 
+    def of_rows(self, rows: Tensor) -> Predictive:
+        """Of some rows alone, chosen by a mask ``[B]``."""
+
+        def chosen(values: Tensor, like: Tensor) -> Tensor:
+            return values.expand_as(like)[:, rows]
+
+        mixture, weights = self.mixture, self.mixture.weights
+        return Predictive(
+            self.means[:, rows],
+            chosen(self.noise, self.means),
+            Mixture(
+                mixture.means[:, rows],
+                chosen(mixture.noise, mixture.means),
+                None if weights is None else weights[:, rows],
+            ),
+            self.transform,
+        )
+
     def split(self) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, epistemic_std and aleatoric_std, each ``[B]``, see `split`."""
         return split(self.means, self.noise)

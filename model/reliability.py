@@ -24,19 +24,25 @@ __all__ = ["HISTOGRAM_BINS", "calibration_error", "kolmogorov_smirnov", "pit_of"
 HISTOGRAM_BINS = 10
 
 
-def pit_of(scores: NDArray[np.float64], calibration: ConformalMap | None = None) -> NDArray[np.float64]:
+def pit_of(
+    scores: NDArray[np.float64],
+    calibration: ConformalMap | None = None,
+    outside: NDArray[np.bool_] | None = None,
+) -> NDArray[np.float64]:
     """The probability integral transform.
 
     Args:
         scores: Normal scores of the truth under the raw predictive, ``[N]``.
         calibration: The map that turns the raw predictive into the calibrated one; None: stay with the raw.
+        outside: Rows whose bands it may only widen, ``[N]``; None: no row.
 
     Returns:
         ``u``, ``[N]``, between 0 and 1.
     """
     values = torch.from_numpy(scores)
     if calibration is not None:
-        values = calibration.nominal_of(values)
+        widening = False if outside is None else torch.from_numpy(outside)
+        values = calibration.nominal_of(values, widening)
     pit: NDArray[np.float64] = normal_cdf(values).numpy()
     return pit
 

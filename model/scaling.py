@@ -54,7 +54,8 @@ class Scale:
 
     def apply(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Returns the standardised numbers ``[B]``, held within ±limit; NaN stays NaN, too large is infinite."""
-        return np.clip((column - self.mean) / self.std, -self.limit, self.limit)
+        with np.errstate(over="ignore"):
+            return np.clip((column - self.mean) / self.std, -self.limit, self.limit)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the scale as JSON data."""

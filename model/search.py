@@ -1,7 +1,8 @@
 """Which transform, observation model, encoding and temperature: chosen on rows that the fit has not seen.
 
-One choice after the other is tried by short fits; a full fit with the choices made follows. The best of all is kept.
-What the user has fixed is not searched.
+One choice after the other is tried by short fits; two full fits with the choices made follow, each with half of the
+members. What rows held out like best of all of them, and of the two side by side, is kept. What the user has fixed is
+not searched.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from model.errors import FitError
 from model.fitting import FitOptions
 from model.resuming import fit_or_resume
 from model.snapshots import Snapshots
+from model.splits import FOLDS, folds_of
+from model.stacking import stacked
 from model.validation import held_out_scores
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from model.fitting import Fit
     from model.options import TrainOptions
     from model.preparation import Preparation
+    from model.validation import Rows
 
 __all__ = ["default_budget", "search"]
 
@@ -37,10 +41,12 @@ FEWEST_EPOCHS = 40
 WARM_UP_SHARE = 0.7
 """Share of a fit over which the KL's factor rises: with a short one the prior prunes units before they learn."""
 TRIAL_EFFORT = 0.25
-"""Steps of a trial as a share of those of a full fit."""
+"""Steps of a trial as a share of those of a full fit. A trial has one member for each fold of the rows."""
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """1 is the posterior of the exact free energy; below it the data weigh more than they would if the model were true."""
 FEWEST_ROWS_FOR_A_MIXTURE = 200
+SECOND_SEED = 10
+"""What is added to the seed of the second full fit; a fit uses its seed and the next few."""
 
 
 def default_budget(rows: int) -> float:
@@ -85,11 +91,14 @@ class _Search:
         self.interrupted = False
         self.best: Tried
         self.best_fit: Fit | None = None
+        self.full: list[Fit] = []
         self.failure: FitError | None = None
+        # Two judges for each row need ten members, two for each fold.
+        self.parts = 2 if options.members % (2 * FOLDS) == 0 else 1
 
-    def fit(self, candidate: Candidate, effort: float) -> Tried:
+    def fit(self, candidate: Candidate, effort: float, seed: int) -> Tried:
         """Fits and judges one; it may take its share of the time left."""
-        name = f"{candidate!r}, effort {effort:g}"
+        name = f"{candidate!r}, effort {effort:g}, seed {seed}"
         began = time.monotonic() - self.snapshots.spent(name)
         options, preparation = self.options, self.preparation
         training, validation = preparation.rows(candidate.encoding, candidate.transform)
@@ -108,7 +117,7 @@ class _Search:
             hidden=candidate.hidden,
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),
-            members=options.members,
+            members=options.members // self.parts if effort == 1.0 else folds_of(options.members),
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
             optimiser=options.optimiser,
@@ -118,15 +127,9 @@ class _Search:
             warm_up_steps=round(WARM_UP_SHARE * epochs * minibatches),
             temperature=candidate.temperature,
             patience=options.patience,
-            seed=options.seed,
+            seed=seed,
             budget=budget,
         )
-
-        def judge(outcome: Fit) -> tuple[float, float]:
-            targets = torch.from_numpy(preparation.targets[preparation.split.validation])
-            return held_out_scores(
-                outcome.network, outcome.likelihood, validation, targets, standardised, seed=options.seed
-            )
 
         outcome: Fit | None = None
         try:
@@ -136,7 +139,7 @@ class _Search:
                 training,
                 validation,
                 fit_options,
-                judge,
+                lambda outcome: self.judge(candidate, outcome, validation),
                 title=("" if effort == 1.0 else "trial: ") + str(candidate),
                 reporter=self.reporter,
                 device=torch.device(self.device),
@@ -152,37 +155,66 @@ class _Search:
                 f"{candidate}: validation NLL {tried.nll:.3f} nats, CRPS {tried.crps:.4g} ({tried.seconds:.1f} s)"
             )
             self.interrupted = outcome.stopped == "interrupted"
+            if effort == 1.0:
+                self.full.append(outcome)
+        self._compare(tried, outcome)
+        return tried
+
+    def judge(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[float, float]:
+        """NLL and CRPS on the rows held out."""
+        preparation = self.preparation
+        targets = torch.from_numpy(preparation.targets[preparation.split.validation])
+        standardised, seed = preparation.standardised(candidate.transform), self.options.seed
+        return held_out_scores(
+            outcome.network, outcome.likelihood, validation, targets, standardised, seed=seed
+        )
+
+    def _compare(self, tried: Tried, outcome: Fit | None) -> None:
         self.tried.append(tried)
         if len(self.tried) == 1 or tried.loss < self.best.loss:
             self.best, self.best_fit = tried, outcome
-        return tried
 
     def run(self) -> Found:
         """Trials, then full fits; an interruption ends the search. The best of all fits is kept."""
-        chosen = self._base()
+        chosen, seed = self._base(), self.options.seed
         levers = list(self._levers())
         trials = sum(len(lever.others) for lever in levers) + 1 if levers else 0
-        full_fits = 1.0 if self.options.temperature is not None else 2.0
+        full_fits = 1.0 if self.parts == 1 and self.options.temperature is not None else 2.0
         self.effort_left = full_fits + TRIAL_EFFORT * trials
         if levers:
-            self.fit(chosen, TRIAL_EFFORT)
+            self.fit(chosen, TRIAL_EFFORT, seed)
             for lever in levers:
                 values = list(lever.others)
                 while values and not self.interrupted:
                     value, before = values.pop(0), self.best.loss
-                    tried = self.fit(replace(chosen, **{lever.name: value}), TRIAL_EFFORT)
+                    tried = self.fit(replace(chosen, **{lever.name: value}), TRIAL_EFFORT, seed)
                     if tried.loss >= before and lever.otherwise:
                         values = list(lever.otherwise) if value == lever.others[0] else []
                 chosen = self.best.candidate
         if not self.interrupted:
-            full = self.fit(chosen, 1.0)
-            warmer = [value for value in TEMPERATURES if value > chosen.temperature]
-            if self.options.temperature is None and full is not self.best and warmer:
-                # It learned its rows by heart: let the prior weigh more.
-                self.fit(replace(chosen, temperature=warmer[-1]), 1.0)
+            self._fit_in_full(chosen)
         if self.best_fit is None:
             raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
         return Found(self.best.candidate, self.best_fit, tuple(self.tried), self.interrupted)
+
+    def _fit_in_full(self, chosen: Candidate) -> None:
+        """Two full fits and what they make side by side; or one, where the members can't be shared out."""
+        seed = self.options.seed
+        first = self.fit(chosen, 1.0, seed)
+        warmer = [value for value in TEMPERATURES if value > chosen.temperature]
+        by_heart = self.options.temperature is None and first is not self.best and bool(warmer)
+        # Where the first has learned its rows by heart, the prior weighs more in the second.
+        second = replace(chosen, temperature=warmer[-1]) if by_heart else chosen
+        if not self.interrupted and (by_heart or self.parts == 2):
+            self.fit(second, 1.0, seed + SECOND_SEED)
+        if self.parts == 2 and len(self.full) == 2 and not self.interrupted:
+            began = time.monotonic()
+            both = stacked(self.full)
+            _, validation = self.preparation.rows(chosen.encoding, chosen.transform)
+            nll, crps = self.judge(chosen, both, validation)
+            tried = Tried(second, 2.0, nll, crps, time.monotonic() - began)
+            self.reporter.say(f"both together: validation NLL {nll:.3f} nats, CRPS {crps:.4g}")
+            self._compare(tried, both)
 
     def _base(self) -> Candidate:
         """Where the search starts."""

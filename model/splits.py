@@ -1,7 +1,7 @@
 """Which rows are held out, and from whom.
 
-With several members every row is held out from one of them (cross-fitting): each member learns from all rows
-but its fold, and each row is judged by the member that has not seen it. So small tables lose nothing to
+With several members every row is held out from some of them (cross-fitting): each member learns from all rows
+but a fold, and each row is judged by the members that have not seen it. So small tables lose nothing to
 validation and calibration. A single network holds out rows of its own for both.
 """
 
@@ -15,7 +15,10 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HeldOut", "Split", "split_rows"]
+__all__ = ["FOLDS", "HeldOut", "Split", "folds_of", "split_rows"]
+
+FOLDS = 5
+"""Folds where the members can share them evenly: two or more members that have not seen a row judge it together."""
 
 HELD_OUT_SHARE = 0.15
 MOST_HELD_OUT = 10_000
@@ -29,11 +32,11 @@ class HeldOut:
 
     Attributes:
         rows: Their numbers.
-        member: The member that has not seen them; None: no member has.
+        members: The members that have not seen them; None: no member has.
     """
 
     rows: NDArray[np.int64]
-    member: int | None
+    members: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class Split:
         training: Rows that members learn from.
         validation: Rows that decide when to stop and which noise to keep.
         calibration: Rows that calibrate the bands; empty: too few rows.
-        folds: For every row of the table the member that is kept from it, ``[N]``; None without cross-fitting.
+        folds: For every row of the table its fold, ``[N]``; None without cross-fitting. Of F folds member m is kept
+            from fold ``m mod F``.
     """
 
     training: NDArray[np.int64]
@@ -52,19 +56,26 @@ class Split:
     calibration: NDArray[np.int64]
     folds: NDArray[np.int64] | None = None
 
-    def held_out(self) -> list[HeldOut]:
-        """All rows held out, in groups of which the last calibrate the bands: all of them with folds."""
+    def held_out(self, members: int) -> list[HeldOut]:
+        """All rows held out, in groups of which the last calibrate the bands: all of them with folds.
+
+        Args:
+            members: M of the fit to be judged.
+        """
         if self.folds is not None:
-            rows = self.calibration
-            return [HeldOut(rows[self.folds[rows] == fold], int(fold)) for fold in np.unique(self.folds)]
+            rows, folds = self.calibration, folds_of(members)
+            return [
+                HeldOut(rows[self.folds[rows] == fold], tuple(range(fold, members, folds)))
+                for fold in range(folds)
+            ]
         parts = [part for part in (self.validation, self.calibration) if len(part)]
         return [HeldOut(part, None) for part in parts]
 
     def describe(self) -> str:
         """A line for people."""
         if self.folds is not None:
-            members = int(self.folds.max()) + 1
-            return f"{len(self.training)} rows: each of {members} members learns from all but its own {members}th"
+            folds = int(self.folds.max()) + 1
+            return f"{len(self.training)} rows: each member learns from all but one of {folds} parts"
         if self.training is self.validation:
             return f"{len(self.training)} rows: too few to hold any out: not validated, not calibrated"
         parts = f"rows: {len(self.training)} training, {len(self.validation)} validation"
@@ -73,14 +84,19 @@ class Split:
         return f"{parts}, {len(self.calibration)} calibration"
 
 
+def folds_of(members: int) -> int:
+    """F, the folds that M members are kept from: 5 if they share them evenly, otherwise one each."""
+    return FOLDS if members % FOLDS == 0 else members
+
+
 def split_rows(count: int, seed: int, members: int = 1) -> Split:
     """Shuffles rows into their parts.
 
     Args:
         count: Rows with a target.
         seed: Of the shuffle.
-        members: M. With two or more, and 50 rows or more, rows are cross-fitted in M folds. Otherwise 15 % of the
-            rows each are held out for validation and calibration; under 50 rows none calibrate, and under 20 the
+        members: M. With two or more, and 50 rows or more, rows are cross-fitted in `folds_of` folds. Otherwise 15 % of
+            the rows each are held out for validation and calibration; under 50 rows none calibrate, and under 20 the
             training rows themselves validate.
     """
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
@@ -88,7 +104,7 @@ def split_rows(count: int, seed: int, members: int = 1) -> Split:
         return Split(order, order, order[:0])
     if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
         folds = np.empty(count, dtype=np.int64)
-        folds[order] = np.arange(count) % members
+        folds[order] = np.arange(count) % folds_of(members)
         rows = np.sort(order)
         judged = order[:MOST_HELD_OUT]
         return Split(rows, judged, judged, folds)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from model.cells import format_date
+from model.doubt import slope_of, with_doubt
 from model.fingerprint import make_fingerprint
 from model.held_out import calibrate_and_judge
 from model.kinds import columns_from_table, make_schema, plan_columns, target_from_table
 from model.likelihoods import FixedNoise
-from model.posterior import Posterior
+from model.posterior import BEYOND, Posterior
 from model.preparation import Preparation, rows_of
 from model.priors import prior_to_json
 from model.schema import FeatureKind
@@ -110,6 +111,9 @@ def train(
         f"noise.{name}": parameter.detach() for name, parameter in chosen.likelihood.named_parameters()
     }
     architecture = chosen.network.architecture
+    encoder = preparation.encoder(candidate.encoding)
+    slope = slope_of(len(schema.features))
+    tensors = with_doubt(tensors, architecture, encoder.unmoved, slope, means=chosen.likelihood.means)
     facts: dict[str, Any] = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "murho": version("murho"),
@@ -135,7 +139,8 @@ def train(
             "scale": standardised.scale,
         },
         "schema": schema.to_json(),
-        "encoding": preparation.encoder(candidate.encoding).to_json(),
+        "encoding": encoder.to_json(),
+        "beyond": {"rule": BEYOND, "slope": slope},
         "calibration": None,
         "default_seed": options.seed,
         "training": {
@@ -154,7 +159,7 @@ def train(
         },
         "metrics": {},
     }
-    groups = split.held_out()
+    groups = split.held_out(architecture.members)
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     conformal, facts["metrics"] = calibrate_and_judge(
         Posterior(facts, tensors),

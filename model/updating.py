@@ -104,7 +104,7 @@ def update(
     tensors |= noise_of_all_rows(revision.tensors, outcome, rows_before, learned)
     facts = stamped(revision.facts)
     new = Posterior(facts, tensors)
-    groups = split.held_out() if enough else [HeldOut(split.training, None)]
+    groups = split.held_out(old.architecture.members) if enough else [HeldOut(split.training, None)]
     calibrating = range(0 if split.folds is not None else 1, len(groups)) if enough else ()
     _, before = calibrate_and_judge(old, rows.encoded, rows.targets, groups, calibrating=())
     conformal, after = calibrate_and_judge(new, rows.encoded, rows.targets, groups, calibrating=calibrating)

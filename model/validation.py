@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from model.predictive import Predictive
+from model.splits import folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,8 @@ class Rows:
     Attributes:
         features: ``[N, D]``, float32.
         targets: ``[N]``, float32.
-        folds: For each row the member that is kept from it, ``[N]``; -1: none. None: every member sees all.
+        folds: For each row its fold, ``[N]``: of F folds member m is kept from fold ``m mod F``. -1: no member is.
+            None: every member sees all.
     """
 
     features: Tensor
@@ -56,22 +58,23 @@ class Rows:
         """
         if self.folds is None:
             return torch.arange(len(self), device=self.targets.device).unsqueeze(0)
-        lists = [(self.folds != member).nonzero().squeeze(1) for member in range(members)]
+        folds = folds_of(members)
+        lists = [(self.folds != member % folds).nonzero().squeeze(1) for member in range(members)]
         shortest = min(len(rows) for rows in lists)
         return torch.stack([rows[:shortest] for rows in lists])
 
     def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Numbers of the rows that each member judges, in chunks of at most ``size`` rows.
 
-        Without folds all members judge all rows: ``[B]`` and None. With folds each judges its own, so that no
-        member reads rows that it has seen: ``[M, B]``, and which of them count, ``[M, B]``; the shorter lists are
+        Without folds all members judge all rows: ``[B]`` and None. With F folds each judges its own, so that no
+        member reads rows that it has seen: ``[F, B]``, and which of them count, ``[F, B]``; the shorter lists are
         filled up.
         """
         if self.folds is None:
             for numbers in torch.arange(len(self), device=self.targets.device).split(size):
                 yield numbers, None
             return
-        lists = [(self.folds == member).nonzero().squeeze(1) for member in range(members)]
+        lists = [(self.folds == fold).nonzero().squeeze(1) for fold in range(folds_of(members))]
         numbers = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
         lengths = torch.tensor([len(rows) for rows in lists], device=numbers.device)
         there = torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
@@ -92,23 +95,46 @@ def mixture_nll(
 
     The same seed gives the same noise at every call, so that two sets of parameters are compared like with
     like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows. A row
-    with a fold is judged by the member kept from it alone.
+    with a fold is judged by the members kept from it alone.
     """
     generator = torch.Generator(rows.features.device).manual_seed(seed)
-    total = 0.0
+    members, total = network.architecture.members, 0.0
     with torch.no_grad():
-        for numbers, there in rows.judged_by(network.architecture.members, 8192):
-            targets = rows.targets[numbers]
-            outputs = network(rows.features[numbers], generator, draws)
+        for numbers, there in rows.judged_by(members, 8192):
+            features, targets = _for_members(rows.features[numbers], rows.targets[numbers], members)
+            outputs = network(features, generator, draws)
             observed = targets.repeat(*[1] * (targets.dim() - 1), draws)
             densities = likelihood.log_density(outputs, observed).double()
-            densities = densities.reshape(len(densities), draws, numbers.shape[-1])
-            # Without folds the members are one mixture; with folds each has rows of its own.
-            densities = densities.flatten(0, 1) if there is None else densities.transpose(0, 1).flatten(1)
+            densities = _draws_of_rows(densities.reshape(len(densities), draws, -1), there)
             mixture = torch.logsumexp(densities, dim=0) - math.log(len(densities))
             mixture = mixture.clamp_min(LEAST_LOG_DENSITY)
-            total -= float(mixture.sum() if there is None else mixture[there.flatten()].sum())
+            total -= float(mixture.sum())
     return total / len(rows)
+
+
+def _for_members(features: Tensor, targets: Tensor, members: int) -> tuple[Tensor, Tensor]:
+    """Rows of F folds, ``[F, B, …]``, for the members in their order; rows without folds as they are."""
+    if targets.dim() == 1:
+        return features, targets
+    times = members // len(targets)
+    return features.repeat(times, 1, 1), targets.repeat(times, 1)
+
+
+def _draws_of_rows(values: Tensor, there: Tensor | None) -> Tensor:
+    """What members and draws say of each row, as one mixture a row.
+
+    Args:
+        values: ``[M, S, B, …]``.
+        there: None: all members speak of the same rows. With F folds member m speaks of those of fold ``m mod F``,
+            and this says which of them count, ``[F, B]``.
+
+    Returns:
+        ``[M S, B, …]``, or ``[(M / F) S, n, …]`` for the n rows that count, fold by fold.
+    """
+    if there is None:
+        return values.flatten(0, 1)
+    values = values.unflatten(0, (-1, len(there))).movedim(1, 2)
+    return values.flatten(0, 1)[:, there]
 
 
 def held_out_scores(
@@ -126,7 +152,7 @@ def held_out_scores(
     Args:
         network: The fit, on the CPU.
         likelihood: Its observation model.
-        rows: The rows; one with a fold is judged by the member kept from it alone.
+        rows: The rows; one with a fold is judged by the members kept from it alone.
         targets: Their targets, ``[N]``, float64, the target's unit.
         standardised: How the network learned the target.
         seed: Of the draws.
@@ -136,21 +162,19 @@ def held_out_scores(
         Nats per row, each row counting at most as much as in `mixture_nll`, and the CRPS.
     """
     generator = torch.Generator().manual_seed(seed + 4)
-    nll = crps = 0.0
+    members, nll, crps = network.architecture.members, 0.0, 0.0
     floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardised.scale)
     with torch.no_grad():
-        for numbers, there in rows.judged_by(network.architecture.members, 1024):
-            parts = likelihood.components(network(rows.features[numbers], generator, draws))
+        for numbers, there in rows.judged_by(members, 1024):
             observed = targets[numbers] if there is None else targets[numbers][there]
+            features, _ = _for_members(rows.features[numbers], rows.targets[numbers], members)
+            parts = likelihood.components(network(features, generator, draws))
             count = numbers.shape[-1]
 
             def of_draws(values: Tensor, count: int = count, there: Tensor | None = there) -> Tensor:
-                """``[S, B, K]``, of the member that has not seen the row, or of all."""
-                values = values.expand(network.architecture.members, draws * count, -1)
-                values = values.reshape(len(values), draws, count, values.shape[-1])
-                return (
-                    values.flatten(0, 1) if there is None else values.transpose(1, 2)[there].transpose(0, 1)
-                )
+                """``[S, B, K]``, of the members that have not seen the row, or of all."""
+                values = values.expand(members, draws * count, -1)
+                return _draws_of_rows(values.reshape(members, draws, count, -1), there)
 
             means, noise = (of_draws(part).double() * standardised.scale for part in parts[:2])
             weights = None if parts[2] is None else of_draws(parts[2]).double()

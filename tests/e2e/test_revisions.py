@@ -77,7 +77,7 @@ def test_an_update_writes_the_next_version_and_says_how_far_it_moved(workplace: 
         assert words in result.stdout
     assert "left out 1 rows" in result.stderr
     assert "'Year' is beyond the training range, or of an unseen category, in 89 of 89 rows" in result.stderr
-    assert "89 rows: each of 5 members learns from all but its own 5th" in result.stderr
+    assert "89 rows: each member learns from all but one of 5 parts" in result.stderr
     assert "learned" not in result.stderr
 
 

@@ -13,6 +13,8 @@ from model.metrics import PERCENTILES, BandScores, band_levels
 from model.predictive import Predictive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from model.calibration import ConformalMap
@@ -24,11 +26,19 @@ ALL_LEVELS = sorted({*band_levels(), *PERCENTILES})
 def gaussian_posterior(copies: int = 3) -> Posterior:
     """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
 
-    def predictive(rows: torch.Tensor, samples: int, seed: int, *, member: int | None) -> Predictive:
+    def predictive(
+        rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None
+    ) -> Predictive:
         means, noise = rows.double().T
         return Predictive.of(means.expand(copies, -1).unsqueeze(-1), noise.expand(copies, -1).unsqueeze(-1))
 
-    return cast("Posterior", SimpleNamespace(device=torch.device("cpu"), seed=0, predictive=predictive))
+    def outside(rows: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(rows), dtype=torch.bool)
+
+    return cast(
+        "Posterior",
+        SimpleNamespace(device=torch.device("cpu"), seed=0, predictive=predictive, outside=outside),
+    )
 
 
 def judge_gaussians(
@@ -48,4 +58,6 @@ def judged_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: 
     """A judgement of which only errors, std and whether the row lay inside its bands are known."""
     nothing = np.zeros(len(errors))
     bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), np.zeros(4), np.zeros(4), np.zeros(0))
-    return Judged(nothing, errors, nothing, nothing, nothing, nothing, stds, bands, None)
+    return Judged(
+        nothing, errors, nothing, nothing, nothing, nothing, stds, bands, None, np.zeros(len(errors), bool)
+    )

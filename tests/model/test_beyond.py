@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from model.encoding import Encoder
+from model.encoding import ENCODINGS, Encoder
 from model.kinds import columns_from_table, make_schema, plan_columns
 from tests.model.conftest import make_table
 
@@ -42,3 +43,58 @@ def test_a_training_value_far_from_all_others_has_no_hold_on_the_standardised_in
     assert encoded[7, inside] == 5.0
     assert encoded[7, beyond] > 5.0
     assert not np.delete(encoded[:, beyond], 7).any()
+
+
+@pytest.mark.parametrize("encoding", sorted(ENCODINGS))
+@pytest.mark.parametrize("slipped", [False, True])
+def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_not(
+    encoding: str, *, slipped: bool
+) -> None:
+    table = make_table()
+    if slipped:
+        size = table.column("size").to_numpy().copy()
+        size[7] = 60_000.0
+        table = table.set_column(0, "size", pa.array(size, from_pandas=True))
+    plan = plan_columns(table, "rent")
+    columns = columns_from_table(table, plan)
+    schema = make_schema(plan, columns)
+    encoder = Encoder.fit(schema, columns, encoding=encoding)
+    lower, upper = encoder.reach
+    encoded = encoder.encode(columns)
+    assert ((lower <= encoded) & (encoded <= upper)).all()
+
+    def is_within(change: dict[str, object]) -> bool:
+        row = {name: column[:1].copy() for name, column in columns.items()}
+        for name, value in change.items():
+            row[name] = np.array([value], dtype=columns[name].dtype)
+        alone = encoder.encode(row)[0]
+        return bool(((lower <= alone) & (alone <= upper)).all())
+
+    size_feature, day = schema.features[0], schema.features[3]
+    assert size_feature.minimum is not None
+    assert day.maximum is not None
+    assert is_within({"size": size_feature.minimum, "day": day.maximum})
+    assert is_within({"size": np.nan})
+    assert not is_within({"size": size_feature.minimum - 1.0})
+    assert not is_within({"day": day.maximum + 10.0})
+    assert not is_within({"district": "elsewhere"})
+
+
+def test_columns_that_no_training_row_moves_are_named() -> None:
+    table = make_table()
+    plan = plan_columns(table, "rent")
+    columns = columns_from_table(table, plan)
+    encoder = Encoder.fit(make_schema(plan, columns), columns)
+    assert [encoder.names[number] for number in encoder.unmoved] == [
+        "district is unseen",
+        "size beyond its range",
+        "day beyond its range",
+    ]
+    size = columns["size"].copy()
+    size[7] = 60_000.0  # moves "size beyond its range"
+    columns = {**columns, "size": size}
+    encoder = Encoder.fit(make_schema(plan, columns), columns)
+    assert [encoder.names[number] for number in encoder.unmoved] == [
+        "district is unseen",
+        "day beyond its range",
+    ]

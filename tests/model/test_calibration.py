@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.calibration import ConformalMap, fit_conformal_map
+from model.calibration import ConformalMap, fit_conformal_map, sharpening
 from model.errors import CheckpointError
 
 
@@ -45,6 +45,22 @@ def test_map_is_odd_increasing_and_undone_by_its_inverse_also_beyond_the_knots()
     assert bool((mapped.diff() > 0).all())
     torch.testing.assert_close(mapped, -mapped.flip(0))
     torch.testing.assert_close(conformal.nominal_of(mapped), grid, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.8, 1.7])
+def test_where_it_may_only_widen_it_is_the_wider_of_both_and_is_undone_by_its_inverse(scale: float) -> None:
+    """Narrow, narrow in the middle alone, and wide scores."""
+    conformal = fit_conformal_map(_scores(50, scale=scale))
+    assert conformal is not None
+    grid = torch.linspace(-5.0, 5.0, 401, dtype=torch.float64)
+    plain, widened = conformal.calibrated(grid), conformal.calibrated(grid, widening=True)
+    torch.testing.assert_close(widened.abs(), torch.maximum(plain.abs(), grid.abs()))
+    assert bool((widened.diff() > 0).all())
+    torch.testing.assert_close(conformal.nominal_of(widened, widening=True), grid, rtol=1e-9, atol=1e-9)
+    some = grid > 1.0
+    torch.testing.assert_close(
+        conformal.calibrated(grid, some), torch.where(some, widened, plain), rtol=0.0, atol=0.0
+    )
 
 
 def test_median_stays() -> None:
@@ -93,3 +109,39 @@ def test_malformed_maps_are_refused(change: dict[str, object]) -> None:
     ConformalMap.from_json(good)
     with pytest.raises(CheckpointError, match="calibration"):
         ConformalMap.from_json(good | change)
+
+
+def _ensemble(
+    members: int, rows: int = 20_000, noise: float = 1.0, own: float = 0.7
+) -> tuple[np.ndarray, np.ndarray]:
+    """Targets around 0, and what members say of their mean: right but for errors of their own."""
+    generator = np.random.default_rng(1)
+    return generator.normal(0.0, noise, rows), generator.normal(0.0, own, (members, rows))
+
+
+def _mixture_scores(targets: np.ndarray, means: np.ndarray) -> np.ndarray:
+    heights = torch.special.ndtr(torch.from_numpy(targets - means)).mean(dim=0)
+    scores: np.ndarray = torch.special.ndtri(heights.clamp(1e-9, 1.0 - 1e-9)).numpy()
+    return scores
+
+
+def test_sharpened_bands_lie_between_those_of_the_judges_and_those_of_all_members() -> None:
+    targets, means = _ensemble(members=10)
+    alone = np.stack([_mixture_scores(targets, means[[number]]) for number in range(2)])
+    pair, everybody = _mixture_scores(targets, means[:2]), _mixture_scores(targets, means)
+    factor = sharpening(alone, pair, judges=2, members=10)
+    reach = float(np.quantile(np.abs(pair), 0.9))
+    covered_by_pairs = np.mean(np.abs(everybody) <= reach)
+    covered = np.mean(np.abs(everybody) <= factor * reach)
+    assert 0.9 <= covered < covered_by_pairs
+    assert covered - 0.9 < 0.6 * (covered_by_pairs - 0.9)
+
+
+def test_members_that_agree_leave_no_room_to_sharpen() -> None:
+    scores = _scores(100)
+    assert sharpening(np.stack([scores, scores]), scores, judges=2, members=10) == 1.0
+
+
+def test_where_all_members_judge_nothing_is_left_to_extrapolate() -> None:
+    scores = _scores(100)
+    assert sharpening(np.stack([2.0 * scores, 2.0 * scores]), scores, judges=2, members=2) == 1.0

@@ -76,3 +76,20 @@ def test_bad_kinds_and_values_are_refused() -> None:
         make_likelihood("mixture", members=1, components=21)
     with pytest.raises(OptionError, match="poisson"):
         make_likelihood("poisson", members=1)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "homoscedastic", "heteroscedastic", "mixture"])
+def test_function_values_and_scatter_can_be_those_of_two_rows(kind: str) -> None:
+    likelihood = make_likelihood(kind, members=1, sigma=0.4, components=3)
+    generator = torch.Generator().manual_seed(3)
+    here, there = (torch.randn(1, 4, likelihood.outputs, generator=generator) for _ in range(2))
+
+    def moments(outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        means, noise, weights = likelihood.components(outputs)
+        weights = torch.ones_like(means) if weights is None else weights
+        mean = (weights * means).sum(dim=-1)
+        return mean, (weights * ((means - mean.unsqueeze(-1)).square() + noise.square())).sum(dim=-1)
+
+    mean, variance = moments(likelihood.with_scatter_of(here, there))
+    torch.testing.assert_close(mean, moments(here)[0])
+    torch.testing.assert_close(variance, moments(there)[1])

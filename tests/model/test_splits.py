@@ -25,9 +25,20 @@ def test_with_members_every_row_is_held_out_from_exactly_one(count: int) -> None
     sizes = np.bincount(split.folds)
     assert len(sizes) == 5
     assert sizes.max() - sizes.min() <= 1
-    groups = split.held_out()
-    assert [group.member for group in groups] == [0, 1, 2, 3, 4]
+    groups = split.held_out(5)
+    assert [group.members for group in groups] == [(0,), (1,), (2,), (3,), (4,)]
     assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(count))
+
+
+@pytest.mark.parametrize(("members", "folds"), [(2, 2), (7, 7), (10, 5), (15, 5)])
+def test_multiples_of_five_members_share_five_folds(members: int, folds: int) -> None:
+    split = split_rows(100, seed=3, members=members)
+    groups = split.held_out(members)
+    assert len(groups) == folds
+    assert [group.members for group in groups] == [
+        tuple(member for member in range(members) if member % folds == fold) for fold in range(folds)
+    ]
+    assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(100))
 
 
 def test_of_a_large_table_a_part_is_judged() -> None:

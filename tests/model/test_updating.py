@@ -198,7 +198,7 @@ def test_enough_rows_are_cross_fitted_judged_and_calibrate(
     assert updated.held_out
     assert updated.calibration == "made anew"
     assert ConformalMap.from_json(facts["calibration"]).rows == facts["metrics"]["n"] == 60
-    groups = split_rows(60, revision.posterior.seed, 2).held_out()
+    groups = split_rows(60, revision.posterior.seed, 2).held_out(2)
     arguments = (rows.encoded, rows.targets, groups)
     _, before = calibrate_and_judge(revision.posterior, *arguments, calibrating=())
     _, after = calibrate_and_judge(updated.revision.posterior, *arguments, calibrating=())
@@ -306,7 +306,8 @@ def test_the_doubt_about_an_unseen_category_shrinks_only_with_rows_of_it(revisio
     number = revision.posterior.encoder.names.index(name)
 
     def scale(of: Revision) -> float:
-        return float(sigmas(of.tensors["layers.0.weight.rho"])[:, number].mean())
+        hidden = of.posterior.architecture.hidden[-1]  # of the skip, to the mean
+        return float(sigmas(of.tensors["layers.1.weight.rho"])[:, hidden + number, 0].mean())
 
     table = make_table(rows=60, seed=11)
     without = _update(revision, labelled_rows(table, revision.posterior), epochs=200)

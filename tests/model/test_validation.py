@@ -49,3 +49,20 @@ def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
     )
     assert by_second == pytest.approx(15.0)  # at the limit of what a row may count
     assert by_first < 10.0
+
+
+def test_members_that_share_a_fold_validate_its_rows_together() -> None:
+    """Ten members in five folds: rows of fold 2 are judged by the mixture of members 2 and 7."""
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=10))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)  # no draw differs from the next
+    folds = torch.arange(20) % 5
+    value = mixture_nll(
+        outcome.network, outcome.likelihood, Rows(rows.features, rows.targets, folds), 2, seed=0
+    )
+    with torch.no_grad():
+        outputs = outcome.network(rows.features, torch.Generator())
+        densities = outcome.likelihood.log_density(outputs, rows.targets).double()
+        pairs = torch.stack([densities[folds, torch.arange(20)], densities[folds + 5, torch.arange(20)]])
+    assert value == pytest.approx(-float(pairs.exp().mean(dim=0).log().clamp_min(-15.0).mean()), rel=1e-4)
