@@ -29,24 +29,15 @@ __all__ = ["GradientStep"]
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-def _silu_slope(before: Tensor, after: Tensor) -> Tensor:
-    gate = torch.sigmoid(before)
-    return gate + after * (1.0 - gate)
-
-
-def _gelu_slope(before: Tensor, after: Tensor) -> Tensor:  # noqa: ARG001 - one signature for all
-    cdf = 0.5 * torch.erfc(before * -(0.5**0.5))
-    return cdf + before * torch.exp(-0.5 * before.square() - _LOG_SQRT_2PI)
-
-
-_SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "relu": lambda _, after: (after > 0).to(after.dtype),
-    "silu": _silu_slope,
-    "gelu": _gelu_slope,
-    "tanh": lambda _, after: 1.0 - after.square(),
-    "sigmoid": lambda _, after: after * (1.0 - after),
+_ATEN = torch.ops.aten
+_BACKWARDS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "relu": lambda gradient, _, after: _ATEN.threshold_backward(gradient, after, 0),
+    "silu": lambda gradient, before, _: _ATEN.silu_backward(gradient, before),
+    "gelu": lambda gradient, before, _: _ATEN.gelu_backward(gradient, before),
+    "tanh": lambda gradient, _, after: _ATEN.tanh_backward(gradient, after),
+    "sigmoid": lambda gradient, _, after: _ATEN.sigmoid_backward(gradient, after),
 }
-"""Derivative of each activation, from the values before and after it."""
+"""The gradient before each activation, from the one after it and the values before and after: one kernel each."""
 
 
 class GradientStep:
@@ -72,15 +63,19 @@ class GradientStep:
         """
         self.network, self.likelihood, self.prior = network, likelihood, prior
         self.total_rows, self.draws = total_rows, draws
-        activation = network.architecture.activation
-        self._skip = network.architecture.skip
-        self._activation, self._slope = network.activation, _SLOPES[activation]
+        architecture = network.architecture
+        self._skip = architecture.skip and bool(architecture.hidden)
+        self._activation, self._backward = network.activation, _BACKWARDS[architecture.activation]
         self._mu, self._rho = network.mu.detach(), network.rho.detach()
-        self._mean_parts = network.parts(self._mu)
-        self._mean_gradient = torch.zeros_like(self._mu)
-        self._variance_gradient = torch.zeros_like(self._mu)
-        self._mean_gradient_parts = network.parts(self._mean_gradient)
-        self._variance_gradient_parts = network.parts(self._variance_gradient)
+        # Means and variances lie behind each other, [2, M, P], and are views of it by layer, [2 M, inputs, outputs]:
+        # what happens to both alike is one kernel.
+        self._weights = torch.stack((self._mu, self._mu))
+        parts = network.parts(self._weights.flatten(end_dim=1))
+        self._layers = list(zip(parts[::2], parts[1::2], strict=True))
+        # Nothing flows back into the inputs, not through a skip either.
+        self._downward = [weights.mT for weights, _ in self._layers]
+        if self._skip:
+            self._downward[-1] = self._layers[-1][0][:, : architecture.hidden[-1]].mT
 
     @torch.no_grad()
     def __call__(
@@ -100,54 +95,55 @@ class GradientStep:
         Rows ``[M, B, D]`` with targets ``[M, B]`` give every member a minibatch of its own.
         """
         network, scale = self.network, minibatches / self.total_rows
+        members = len(self._mu)
         sigma = functional.softplus(self._rho)
-        variance_parts = network.parts(sigma.square())
+        torch.stack((self._mu, sigma * sigma), out=self._weights)
         if self.draws > 1:
             inputs = rows.repeat(*[1] * (rows.dim() - 2), self.draws, 1)
             observed = targets.repeat(*[1] * (targets.dim() - 1), self.draws)
         else:
             inputs, observed = rows, targets
-        inputs = inputs.expand(len(self._mu), -1, -1)
+        inputs = inputs.expand(members, -1, -1)
 
         trail = []
         hidden = inputs
-        last = len(self._mean_parts) - 2
-        for first in range(0, last + 1, 2):
-            squared = hidden.square()
-            before = torch.baddbmm(self._mean_parts[first + 1], hidden, self._mean_parts[first])
-            deviation = torch.baddbmm(variance_parts[first + 1], squared, variance_parts[first]).sqrt_()
+        last = len(self._layers) - 1
+        for number, (weights, biases) in enumerate(self._layers):
+            after = hidden
+            if number == last and self._skip:
+                hidden = torch.cat((hidden, inputs), dim=2)
+            values = torch.stack((hidden, hidden * hidden)).flatten(end_dim=1)
+            before, deviation = torch.baddbmm(biases, values, weights).chunk(2)
+            deviation.sqrt_()
             epsilon = torch.empty_like(before).normal_(generator=generator)
             before.addcmul_(deviation, epsilon)
-            trail.append((hidden, squared, before, epsilon.div_(deviation)))
-            if first < last:
+            trail.append((after, values, before, epsilon.div_(deviation)))
+            if number < last:
                 hidden = self._activation(before)
-                if self._skip and first == last - 2:
-                    hidden = torch.cat((hidden, inputs), dim=2)
 
         per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, levelling)
-        for first in range(last, -1, -2):
-            hidden, squared, _, ratio = trail.pop()
-            # d(mean + deviation * epsilon) / d(variance) = epsilon / (2 deviation)
-            through_variance = (gradient * ratio).mul_(0.5)
-            torch.bmm(hidden.mT, gradient, out=self._mean_gradient_parts[first])
-            torch.sum(gradient, dim=1, keepdim=True, out=self._mean_gradient_parts[first + 1])
-            torch.bmm(squared.mT, through_variance, out=self._variance_gradient_parts[first])
-            torch.sum(through_variance, dim=1, keepdim=True, out=self._variance_gradient_parts[first + 1])
-            if first:
-                mean, variance = self._mean_parts[first], variance_parts[first]
-                if self._skip and first == last:  # nothing flows back into the inputs
-                    width = trail[-1][2].shape[2]
-                    mean, variance, hidden = mean[:, :width], variance[:, :width], hidden[..., :width]
-                below = torch.bmm(gradient, mean.mT)
-                below.addcmul_(torch.bmm(through_variance, variance.mT), hidden, value=2.0)
-                gradient = below.mul_(self._slope(trail[-1][2], hidden))
+        gradients: list[Tensor] = []
+        for number in range(last, -1, -1):
+            after, values, _, ratio = trail.pop()
+            # d(mean + deviation * epsilon) / d(variance) = epsilon / (2 deviation); its half cancels against the
+            # 2 of d(sigma^2) = 2 sigma d(sigma) and of d(hidden^2).
+            both = torch.stack((gradient, gradient * ratio)).flatten(end_dim=1)
+            gradients += (both.sum(dim=1), torch.bmm(values.mT, both))
+            if number:
+                below, through_variance = torch.bmm(both, self._downward[number]).chunk(2)
+                below.addcmul_(through_variance, after)
+                gradient = self._backward(below, trail[-1][2], after)
+        mean_gradient, by_sigma = torch.cat(
+            [part.view(2, members, -1) for part in reversed(gradients)], dim=2
+        )
 
         kl, kl_by_mu, kl_by_sigma = self.prior.kl_gradient(self._mu, sigma, network.groups, generator)
         share = scale * temperature * kl_weight
-        network.mu.grad = torch.add(self._mean_gradient, kl_by_mu, alpha=share)
-        by_sigma = (self._variance_gradient * sigma).mul_(2.0).add_(kl_by_sigma, alpha=share)
+        network.mu.grad = mean_gradient.add_(kl_by_mu, alpha=share)
+        by_sigma.mul_(sigma).add_(kl_by_sigma, alpha=share)
         network.rho.grad = by_sigma.mul_(torch.sigmoid(self._rho))
 
-        negative = -per_row.mean(dim=1)
-        loss = share * kl.sum() + scale * targets.shape[-1] * negative.sum()
-        return FreeEnergy(loss, negative.mean(), kl.mean() / self.total_rows)
+        # [M, S * B] rows, S draws of each
+        negative, divergence = -per_row.sum(), kl.sum()
+        loss = torch.add(divergence * share, negative, alpha=scale / self.draws)
+        return FreeEnergy(loss, negative / per_row.numel(), divergence / (members * self.total_rows))

@@ -50,13 +50,17 @@ class Guard:
             FitError: The loss or a gradient is not finite; says where that began.
         """
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        squares = torch.stack([gradient.square().sum(dim=1) for gradient in gradients]).sum(dim=0)
-        # One number tells of the loss and of every gradient; which it was is looked up only when it matters.
-        if not math.isfinite(float(energy.loss + squares.sum())):
+        norms = torch.linalg.vector_norm(
+            torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]), dim=0
+        )
+        # One look at the numbers tells of the loss and of every gradient, and whether there is anything to clip.
+        loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
+        if not math.isfinite(loss + largest):
             self._stop_if_not_finite(energy, rows, targets, epoch)
-        factor = (GRADIENT_NORM * squares.rsqrt()).clamp_(max=1.0).unsqueeze(1)
-        for gradient in gradients:
-            gradient.mul_(factor)
+        if largest > GRADIENT_NORM:
+            factor = (GRADIENT_NORM / norms).clamp_(max=1.0).unsqueeze(1)
+            for gradient in gradients:
+                gradient.mul_(factor)
 
     def check_validation(self, measured: float, epoch: int) -> None:
         """Stops where the validation is not finite.

@@ -145,20 +145,32 @@ class GaussianNoise(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """See `Likelihood.gradient`."""
         noise = self.noise(outputs)
-        residual = (targets - outputs[..., 0]) / noise
-        square = residual.square()
-        log_density = square.mul(-0.5).sub_(torch.log(noise)).sub_(LOG_SQRT_2PI)
-        gradient = torch.empty_like(outputs)
-        torch.div(residual, noise, out=gradient[..., 0])
+        precision = noise.reciprocal()
+        residual = torch.sub(targets, outputs.select(2, 0)).mul_(precision)
+        square = residual * residual
+        log_density = torch.sub(torch.log(precision * math.exp(-LOG_SQRT_2PI)), square, alpha=0.5)
+        scale = precision.mul_(factor)
+        by_mean = residual.mul_(scale)
         if levelling > 0.0 and noise.shape[1] > 1:
             weight = noise.pow(2.0 * levelling)
-            gradient[..., 0].mul_(weight.div_(weight.mean(dim=1, keepdim=True)))
-        # softplus'(x) = 1 - exp(-softplus(x)), and softplus(x) = noise - floor
-        self._noise_gradient(square.sub_(1.0).div_(noise), noise, gradient, factor)
-        return log_density, gradient.mul_(factor)
+            by_mean.mul_(weight.div_(weight.mean(dim=1, keepdim=True)))
+        by_output = self._noise_gradient(square, scale, outputs)
+        if by_output is None:
+            return log_density, by_mean.unsqueeze(2)
+        return log_density, torch.stack((by_mean, by_output), dim=2)
 
-    def _noise_gradient(self, by_noise: Tensor, noise: Tensor, gradient: Tensor, factor: float) -> None:
-        """Passes the derivative by the noise ``[M, B]`` on to what sets it; does nothing where it is known."""
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor | None:  # noqa: ARG002
+        """Passes the derivative by the noise, ``scale (square - 1)``, on to what sets it.
+
+        Args:
+            square: Squared residuals in units of the noise, ``[M, B]``; may be overwritten.
+            scale: The factor over the noise, broadcastable to them.
+            outputs: Network outputs, ``[M, B, P]``.
+
+        Returns:
+            The derivative by the second output, ``[M, B]``; None where there is none.
+        """
+        return None
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
         """See `Likelihood.with_scatter_of`: what the network says beside the mean is about the noise."""
@@ -215,9 +227,9 @@ class HomoscedasticNoise(GaussianNoise):
         rho = self.rho if members is None else self.rho[members]
         return NOISE_FLOOR + functional.softplus(rho)
 
-    def _noise_gradient(self, by_noise: Tensor, noise: Tensor, gradient: Tensor, factor: float) -> None:  # noqa: ARG002
-        slope = -torch.expm1(NOISE_FLOOR - noise)
-        self.rho.grad = (by_noise.sum(dim=1, keepdim=True) * slope).mul_(factor)
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002
+        by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
+        self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus
 
 
 class HeteroscedasticNoise(GaussianNoise):
@@ -235,5 +247,5 @@ class HeteroscedasticNoise(GaussianNoise):
         """See `Likelihood.steady_outputs`: the noise starts the same for every row."""
         return {1: float(inverse_softplus(torch.tensor(INITIAL_NOISE)))}
 
-    def _noise_gradient(self, by_noise: Tensor, noise: Tensor, gradient: Tensor, factor: float) -> None:  # noqa: ARG002
-        torch.mul(by_noise, -torch.expm1(NOISE_FLOOR - noise), out=gradient[..., 1])
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor:
+        return square.sub_(1.0).mul_(scale).mul_(torch.sigmoid(outputs.select(2, 1)))  # the slope of softplus

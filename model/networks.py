@@ -202,9 +202,8 @@ class BayesianNetwork(nn.Module):
         return tensors
 
     def parts(self, flat: Tensor) -> list[Tensor]:
-        """``[M, P]`` as one ``[M, inputs, outputs]`` a weight and ``[M, 1, outputs]`` a bias."""
-        shapes = [shape for name, shape in self.architecture.shapes().items() if name.endswith(".mu")]
+        """``[M, P]`` as one ``[M, inputs, outputs]`` a weight and ``[M, 1, outputs]`` a bias; any M."""
         return [
-            part.view(shape)
-            for part, shape in zip(torch.split(flat, self._sizes, dim=1), shapes, strict=True)
+            part.view(-1, *shape[1:])
+            for part, shape in zip(torch.split(flat, self._sizes, dim=1), self._shapes, strict=True)
         ]

@@ -70,16 +70,9 @@ def gaussian_kl(mu: Tensor, sigma: Tensor, prior_sigma: Tensor | float) -> Tenso
     return 0.5 * (ratio.square() + (mu / prior_sigma).square() - 1.0) - torch.log(ratio)
 
 
-def _gaussian_kl_gradient(
-    mu: Tensor, sigma: Tensor, prior_variance: Tensor | float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum of `gaussian_kl` over the weights, ``[M]``, and its derivatives by mu and sigma."""
-    by_mu = mu / prior_variance
-    scaled = sigma / prior_variance
-    by_sigma = scaled - sigma.reciprocal()
-    log_ratio = torch.log(sigma) - 0.5 * torch.as_tensor(prior_variance).log()
-    kl = 0.5 * ((scaled * sigma).addcmul_(by_mu, mu).sum(dim=1) - mu.shape[1]) - log_ratio.sum(dim=1)
-    return kl, by_mu, by_sigma
+def _by_mu_and_sigma(mu: Tensor, sigma: Tensor, precision: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Derivatives of `gaussian_kl` by mu and sigma, the prior's ``1 / sigma^2`` given."""
+    return mu * precision, torch.sub(sigma * precision, sigma.reciprocal())
 
 
 def _require_positive(name: str, value: float) -> None:
@@ -118,7 +111,11 @@ class GaussianPrior:
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Prior.kl_gradient`."""
-        return _gaussian_kl_gradient(mu, sigma, self.sigma**2)
+        by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, self.sigma**-2)
+        moments = (sigma * sigma).addcmul_(mu, mu).sum(dim=1)
+        constant = mu.shape[1] * (math.log(self.sigma) - 0.5)
+        kl = (constant - torch.log(sigma).sum(dim=1)).add_(moments, alpha=0.5 * self.sigma**-2)
+        return kl, by_mu, by_sigma
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +207,14 @@ class EmpiricalBayesPrior:
 
     def variance(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> Tensor:
         """The best prior variance of each tensor and member, ``[M, G]`` for G tensors."""
+        return self._optimum(mu, sigma, groups)[0]
+
+    def _optimum(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`variance`, the sums of ``sigma^2 + mu^2`` alike, and the number of weights in each tensor, ``[G]``."""
         counts = torch.bincount(groups)
-        second_moment = mu.new_zeros((len(mu), len(counts))).index_add(
-            1, groups, sigma.square() + mu.square()
-        )
-        return (second_moment + 2.0 * self.beta) / (counts + 2.0 * self.alpha + 2.0)
+        moments = mu.new_zeros((len(mu), len(counts)))
+        moments.index_add_(1, groups, (sigma * sigma).addcmul_(mu, mu))
+        return (moments + 2.0 * self.beta) / (counts + (2.0 * self.alpha + 2.0)), moments, counts
 
     def kl(
         self,
@@ -236,14 +236,22 @@ class EmpiricalBayesPrior:
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Prior.kl_gradient`; at the best scales their own derivative is zero."""
-        variance = self.variance(mu, sigma, groups)
-        kl, by_mu, by_sigma = _gaussian_kl_gradient(mu, sigma, variance.index_select(1, groups))
-        return kl + self._hyperprior(variance), by_mu, by_sigma
+        variance, moments, counts = self._optimum(mu, sigma, groups)
+        precision = variance.reciprocal()
+        by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, precision.index_select(1, groups))
+        # What is the same for all weights of a tensor is summed over the tensors; with the negative log hyperprior.
+        constant = len(counts) * self._hyperprior_constant() - 0.5 * mu.shape[1]
+        of_tensors = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance)
+        of_tensors.addcmul_((0.5 * moments + self.beta), precision)
+        return (of_tensors.sum(dim=1) - torch.log(sigma).sum(dim=1)).add_(constant), by_mu, by_sigma
 
     def _hyperprior(self, variance: Tensor) -> Tensor:
         """Negative log density of the chosen scales under their hyperprior, ``[M]``."""
-        constant = math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
+        constant = self._hyperprior_constant()
         return ((self.alpha + 1.0) * torch.log(variance) + self.beta / variance + constant).sum(dim=1)
+
+    def _hyperprior_constant(self) -> float:
+        return math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
 
 
 _PRIORS: dict[str, type[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior]] = {
