@@ -55,6 +55,7 @@ class FitOptions:
         levelled: Whether the rows' pull on their means is levelled at first; not where a fit goes on from a posterior.
         budget: Most seconds to run, or None. A fit that would take longer at its pace goes through its schedule
             faster, so that it still ends with a small learning rate and the full weight of the KL.
+        patience_of_budget: How they are counted, see `model.clock.Clock`.
     """
 
     prior: Prior
@@ -79,6 +80,7 @@ class FitOptions:
     seed: int = 0
     levelled: bool = True
     budget: float | None = None
+    patience_of_budget: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from model.averaging import RunningAverage
+from model.clock import Clock
 from model.fit_state import (
     FitState,
     copy_into,
@@ -244,16 +245,16 @@ def fit(
         FitError: The loss became NaN or infinite, or a tensor of ``initial`` or ``state`` does not fit; it is named.
     """
     running = _Running(training, validation, options, initial, device or torch.device("cpu"))
-    began = time.monotonic()
-    if state is not None:
-        began -= running.restore(state)
+    before = running.restore(state) if state is not None else 0.0
+    began = time.monotonic() - before
+    clock = Clock(before, patience=options.patience_of_budget)
     stopped = "epochs"
     try:
         for number in range(len(running.history) + 1, options.epochs + 1):
             nll, kl = running.epoch(number)
-            elapsed = time.monotonic() - began
-            running.schedule.keep_within_budget(elapsed)
-            out_of_time = options.budget is not None and elapsed > options.budget
+            worked = clock.seconds()
+            running.schedule.keep_within_budget(worked)
+            out_of_time = options.budget is not None and worked > options.budget
             last = running.schedule.done or out_of_time
             if number % running.epochs_between == 0 or last:
                 running.validate(number)

@@ -65,7 +65,8 @@ class TrainOptions(BaseModel):
         batch_size: Rows a minibatch.
         learning_rate: First learning rate.
         patience: Validations without improvement before the fit stops.
-        budget: Most seconds to fit, all candidates together; by default by table size.
+        budget: Most seconds to fit, all candidates together; by default by table size, and then of processor time
+            (at most twice as long by the clock), so that a busy machine changes no answer.
         seed: Seed of the split, the initial weights, the minibatches and the draws.
     """
 

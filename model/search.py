@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from model.candidates import Candidate, Found, Tried
+from model.clock import Clock
 from model.errors import FitError
 from model.fitting import FitOptions
 from model.resuming import fit_or_resume
@@ -45,6 +46,8 @@ TRIAL_EFFORT = 0.25
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """1 is the posterior of the exact free energy; below it the data weigh more than they would if the model were true."""
 FEWEST_ROWS_FOR_A_MIXTURE = 200
+PATIENCE = 2.0
+"""How many times longer than told a search may take where other programs have the processor."""
 SECOND_SEED = 10
 """What is added to the seed of the second full fit; a fit uses its seed and the next few."""
 
@@ -52,7 +55,8 @@ SECOND_SEED = 10
 def default_budget(rows: int) -> float:
     """Seconds that a search may take unless told otherwise.
 
-    50 up to 1,000 rows, 330 from 10,000 to 50,000, in proportion to the rows beyond, 900 at most.
+    50 up to 1,000 rows, 330 from 10,000 to 50,000, in proportion to the rows beyond, 900 at most; of processor time,
+    see `model.clock`.
     """
     small = 50.0 + 280.0 * min(1.0, max(0.0, (rows - 1_000) / 9_000))
     return min(900.0, small * max(1.0, rows / 50_000))
@@ -85,8 +89,10 @@ class _Search:
         self.preparation, self.options, self.reporter, self.device = preparation, options, reporter, device
         self.snapshots = snapshots
         self.tried: list[Tried] = []
-        budget = options.budget or default_budget(len(preparation.split.training))
-        self.deadline = time.monotonic() - snapshots.carried + budget
+        # A budget that somebody has set is one of the clock on the wall.
+        self.patience = 1.0 if options.budget else PATIENCE
+        self.budget = options.budget or default_budget(len(preparation.split.training))
+        self.clock = Clock(snapshots.carried, patience=self.patience)
         self.effort_left = 1.0
         self.interrupted = False
         self.best: Tried
@@ -107,7 +113,8 @@ class _Search:
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(effort * epochs))
-        budget = max(0.1, self.deadline - began) * effort / max(effort, self.effort_left)
+        left = self.budget - self.clock.seconds() + self.snapshots.spent(name)
+        budget = max(0.1, left) * effort / max(effort, self.effort_left)
         self.effort_left -= effort
         fit_options = FitOptions(
             prior=options.make_prior(),
@@ -129,6 +136,7 @@ class _Search:
             patience=options.patience,
             seed=seed,
             budget=budget,
+            patience_of_budget=self.patience,
         )
 
         outcome: Fit | None = None
