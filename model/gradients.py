@@ -8,7 +8,6 @@ optimiser 286 ms of processor time against 553 ms.)
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from model.priors import Prior
 
 __all__ = ["GradientStep"]
-
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 _ATEN = torch.ops.aten

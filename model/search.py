@@ -45,6 +45,8 @@ TRIAL_EFFORT = 0.25
 """Steps of a trial as a share of those of a full fit. A trial has one member for each fold of the rows."""
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """1 is the posterior of the exact free energy; below it the data weigh more than they would if the model were true."""
+MUCH_BETTER = 0.1
+"""By how much a loss must fall from trial to full fit for the next one to be colder, nats."""
 FEWEST_ROWS_FOR_A_MIXTURE = 200
 PATIENCE = 2.0
 """How many times longer than told a search may take where other programs have the processor."""
@@ -75,6 +77,21 @@ class _Lever:
     name: str
     others: tuple[Any, ...]
     otherwise: tuple[Any, ...] = ()
+
+
+def _next_temperature(temperature: float, trial: float, full: float) -> float:
+    """For the second full fit, from the losses of the best trial and of the first full fit at that temperature.
+
+    One that is no better has learned its rows by heart: the prior should weigh more. Where it is much better, trials of
+    a quarter of its steps had only begun to learn, and the prior that was best for them should weigh less.
+    """
+    warmer = [value for value in TEMPERATURES if value > temperature]
+    colder = [value for value in TEMPERATURES if value < temperature]
+    if full >= trial and warmer:
+        return warmer[-1]
+    if full < trial - MUCH_BETTER and colder:
+        return colder[0]
+    return temperature
 
 
 class _Search:
@@ -207,13 +224,14 @@ class _Search:
 
     def _fit_in_full(self, chosen: Candidate) -> None:
         """Two full fits and what they make side by side; or one, where the members can't be shared out."""
-        seed = self.options.seed
+        seed, trial = self.options.seed, self.best if self.tried else None
         first = self.fit(chosen, 1.0, seed)
-        warmer = [value for value in TEMPERATURES if value > chosen.temperature]
-        by_heart = self.options.temperature is None and first is not self.best and bool(warmer)
-        # Where the first has learned its rows by heart, the prior weighs more in the second.
-        second = replace(chosen, temperature=warmer[-1]) if by_heart else chosen
-        if not self.interrupted and (by_heart or self.parts == 2):
+        second = chosen
+        if self.options.temperature is None and trial is not None:
+            second = replace(
+                chosen, temperature=_next_temperature(chosen.temperature, trial.loss, first.loss)
+            )
+        if not self.interrupted and (second.temperature > chosen.temperature or self.parts == 2):
             self.fit(second, 1.0, seed + SECOND_SEED)
         if self.parts == 2 and len(self.full) == 2 and not self.interrupted:
             began = time.monotonic()

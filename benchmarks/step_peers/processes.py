@@ -1,0 +1,139 @@
+"""Starts the process of a system whose step is timed, and asks it for stretches of steps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from benchmarks.results import ROOT
+from model.errors import MurhoError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from benchmarks.step_peers.exchange import StepTask
+
+__all__ = ["StepError", "SystemProcess"]
+
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+LIMIT = 900.0
+"""Seconds after which a process that has not answered is ended."""
+LAST_LINES = 8
+
+
+class StepError(MurhoError):
+    """The process of a system failed; the message ends with its last lines."""
+
+
+class SystemProcess:
+    """A system in a process of its own; a context manager that ends it.
+
+    Attributes:
+        name: Of the system, for messages.
+        ready: What it said of itself when it was ready: ``rmse`` and ``spread``, and its
+            memory, as `take` returns it.
+    """
+
+    def __init__(self, name: str, python: Path, script: str, task: StepTask, *, limit: float = LIMIT) -> None:
+        """Starts it, and waits until it is ready.
+
+        Args:
+            name: Of the system.
+            python: Of its environment.
+            script: Module of `benchmarks.step_peers`.
+            task: Its network and minibatches.
+            limit: Seconds that it may take for any answer.
+
+        Raises:
+            StepError: It ended, or did not answer in time.
+        """
+        self.name, self._limit = name, limit
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        variables = os.environ | ONE_THREAD | ON_THE_CPU | {"PYTHONUTF8": "1"}
+        self._process = subprocess.Popen(  # noqa: S603 - our own script
+            [str(python), "-m", f"benchmarks.step_peers.{script}", task.to_json()],
+            cwd=ROOT,
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        try:
+            self.ready = self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def take(self, seconds: float) -> dict[str, Any]:
+        """Steps for about so long.
+
+        Returns:
+            ``steps``; ``wall`` and ``processor``, seconds; ``peak``, the most memory so far, and ``memory``, how much
+            of that came after the imports, bytes.
+
+        Raises:
+            StepError: It ended, or did not answer in time.
+        """
+        if self._process.stdin is None:
+            raise AssertionError("stdin is a pipe")
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+            self._process.stdin.write(f"{seconds}\n".encode())
+            self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        if self._process.stdout is None:
+            raise AssertionError("stdout is a pipe")
+        watch = threading.Timer(self._limit, self._process.kill)
+        watch.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith(b"{"):  # libraries, too, say things
+                    answer: dict[str, Any] = orjson.loads(line)
+                    return answer
+        finally:
+            watch.cancel()
+        status = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().decode("utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
+        raise StepError(f"{self.name} ended with status {status}; what it said last:\n" + "\n".join(said))
+
+    def close(self) -> None:
+        """Ends the process."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self._process.wait(timeout=10.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,310 @@
+"""The time of an optimiser step of Bayes by Backprop, in Murho and in its peers, for the same networks and minibatches.
+
+Each system is a process of its own, in an environment of its own, and computes with one thread. Processes take turns:
+in every round each of them takes steps for a short while, so that what else the machine does falls on all alike.
+Murho trains M members in one step; what counts is the time a member.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.command_line import positive
+from benchmarks.environments import DEFAULT_CACHE, PeerEnvironmentError, environment
+from benchmarks.results import DEFAULT_OUTPUT, facts, table, write_json
+from benchmarks.step_peers import ENVIRONMENTS, STEP_PEERS
+from benchmarks.step_peers.exchange import LEARNING_STEPS, NOISE, StepTask
+from benchmarks.step_peers.processes import StepError, SystemProcess
+from model.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+__all__ = ["CASES", "Case", "Measured", "main", "measure"]
+
+MEMBERS = (1, 5, 10)
+"""Members of Murho's steps; 5 is the default of `murho train`."""
+REFERENCE = "murho-5"
+SECONDS = 0.5
+"""Of a system's turn in a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A network and a batch size.
+
+    Attributes:
+        hidden: Widths of the hidden layers.
+        batch: Rows a minibatch.
+    """
+
+    hidden: tuple[int, ...]
+    batch: int
+
+    @property
+    def name(self) -> str:
+        """As on the command line: layers x width - rows."""
+        return f"{len(self.hidden)}x{self.hidden[0]}-{self.batch}"
+
+
+CASES = {
+    case.name: case
+    for case in (Case(hidden, batch) for hidden in ((50,), (64, 64), (256, 256)) for batch in (32, 128))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What is timed.
+
+    Attributes:
+        name: Of it.
+        title: How the table calls it.
+        python: Of its environment.
+        script: Module of `benchmarks.step_peers`.
+        members: M; 1 for peers.
+    """
+
+    name: str
+    title: str
+    python: Path
+    script: str
+    members: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was found of a system.
+
+    Attributes:
+        members: M.
+        wall: Microseconds a step, one number a round.
+        processor: Microseconds of processor time a step, likewise; of all its threads.
+        rmse: Of its mean after `LEARNING_STEPS` steps, standard deviations of the target; the noise's share is `NOISE`.
+        memory: Peak of its resident memory above that after its imports, bytes.
+        peak: The peak itself.
+    """
+
+    members: int
+    wall: list[float]
+    processor: list[float]
+    rmse: float
+    memory: int
+    peak: int
+
+    @property
+    def learns(self) -> bool:
+        """Whether its steps taught it at least three quarters of the variance."""
+        return self.rmse < 0.5
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``steps.json``."""
+        return {
+            "members": self.members,
+            "wall_us": [round(value, 2) for value in self.wall],
+            "processor_us": [round(value, 2) for value in self.processor],
+            "rmse": round(self.rmse, 4),
+            "learns": self.learns,
+            "memory_bytes": self.memory,
+            "peak_memory_bytes": self.peak,
+        }
+
+
+def murho_systems() -> list[System]:
+    """Murho with 1, 5 and 10 members, in the environment of this process."""
+    return [
+        System(f"murho-{members}", f"Murho, M = {members}", Path(sys.executable), "murho_fit", members)
+        for members in MEMBERS
+    ]
+
+
+def peer_systems(names: Collection[str], cache: Path) -> tuple[list[System], dict[str, str]]:
+    """Peers, their environments made; and, of those whose can't be made, why."""
+    systems, missing = [], {}
+    for name in names:
+        peer = STEP_PEERS[name]
+        try:
+            python = environment(peer.environment, ENVIRONMENTS[peer.environment], cache=cache)
+        except PeerEnvironmentError as error:
+            missing[name] = str(error)
+        else:
+            systems.append(System(name, peer.title, python, peer.script))
+    return systems, missing
+
+
+def measure(
+    case: Case, systems: Sequence[System], *, rounds: int, seconds: float = SECONDS
+) -> tuple[dict[str, Measured], dict[str, str]]:
+    """Times one network and batch size.
+
+    Args:
+        case: Which.
+        systems: Of what.
+        rounds: Turns of each.
+        seconds: Of a turn, about.
+
+    Returns:
+        What was found, by the system's name; and, of systems that failed, why. A system that failed in any round
+        is not among the first.
+    """
+    answers: dict[str, list[dict[str, Any]]] = {}
+    failed: dict[str, str] = {}
+    with ExitStack() as stack:
+        processes: dict[str, SystemProcess] = {}
+        for system in systems:  # one after the other: their first steps must not disturb each other
+            task = StepTask(case.hidden, case.batch, system.members)
+            try:
+                processes[system.name] = stack.enter_context(
+                    SystemProcess(system.name, system.python, system.script, task)
+                )
+            except StepError as error:
+                failed[system.name] = str(error)
+        for _ in range(rounds):
+            for name, process in processes.items():
+                if name not in failed:
+                    try:
+                        answers.setdefault(name, []).append(process.take(seconds))
+                    except StepError as error:
+                        failed[name] = str(error)
+        ready = {name: process.ready for name, process in processes.items()}
+    found = {
+        system.name: Measured(
+            members=system.members,
+            wall=[1e6 * said["wall"] / said["steps"] for said in answers[system.name]],
+            processor=[1e6 * said["processor"] / said["steps"] for said in answers[system.name]],
+            rmse=ready[system.name]["rmse"] / ready[system.name]["spread"],
+            memory=answers[system.name][-1]["memory"],
+            peak=answers[system.name][-1]["peak"],
+        )
+        for system in systems
+        if system.name not in failed
+    }
+    return found, failed
+
+
+def ratio(measured: Measured, reference: Measured) -> float:
+    """Time a member over that of the reference, median of the rounds."""
+    return statistics.median(
+        (mine / measured.members) / (other / reference.members)
+        for mine, other in zip(measured.wall, reference.wall, strict=True)
+    )
+
+
+def shown(found: dict[str, Measured], titles: dict[str, str]) -> str:
+    """The table of a case."""
+    reference = found.get(REFERENCE)
+    rows = []
+    for name, measured in found.items():
+        step, processor = statistics.median(measured.wall), statistics.median(measured.processor)
+        rows.append(
+            [
+                titles[name] + ("" if measured.learns else " (does not learn)"),
+                f"{step:.0f}",
+                f"{step / measured.members:.0f}",
+                "-" if reference is None else f"{ratio(measured, reference):.2f}",
+                f"{processor / measured.members:.0f}",
+                f"{measured.rmse:.2f}",
+                f"{measured.memory / 2**20:.0f}",
+                f"{measured.peak / 2**20:.0f}",
+            ]
+        )
+    headers = ["system", "us/step", "us/member", "to Murho's", "CPU us/member", "RMSE", "MiB", "with imports"]
+    return table(headers, rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.steps",
+        description="Time of one optimiser step of Bayes by Backprop in Murho and its peers, side by side.",
+    )
+    parser.add_argument(
+        "--systems",
+        metavar="NAMES",
+        help=f"some of {','.join(STEP_PEERS)}, beside Murho (default all; '' none)",
+    )
+    parser.add_argument("--cases", metavar="NAMES", help=f"some of {','.join(CASES)} (default all)")
+    parser.add_argument(
+        "--rounds", type=positive, default=7, metavar="N", help="turns of each system (default 7)"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="default benchmarks/results"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=DEFAULT_CACHE,
+        metavar="DIR",
+        help=f"of environments (default {DEFAULT_CACHE})",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        names = _chosen(options.systems, STEP_PEERS, "system")
+        cases = _chosen(options.cases, CASES, "case")
+    except OptionError as error:
+        parser.error(str(error))
+    peers, missing = peer_systems(names, options.cache)
+    for name, reason in missing.items():
+        print(f"{name} is left out: {reason}", flush=True)
+    systems = [*murho_systems(), *peers]
+    titles = {system.name: system.title for system in systems}
+    kept: dict[str, Any] = {
+        "benchmark": "steps",
+        **facts(),
+        "threads": 1,
+        "rounds": options.rounds,
+        "seconds_a_turn": SECONDS,
+        "learning_steps": LEARNING_STEPS,
+        "noise": NOISE,
+        "requirements": {peer.name: list(ENVIRONMENTS[STEP_PEERS[peer.name].environment]) for peer in peers},
+        "left_out": missing,
+        "cases": [],
+    }
+    print(
+        "Ratios are of times a member, medians of the rounds; Murho's is that with 5 members. One thread each."
+    )
+    print(f"RMSE: after {LEARNING_STEPS} steps, standard deviations of the target; the noise's is {NOISE}.")
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name in cases:
+        case = CASES[name]
+        found, failed = measure(case, systems, rounds=options.rounds)
+        print(f"\n8-{'-'.join(map(str, case.hidden))}-1, {case.batch} rows a step", flush=True)
+        print(shown(found, titles), flush=True)
+        for system, reason in failed.items():
+            print(f"{system} is left out: {reason}", flush=True)
+        kept["cases"].append(
+            {
+                "case": name,
+                "hidden": list(case.hidden),
+                "batch": case.batch,
+                "systems": {system: measured.to_json() for system, measured in found.items()},
+                "ratios": {
+                    system: round(ratio(measured, found[REFERENCE]), 3) for system, measured in found.items()
+                }
+                if REFERENCE in found
+                else {},
+                "failed": failed,
+            }
+        )
+        write_json(options.output / "steps.json", kept)
+    return 0
+
+
+def _chosen(text: str | None, known: Collection[str], what: str) -> list[str]:
+    if text is None:
+        return list(known)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise OptionError(f"no {what} is called {name!r}: choose of {', '.join(known)}")
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())
