@@ -219,7 +219,7 @@ def predict(
 ) -> None:
     """Score a file, offline or through a running service."""
     from model.checkpoint import find_checkpoint
-    from model.devices import resolve_device
+    from model.devices import resolve_device, use_threads_for_answering
     from model.errors import OptionError
     from model.posterior import Posterior, PredictOptions
     from model.scoring import LocalScorer, RemoteScorer, Scorer, score_table
@@ -230,6 +230,7 @@ def predict(
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
     scorer: Scorer
     if url is None:
+        use_threads_for_answering()
         directory = find_checkpoint(checkpoints, model, version)
         scorer = LocalScorer(Posterior.load(directory, resolve_device(device)))
     else:
@@ -258,12 +259,13 @@ def evaluate(
 ) -> None:
     """Judge a checkpoint on labelled rows."""
     from model.checkpoint import find_checkpoint
-    from model.devices import resolve_device
+    from model.devices import resolve_device, use_threads_for_answering
     from model.evaluation import evaluate_table
     from model.evaluation_report import report_lines
     from model.posterior import Posterior
     from model.tables import read_table
 
+    use_threads_for_answering()
     posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
     table = read_table(data)
     with naming(data):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from model.errors import OptionError
+from model.processors import available_processors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["resolve_device", "use_threads_for_fitting"]
+__all__ = ["resolve_device", "use_threads_for_answering", "use_threads_for_fitting"]
 
 
 def resolve_device(wanted: str) -> str:
@@ -49,3 +50,8 @@ def use_threads_for_fitting(device: str) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def use_threads_for_answering() -> None:
+    """As many threads as this process may use processors; torch counts those of the machine, a container has fewer."""
+    torch.set_num_threads(available_processors())

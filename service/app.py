@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from model.errors import MurhoError
+from model.processors import available_processors
 from service.lifecycle import Lifecycle
 from service.middleware import BodyLimit, RequestLog
 from service.openapi import DESCRIPTION, install_openapi
 from service.parts import Parts, State
 from service.predictor import Predictor
-from service.processors import available_processors
 from service.registry import DirectorySource, Registry
 from service.responses import handle_error
 from service.routes import docs, health, models, predict, start_page

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.devices import resolve_device, use_threads_for_fitting
+from model import devices
+from model.devices import resolve_device, use_threads_for_answering, use_threads_for_fitting
 from model.errors import OptionError
 
 
@@ -34,5 +35,15 @@ def test_threads_are_given_back_after_a_fit() -> None:
         with use_threads_for_fitting("cpu"):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_answers_take_the_processors_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr(devices, "available_processors", lambda: 3)
+    try:
+        use_threads_for_answering()
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.processors import available_processors
+from model.processors import available_processors
 
 if TYPE_CHECKING:
     from pathlib import Path
