@@ -100,14 +100,21 @@ class Standard:
 
 @dataclass(frozen=True)
 class OneHot:
-    """One column a training category, one for categories not seen in training, one for missing cells."""
+    """One column a training category, one for categories not among them, one for missing cells.
+
+    Attributes:
+        feature: With its categories, the most frequent ones of the training rows.
+        rare: Whether training rows have others, too: then that column has learned what is true of rare categories, and
+            speaks of unseen ones as of these.
+    """
 
     feature: Feature
+    rare: bool = False
 
     @classmethod
-    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:  # noqa: ARG003 - the feature says it
+    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
         """Takes the feature's categories."""
-        return cls(feature)
+        return cls(feature, rare=bool(set(column.tolist()) - {None, *feature.categories}))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,10 +124,10 @@ class OneHot:
         return (*levels, f"{name} is unseen", *missing_names(self.feature))
 
     def reach(self) -> npt.NDArray[np.float32]:
-        """See `FeatureEncoding.reach`; no training row is unseen."""
+        """See `FeatureEncoding.reach`; no training row is unseen, but for rare ones."""
         reach = np.zeros((2, len(self.names)), dtype=np.float32)
         reach[1] = 1.0
-        reach[1, len(self.feature.categories)] = 0.0
+        reach[1, len(self.feature.categories)] = float(self.rare)
         return reach
 
     @cached_property
@@ -140,14 +147,15 @@ class OneHot:
             out[codes < 0] = np.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Returns nothing: the schema has the categories."""
-        return {}
+        """Returns whether there were rare ones, if there were; the schema has the categories."""
+        return {"rare": True} if self.rare else {}
 
     @classmethod
     def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Checks that there is nothing."""
-        expect_fields(data, where, ())
-        return cls(feature)
+        """The inverse of `to_json`."""
+        rare = isinstance(data, dict) and data.get("rare") is True
+        expect_fields(data, where, ("rare",) if rare else ())
+        return cls(feature, rare)
 
 
 def reach_of_numbers(encoding: FeatureEncoding, feature: Feature, columns: int) -> npt.NDArray[np.float32]:

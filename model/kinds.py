@@ -7,6 +7,7 @@ The plan comes from all rows; ranges and categories come later, from the trainin
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from model.cells import canonical_category, parse_date
 from model.columns import CellType, canonical_column, cell_type, is_missing, plain
 from model.errors import OptionError, TableError
 from model.inference import infer_column
-from model.schema import Columns, Feature, FeatureKind, Schema, Target
+from model.schema import MOST_CATEGORIES, Columns, Feature, FeatureKind, Schema, Target
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -187,10 +188,15 @@ def make_schema(plan: ColumnPlan, columns: Columns) -> Schema:
                 missing=plan.missing[name],
                 minimum=float(present.min()) if numbers else None,
                 maximum=float(present.max()) if numbers else None,
-                categories=tuple(sorted(set(present.tolist()))) if kind is FeatureKind.CATEGORICAL else (),
+                categories=_most_frequent(present.tolist()) if kind is FeatureKind.CATEGORICAL else (),
             )
         )
     return Schema(tuple(features), plan.target, dict(plan.left_out))
+
+
+def _most_frequent(values: list[str]) -> tuple[str, ...]:
+    counted = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    return tuple(sorted(value for value, _ in counted[:MOST_CATEGORIES]))
 
 
 def _require(table: pa.Table, name: str, role: str) -> None:

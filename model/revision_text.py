@@ -107,7 +107,9 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
 def _who_judged(members: int) -> str:
     if members == 1:
         return "(judged on new rows that were held out)"
-    return "(each new row judged by the members that have not learned from it; all together do a little better)"
+    return (
+        "(each new row judged by the members that have not learned from it; all together do a little better)"
+    )
 
 
 def _movement(movement: Movement) -> list[str]:

@@ -18,7 +18,10 @@ import numpy.typing as npt
 from model.cells import format_date
 from model.fields import expect_fields, expect_number, expect_text, wrong
 
-__all__ = ["Columns", "Feature", "FeatureKind", "Outside", "Schema", "Target"]
+__all__ = ["MOST_CATEGORIES", "Columns", "Feature", "FeatureKind", "Outside", "Schema", "Target"]
+
+MOST_CATEGORIES = 200
+"""Categories of a column that are told apart, the most frequent ones; the others share the level of unseen ones."""
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name to canonical column ``[B]``."""
@@ -45,7 +48,8 @@ class Feature:
         minimum: The smallest training value (dates: days since 1970-01-01 UTC); None for a categorical
             feature, and if no training row has a value.
         maximum: The largest training value, likewise.
-        categories: The training categories, sorted; empty unless categorical.
+        categories: The training categories, sorted, of many the `MOST_CATEGORIES` most frequent; empty unless
+            categorical.
     """
 
     name: str
@@ -201,7 +205,8 @@ def _outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.
 
 def _outside_message(feature: Feature, value: Any) -> str:
     if feature.kind is FeatureKind.CATEGORICAL:
-        return f"category {value!r} was not seen in training ({_listing(feature.categories)})"
+        rare = ", or too rarely to be told apart" if len(feature.categories) == MOST_CATEGORIES else ""
+        return f"category {value!r} was not seen in training{rare} ({_listing(feature.categories)})"
     if feature.minimum is None or feature.maximum is None:
         return f"{_with_unit(feature, value)} can't be compared: no training row has a value"
     side = "below" if value < feature.minimum else "above"

@@ -19,7 +19,7 @@ from model.likelihoods import FixedNoise
 from model.posterior import BEYOND, Posterior
 from model.preparation import Preparation, rows_of
 from model.priors import prior_to_json
-from model.schema import FeatureKind
+from model.schema import MOST_CATEGORIES, FeatureKind
 from model.search import search
 from model.snapshots import Snapshots
 from model.splits import split_rows
@@ -95,6 +95,12 @@ def train(
     reporter.say(split.describe())
     training_columns = rows_of(columns, split.training)
     schema = make_schema(plan, training_columns)
+    for feature in schema.features:
+        if len(feature.categories) == MOST_CATEGORIES:
+            reporter.say(
+                f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
+                "if any, are one"
+            )
     preparation = Preparation(schema, columns, targets, split)
     snapshots.begin(make_fingerprint(columns, targets, target, options, device), reporter.say)
     found = search(preparation, options, reporter, device, snapshots)

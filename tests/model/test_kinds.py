@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.encoding import Encoder
 from model.errors import OptionError, TableError
 from model.kinds import (
     ColumnOverride,
@@ -315,6 +316,22 @@ class TestColumns:
 
 
 class TestMakeSchema:
+    def test_of_many_categories_the_most_frequent_are_kept(self) -> None:
+        """300 texts, of which the first 200 are twice as frequent."""
+        shops = [f"t{number:03d}" for number in range(300)] * 3 + [
+            f"t{number:03d}" for number in range(200)
+        ] * 3
+        table = pa.table({"shop": shops, "price": np.arange(float(len(shops)))})
+        plan = plan_columns(table, "price")
+        columns = columns_from_table(table, plan)
+        schema = make_schema(plan, columns)
+        assert schema.features[0].categories == tuple(f"t{number:03d}" for number in range(200))
+        encoder = Encoder.fit(schema, columns)
+        unseen = encoder.names.index("shop is unseen")
+        assert encoder.encode(columns)[200:300, unseen].tolist() == [1.0] * 100
+        assert unseen not in encoder.unmoved  # rare categories have moved it
+        assert Encoder.from_json(encoder.to_json(), schema).unmoved == encoder.unmoved
+
     def test_ranges_and_categories_are_those_of_the_rows_given(self) -> None:
         table = read_table(CARS)
         plan = plan_columns(table, "Miles_per_Gallon", overrides={"Weight_in_lbs": ColumnOverride(unit="lb")})
