@@ -76,7 +76,7 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         TableError: Dates beyond the years 1 to 9999.
     """
     if pa.types.is_dictionary(column.type):
-        column = pc.cast(column, column.type.value_type)
+        column = _decoded(column)
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         # The large type holds more than 2 GiB in one chunk.
@@ -88,6 +88,21 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _microseconds(column, name)
     return column
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary's values; those of polars are views of text, which Arrow can't decode as they are."""
+    kind = column.type.value_type
+    if pa.types.is_string_view(kind):
+        kind = pa.large_string()
+        column = pa.chunked_array(
+            [
+                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind))
+                for chunk in column.chunks
+            ],
+            type=pa.dictionary(column.type.index_type, kind),
+        )
+    return pc.cast(column, kind)
 
 
 def _microseconds(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

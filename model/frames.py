@@ -48,7 +48,7 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
     _check_names(names)
     if not hasattr(frame, "iloc"):
         table = pa.table(frame)
-        return pa.table([_decodable(column) for column in table.columns], names=list(names))
+        return table.rename_columns(list(names))
     columns = {}
     for index, name in enumerate(names):
         series = frame.iloc[:, index]
@@ -121,17 +121,6 @@ def _check_names(names: Sequence[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise TableError(f"more than one column is named {repeated[0]!r}: names must differ")
-
-
-def _decodable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column; Arrow can't decode the categories of polars, which are views of text."""
-    if not (pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type)):
-        return column
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, type=pa.dictionary(column.type.index_type, pa.large_string()))
 
 
 def _categories(series: Any) -> pa.DictionaryArray:

@@ -352,3 +352,17 @@ class TestMakeSchema:
         columns = {"number": np.array([np.nan]), "category": np.array([None], dtype=object)}
         number, category = make_schema(plan, columns).features
         assert (number.minimum, number.maximum, category.categories) == (None, None, ())
+
+
+def test_categories_of_polars_in_arrow_files_are_categories(tmp_path: Path) -> None:
+    """Polars writes them as dictionaries of string views, which Arrow itself can't decode."""
+    views = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None] * 8, pa.uint32()), pa.array(["a", "b"], pa.string_view())
+    )
+    written = pa.table({"kind": views, "y": np.arange(24.0)})
+    with pa.ipc.new_file(tmp_path / "t.arrow", written.schema) as file:
+        file.write_table(written)
+    table = read_table(tmp_path / "t.arrow")
+    plan = plan_columns(table, "y")
+    assert plan.kinds == {"kind": FeatureKind.CATEGORICAL}
+    assert columns_from_table(table, plan)["kind"].tolist() == ["a", "b", None] * 8
