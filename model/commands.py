@@ -222,6 +222,7 @@ def predict(
     from model.devices import resolve_device, use_threads_for_answering
     from model.errors import OptionError
     from model.posterior import Posterior, PredictOptions
+    from model.row_progress import advancing
     from model.scoring import LocalScorer, RemoteScorer, Scorer, score_table
     from model.tables import read_table, write_table
 
@@ -236,8 +237,8 @@ def predict(
     else:
         scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
     table = read_table(data)
-    with naming(data):
-        scored, outside = score_table(table, scorer, options)
+    with naming(data), advancing("scoring", table.num_rows) as advance:
+        scored, outside = score_table(table, scorer, options, advance)
     if outside:
         sys.stderr.write(f"note: {outside} values lie outside the training range or are unseen categories\n")
     columns: dict[str, Any] = {}
@@ -263,13 +264,14 @@ def evaluate(
     from model.evaluation import evaluate_table
     from model.evaluation_report import report_lines
     from model.posterior import Posterior
+    from model.row_progress import advancing
     from model.tables import read_table
 
     use_threads_for_answering()
     posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
     table = read_table(data)
-    with naming(data):
-        report = evaluate_table(posterior, table)
+    with naming(data), advancing("judging", table.num_rows) as advance:
+        report = evaluate_table(posterior, table, advance=advance)
     left_out = report.pop("left_out")
     if left_out:
         sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}\n")

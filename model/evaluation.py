@@ -13,21 +13,23 @@ from model.kinds import columns_from_table, target_from_table
 from model.metrics import PERCENTILES, band_levels
 from model.posterior import DEFAULT_SAMPLES
 from model.reliability import pit_of, reliability
+from model.row_progress import ignore_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from model.posterior import Posterior
+    from model.row_progress import Advance
     from model.schema import Columns
 
 __all__ = ["evaluate_table", "judge", "judge_in_full"]
 
-ROWS_PER_CHUNK = 65_536
+ROWS_PER_CHUNK = 4_096
 """Rows encoded at a time: encoded rows can be many times as wide as the table."""
 
 
 def evaluate_table(
-    posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES
+    posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES, advance: Advance = ignore_rows
 ) -> dict[str, Any]:
     """The full judgement of a table.
 
@@ -35,6 +37,7 @@ def evaluate_table(
         posterior: The posterior to judge.
         table: Labelled rows; rows without a target are left out.
         samples: S.
+        advance: Is told of rows that are done.
 
     Returns:
         What `judge_in_full` has, and ``left_out``, the number of rows without a target.
@@ -50,7 +53,7 @@ def evaluate_table(
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
     columns = columns_from_table(table.take(labelled), posterior.schema)
     return {
-        **judge_in_full(posterior, columns, targets[labelled], samples=samples),
+        **judge_in_full(posterior, columns, targets[labelled], samples=samples, advance=advance),
         "left_out": len(targets) - len(labelled),
     }
 
@@ -78,7 +81,12 @@ def judge(
 
 
 def judge_in_full(
-    posterior: Posterior, columns: Columns, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
+    posterior: Posterior,
+    columns: Columns,
+    targets: np.ndarray,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    advance: Advance = ignore_rows,
 ) -> dict[str, Any]:
     """Like `judge`, with calibration errors and a look at parts of the rows.
 
@@ -87,6 +95,7 @@ def judge_in_full(
         columns: Canonical columns of the schema's features, ``[N]`` each.
         targets: ``[N]``, the target's unit.
         samples: S.
+        advance: Is told of rows that are done.
 
     Returns:
         What `judge` has, and beside it ``sharpness``, the root of the mean of ``std`` squared;
@@ -113,6 +122,7 @@ def judge_in_full(
                 levels=sorted({*band_levels(), *PERCENTILES}),
             )
         )
+        advance(len(rows))
     judged = Judged.joined(parts)
     report = judged.report()
     report["raw"] |= {"pinball": judged.raw.pinball_report(), **reliability(pit_of(judged.scores))}

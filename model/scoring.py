@@ -9,6 +9,7 @@ import numpy as np
 from model.cells import format_date, parse_date
 from model.errors import MurhoError, TableError
 from model.kinds import columns_from_table
+from model.row_progress import ignore_rows
 from model.schema import Feature, FeatureKind, Schema, Target
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from model.posterior import Posterior, PredictOptions
+    from model.row_progress import Advance
     from model.schema import Columns
 
 __all__ = ["RemoteScorer", "Scorer", "percentile_name", "score_table"]
 
-ROWS_PER_CHUNK = 65_536
+ROWS_PER_CHUNK = 16_384
 ROWS_PER_REQUEST = 4_096
 
 
@@ -172,7 +174,7 @@ def _json_cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
 
 
 def score_table(
-    table: pa.Table, scorer: Scorer, options: PredictOptions
+    table: pa.Table, scorer: Scorer, options: PredictOptions, advance: Advance = ignore_rows
 ) -> tuple[dict[str, NDArray[np.float64]], int]:
     """Scores every row, in order, a chunk at a time.
 
@@ -180,6 +182,7 @@ def score_table(
         table: As read; the target and other columns that are no features are passed over.
         scorer: Who answers.
         options: What to answer.
+        advance: Is told of rows that are done.
 
     Returns:
         Output columns by name, and the number of values outside the training range.
@@ -194,4 +197,5 @@ def score_table(
         columns = columns_from_table(table.slice(start, ROWS_PER_CHUNK), scorer.schema)
         outside += len(scorer.schema.outside(columns))
         parts.append(scorer.score(columns, options))
+        advance(len(next(iter(columns.values()))))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, outside

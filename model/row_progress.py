@@ -1,0 +1,74 @@
+"""How far work on many rows has come: a bar with an ETA on a terminal, plain lines otherwise; always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Advance", "advancing", "ignore_rows"]
+
+Advance: TypeAlias = "Callable[[int], None]"
+"""Is told how many more rows are done."""
+
+SECONDS_BETWEEN_LINES = 2.0
+
+
+def ignore_rows(rows: int) -> None:
+    """Shows nothing."""
+
+
+@contextmanager
+def advancing(title: str, total: int) -> Iterator[Advance]:
+    """Shows how far work on rows has come; work of less than two seconds shows nothing where there is no terminal.
+
+    Args:
+        title: What is done.
+        total: Rows in all.
+
+    Yields:
+        What to tell of rows that are done.
+    """
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield _Lines(title, total)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:,} of {task.total:,} rows"),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda rows: bar.update(task, advance=rows)
+
+
+class _Lines:
+    """A line every two seconds."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self._title, self._total, self._done = title, total, 0
+        self._began = self._said_at = time.monotonic()
+
+    def __call__(self, rows: int) -> None:
+        self._done += rows
+        now = time.monotonic()
+        if now - self._said_at < SECONDS_BETWEEN_LINES:
+            return
+        self._said_at = now
+        elapsed = now - self._began
+        remaining = elapsed / self._done * (self._total - self._done)
+        sys.stderr.write(
+            f"{self._title}: {self._done:,} of {self._total:,} rows, {elapsed:.0f} s, about {remaining:.0f} s more\n"
+        )
+        sys.stderr.flush()
