@@ -1,4 +1,4 @@
-"""Starts the process of a system whose step is timed, and asks it for stretches of steps."""
+"""Starts the process of a system that is timed, and asks it for stretches of steps, or for what else it can do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -19,22 +19,28 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from benchmarks.step_peers.exchange import StepTask
-
 __all__ = ["StepError", "SystemProcess"]
 
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "TF_NUM_INTRAOP_THREADS": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+XLA_ON_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 LIMIT = 900.0
 """Seconds after which a process that has not answered is ended."""
 LAST_LINES = 8
+
+
+class Task(Protocol):
+    """What a script is given on its command line."""
+
+    def to_json(self) -> str:
+        """One line."""
+        ...
 
 
 class StepError(MurhoError):
@@ -50,14 +56,26 @@ class SystemProcess:
             memory, as `take` returns it.
     """
 
-    def __init__(self, name: str, python: Path, script: str, task: StepTask, *, limit: float = LIMIT) -> None:
+    def __init__(
+        self,
+        name: str,
+        python: Path,
+        script: str,
+        task: Task,
+        *,
+        package: str = "step_peers",
+        threads: int = 1,
+        limit: float = LIMIT,
+    ) -> None:
         """Starts it, and waits until it is ready.
 
         Args:
             name: Of the system.
             python: Of its environment.
-            script: Module of `benchmarks.step_peers`.
-            task: Its network and minibatches.
+            script: Module of the package.
+            task: What it is to set up, such as a network and minibatches.
+            package: Of `benchmarks`.
+            threads: How many it may compute with; XLA takes all cores unless this is 1.
             limit: Seconds that it may take for any answer.
 
         Raises:
@@ -65,9 +83,11 @@ class SystemProcess:
         """
         self.name, self._limit = name, limit
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        variables = os.environ | ONE_THREAD | ON_THE_CPU | {"PYTHONUTF8": "1"}
+        variables = os.environ | dict.fromkeys(THREADS, str(threads)) | ON_THE_CPU | {"PYTHONUTF8": "1"}
+        if threads == 1:
+            variables["XLA_FLAGS"] = XLA_ON_ONE_THREAD
         self._process = subprocess.Popen(  # noqa: S603 - our own script
-            [str(python), "-m", f"benchmarks.step_peers.{script}", task.to_json()],
+            [str(python), "-m", f"benchmarks.{package}.{script}", task.to_json()],
             cwd=ROOT,
             env=variables,
             stdin=subprocess.PIPE,
@@ -90,10 +110,18 @@ class SystemProcess:
         Raises:
             StepError: It ended, or did not answer in time.
         """
+        return self.ask(f"{seconds}")
+
+    def ask(self, line: str) -> dict[str, Any]:
+        """Sends it a line, and returns what it answers.
+
+        Raises:
+            StepError: It ended, or did not answer in time.
+        """
         if self._process.stdin is None:
             raise AssertionError("stdin is a pipe")
         with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            self._process.stdin.write(f"{seconds}\n".encode())
+            self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
         return self._answer()
 

@@ -1,0 +1,266 @@
+"""The time and the accuracy of Murho's answers, beside seven libraries that are given the same network and posterior.
+
+Each system is a process of its own, in an environment of its own. Processes take turns: in every round each of them
+answers for a short while, so that what else the machine does falls on all alike. Murho goes through its public path,
+`Posterior.predict_encoded`: mean, both parts of the std, three percentiles. Peers give mean and std of the function
+values alone. Murho keeps the draws of a seed; what it takes with draws made anew in each call is timed as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from benchmarks.command_line import positive
+from benchmarks.engine_peers import ENGINE_PEERS
+from benchmarks.engine_peers.cells import Cell, Rates, System, measure, too_large
+from benchmarks.engine_peers.exchange import ACTIVATION, INPUTS, NOISE, EngineTask
+from benchmarks.engine_peers.memory import memory_of_a_call, memory_of_a_file
+from benchmarks.engine_peers.report import memory_table, murho_table, peers_table, with_rates, written
+from benchmarks.environments import DEFAULT_CACHE, PeerEnvironmentError, environment
+from benchmarks.results import DEFAULT_OUTPUT, facts, table, write_json
+from benchmarks.step_peers import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+__all__ = ["main", "murho_systems", "peer_systems"]
+
+NETS = "1x50,2x64,2x256"
+BATCHES = "1,32,1000"
+SAMPLES = "256"
+SECONDS = 0.2
+"""Of a system's turn in a round; a call that takes longer is made once."""
+EXPLANATION = """
+Medians of the rounds; ratios are to Murho with kept draws, in the same round. "draws anew": with another seed in each
+call, as peers draw in each; "no percentiles": up to function values and noise under every draw, with kept draws.
+first: seconds of the first call, which compiles, or makes the draws that are kept; it is in no median.
+s.e.: how far mean and std are from an independent Monte Carlo, root mean square over rows in standard errors.
+Of "first" and "s.e." the worst batch is shown."""
+
+
+def murho_systems() -> list[System]:
+    """Murho with known noise, as the peers have it, and with heteroscedastic noise; in this environment."""
+    python = Path(sys.executable)
+    return [
+        System("murho", "Murho", python, "murho_predictions", keeps_draws=True),
+        System(
+            "murho-heteroscedastic",
+            "Murho, heteroscedastic",
+            python,
+            "murho_predictions",
+            "heteroscedastic",
+            keeps_draws=True,
+        ),
+    ]
+
+
+def peer_systems(names: Collection[str], cache: Path) -> tuple[list[System], dict[str, str]]:
+    """Peers, their environments made; and, of those whose can't be made, why."""
+    systems, missing = [], {}
+    for name in names:
+        peer = ENGINE_PEERS[name]
+        try:
+            python = environment(peer.environment, ENVIRONMENTS[peer.environment], cache=cache)
+        except PeerEnvironmentError as error:
+            missing[name] = str(error)
+        else:
+            systems.append(
+                System(name, peer.title, python, peer.script, variant=peer.variant, stacked=peer.stacked)
+            )
+    return systems, missing
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    options = _options(arguments)
+    torch.set_num_threads(options.threads)
+    peers, missing = peer_systems(options.systems, options.cache)
+    for name, reason in missing.items():
+        print(f"{name} is left out: {reason}", flush=True)
+    report: dict[str, Any] = {
+        "benchmark": "engine",
+        **facts(),
+        "rounds": options.rounds,
+        "seconds_a_turn": SECONDS,
+        "inputs": INPUTS,
+        "activation": ACTIVATION,
+        "noise": NOISE,
+        "requirements": {
+            peer.name: list(ENVIRONMENTS[ENGINE_PEERS[peer.name].environment]) for peer in peers
+        },
+        "left_out": missing,
+        "cells": [],
+    }
+    machine = report["machine"]
+    print(
+        f"{machine['processor']}, {machine['cores']} cores; threads: {options.threads}; commit {report['commit']}"
+    )
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / "engine.json"
+    _speed(options, [*murho_systems(), *peers], report, path)
+    if options.memory:
+        _memory(options, report)
+    write_json(path, report)
+    return 0
+
+
+def _speed(options: argparse.Namespace, systems: list[System], report: dict[str, Any], path: Path) -> None:
+    titles, rates = {system.name: system.title for system in systems}, Rates()
+    print(EXPLANATION)
+    raw: list[dict[str, Any]] = []
+    for hidden in options.nets:
+        task = EngineTask(hidden, threads=options.threads)
+        wanted = [Cell(samples, batch) for samples in options.samples for batch in options.batches]
+        for samples in options.samples:
+            if reason := too_large(None, task, Cell(samples, 1)):
+                print(f"\n{_layers(hidden)}, S = {samples} is left out: {reason}", flush=True)
+        cells = [cell for cell in wanted if too_large(None, task, cell) is None]
+        measured = measure(task, systems, cells, rounds=options.rounds, seconds=SECONDS, rates=rates)
+        ready: list[dict[str, Any]] = []
+        for cell, found, left_out in measured:
+            ready.append(written(task, cell, found, left_out))
+            report["cells"] = [with_rates(one, rates) for one in (*raw, *ready)]
+            report["rates"] = {"product_flops": rates.product, "copy_bytes": rates.copy}
+            write_json(path, report)
+            if cell.batch != options.batches[-1]:
+                continue
+            print(f"\n{_layers(hidden)}, S = {cell.samples}")
+            of_these = [one for one in ready if one["samples"] == cell.samples]
+            print(peers_table(of_these, titles), flush=True)
+            for name, reason in {
+                name: why for one in of_these for name, why in one["left_out"].items()
+            }.items():
+                print(f"{name} is left out where it has no number: {reason}", flush=True)
+        raw += ready
+    if not raw:
+        return
+    print(
+        f"\nMurho alone. The machine's best: {rates.product / 1e9:.0f} GFLOP/s (float32 products of 2048 x 2048),"
+    )
+    print(
+        f"{rates.copy / 1e9:.0f} GB/s (copy of 256 MiB, read and written). streams: times of copying past all draws;"
+    )
+    print(
+        "after forward: share of the call behind function values and noise under every draw; then the largest"
+    )
+    print("deviations from double precision, relative to the larger of value and std.")
+    print(murho_table(report["cells"], {"murho": "known noise", "murho-heteroscedastic": "heteroscedastic"}))
+
+
+def _memory(options: argparse.Namespace, report: dict[str, Any]) -> None:
+    tasks = [EngineTask(hidden, threads=options.threads) for hidden in options.nets]
+    cells = [
+        {
+            "net": _name(task.hidden),
+            "samples": samples,
+            "batch": batch,
+            "draw_bytes": 4 * samples * task.parameters,
+            "memory_bytes": memory_of_a_call(task, batch, samples),
+        }
+        for task in tasks
+        for samples in options.samples
+        for batch in options.batches
+        if too_large(None, task, Cell(samples, batch)) is None
+    ]
+    print(
+        "\nMemory of one call, its draws made in it, above a process that has imported all and holds the rows."
+    )
+    print(memory_table(cells), flush=True)
+    report["memory"] = cells
+    hidden, samples = options.nets[0], options.samples[0]
+    said = memory_of_a_file(EngineTask(hidden), options.rows, samples)
+    report["file"] = {"net": _name(hidden), **said}
+    print(f"\nmurho predict, {_layers(hidden)}, S = {samples}, Parquet to Parquet")
+    headers = ["rows", "seconds", "rows a second", "MiB above one row's", "peak, MiB"]
+    line = [f"{options.rows:,}", f"{said['seconds']:.1f}", f"{said['rows_a_second']:,.0f}"]
+    print(
+        table(headers, [[*line, f"{said['memory'] / 2**20:.0f}", f"{said['peak'] / 2**20:.0f}"]]), flush=True
+    )
+
+
+def _name(hidden: tuple[int, ...]) -> str:
+    return f"{len(hidden)}x{hidden[0]}"
+
+
+def _layers(hidden: tuple[int, ...]) -> str:
+    return f"{INPUTS}-{'-'.join(map(str, hidden))}-1"
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engine",
+        description="Time and accuracy of Murho's answers, beside libraries with the same network and posterior.",
+    )
+    parser.add_argument(
+        "--systems",
+        type=_systems,
+        default=list(ENGINE_PEERS),
+        metavar="NAMES",
+        help=f"some of {','.join(ENGINE_PEERS)}, beside Murho (default all; '' none)",
+    )
+    parser.add_argument(
+        "--nets", type=_nets, default=_nets(NETS), metavar="LxW", help=f"layers x width (default {NETS})"
+    )
+    for name, default, what in (("batches", BATCHES, "rows a call"), ("samples", SAMPLES, "draws")):
+        parser.add_argument(
+            f"--{name}",
+            type=_numbers,
+            default=_numbers(default),
+            metavar="N,N",
+            help=f"{what} (default {default})",
+        )
+    parser.add_argument(
+        "--rounds", type=positive, default=5, metavar="N", help="turns of each system (default 5)"
+    )
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of each system (default 1)")
+    parser.add_argument(
+        "--memory", action="store_true", help="measure memory as well, and `murho predict` on a file"
+    )
+    parser.add_argument(
+        "--rows", type=positive, default=1_000_000, metavar="N", help="of that file (default 1000000)"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="default benchmarks/results"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=DEFAULT_CACHE,
+        metavar="DIR",
+        help=f"of environments (default {DEFAULT_CACHE})",
+    )
+    return parser.parse_args(arguments)
+
+
+def _systems(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in ENGINE_PEERS:
+            raise argparse.ArgumentTypeError(
+                f"no system is called {name!r}: choose of {', '.join(ENGINE_PEERS)}"
+            )
+    return names
+
+
+def _nets(text: str) -> list[tuple[int, ...]]:
+    nets = []
+    for name in text.split(","):
+        match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", name.strip())
+        if match is None:
+            raise argparse.ArgumentTypeError(f"{name!r} is no network: write layers x width, such as 2x64")
+        nets.append((int(match[2]),) * int(match[1]))
+    return nets
+
+
+def _numbers(text: str) -> list[int]:
+    return sorted({positive(number) for number in text.split(",")})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Measures one network: the processes of all systems take turns, for every number of draws and rows."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from benchmarks.engine_peers.exchange import EngineTask, Request, shown_rows
+from benchmarks.engine_peers.machine import copy_rate, product_rate
+from benchmarks.engine_peers.reference import deviations, disagreement, exact_answers, independent_moments
+from benchmarks.step_peers.processes import StepError, SystemProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Cell", "Found", "Rates", "System", "measure", "too_large"]
+
+DRAW_BYTES = 2**30
+"""Cells whose draws are larger are left out: Murho keeps them, twice in this benchmark."""
+HIDDEN_BYTES = 2**31
+"""Systems that hold the hidden values of all draws at once are left out of cells where a layer's are larger."""
+PACKAGE = "engine_peers"
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What is timed.
+
+    Attributes:
+        name: Of it.
+        title: How the table calls it.
+        python: Of its environment.
+        script: Module of `benchmarks.engine_peers`.
+        noise: See `EngineTask`.
+        variant: Likewise.
+        stacked: See `benchmarks.engine_peers.EnginePeer`.
+        keeps_draws: Whether its calls all have the same draws, as Murho's have.
+    """
+
+    name: str
+    title: str
+    python: Path
+    script: str
+    noise: str = "fixed"
+    variant: str = ""
+    stacked: bool = False
+    keeps_draws: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A number of draws and of rows.
+
+    Attributes:
+        samples: S.
+        batch: B.
+    """
+
+    samples: int
+    batch: int
+
+
+@dataclass(slots=True)
+class Rates:
+    """The best that the machine has shown so far.
+
+    Attributes:
+        product: See `product_rate`.
+        copy: See `copy_rate`.
+    """
+
+    product: float = 0.0
+    copy: float = 0.0
+
+    def measure(self) -> None:
+        """Measures both once more."""
+        self.product, self.copy = max(self.product, product_rate()), max(self.copy, copy_rate())
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found of a system in a cell.
+
+    Attributes:
+        times: Kind of call → seconds, one number a round.
+        first: Kind of call → seconds of the very first.
+        answers: Of the rows that are compared, one a round.
+        errors: Of mean and std from another Monte Carlo, in standard errors.
+        deviation: Kind of answer → from double precision, see `deviations`; of Murho.
+    """
+
+    times: dict[str, list[float]] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    errors: tuple[float, float] = (float("nan"), float("nan"))
+    deviation: dict[str, float] = field(default_factory=dict)
+
+    def add(self, said: dict[str, Any]) -> None:
+        """One more round."""
+        for kind, seconds in said["times"].items():
+            self.times.setdefault(kind, []).append(seconds)
+        self.first, self.answers = said["first"], [*self.answers, said["answers"]]
+
+
+def too_large(system: System | None, task: EngineTask, cell: Cell) -> str | None:
+    """Why a system, or any of them (None), is left out of a cell; None: it is not."""
+    if (needed := 4 * cell.samples * task.parameters) > DRAW_BYTES:
+        return f"{cell.samples} draws are {needed / 2**30:.1f} GiB"
+    hidden = 4 * cell.samples * cell.batch * max(task.hidden)
+    if system is not None and system.stacked and hidden > HIDDEN_BYTES:
+        return f"a layer of all draws at once is {hidden / 2**30:.1f} GiB"
+    return None
+
+
+def measure(
+    task: EngineTask,
+    systems: Sequence[System],
+    cells: Iterable[Cell],
+    *,
+    rounds: int,
+    seconds: float,
+    rates: Rates,
+) -> Iterator[tuple[Cell, dict[str, Found], dict[str, str]]]:
+    """Measures a network.
+
+    Args:
+        task: The network; noise and variant are the systems'.
+        systems: Of what.
+        cells: Where.
+        rounds: Turns of each in every cell.
+        seconds: Of a turn, about.
+        rates: Of the machine, measured once more before every cell.
+
+    Yields:
+        The cell; what was found, by the system's name; and, of systems that are left out or failed, why. A system
+        that fails once is in no later cell.
+    """
+    failed: dict[str, str] = {}
+    with ExitStack() as stack:
+        processes: dict[str, SystemProcess] = {}
+        for system in systems:  # one after the other, so as not to be in each other's way
+            try:
+                processes[system.name] = stack.enter_context(_process(system, task))
+            except StepError as error:
+                failed[system.name] = str(error)
+        for cell in cells:
+            left_out = {
+                system.name: reason for system in systems if (reason := too_large(system, task, cell))
+            }
+            rates.measure()
+            found: dict[str, Found] = {}
+            line = orjson.dumps(asdict(Request(cell.batch, cell.samples, seconds))).decode()
+            for _ in range(rounds):
+                for name, process in processes.items():
+                    if name in failed or name in left_out:
+                        continue
+                    try:
+                        found.setdefault(name, Found()).add(process.ask(line))
+                    except StepError as error:
+                        failed[name] = str(error)
+            for name in failed:
+                found.pop(name, None)
+            _judge(task, {system.name: system for system in systems}, cell, found)
+            yield cell, found, left_out | failed
+
+
+def _process(system: System, task: EngineTask) -> SystemProcess:
+    own = replace(task, noise=system.noise, variant=system.variant)
+    return SystemProcess(
+        system.name, system.python, system.script, own, package=PACKAGE, threads=task.threads
+    )
+
+
+def _judge(task: EngineTask, systems: dict[str, System], cell: Cell, found: dict[str, Found]) -> None:
+    rows = task.rows(cell.batch)[shown_rows(cell.batch)]
+    others = {}
+    for name, one in found.items():
+        own = replace(task, noise=systems[name].noise)
+        if own.noise not in others:
+            others[own.noise] = independent_moments(own, rows)
+        keeps = systems[name].keeps_draws
+        draws = cell.samples if keeps else cell.samples * len(one.answers)
+        one.errors = disagreement(one.answers, draws, others[own.noise])
+        if keeps:
+            one.deviation = deviations(one.answers[-1], exact_answers(own, rows, cell.samples))

@@ -1,0 +1,56 @@
+"""Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
+
+Draws of recent seeds are kept, so that a second call of the same seed makes none. What a call takes with draws made
+anew, as in every call of a peer, and what it takes to the function values and the noise under every draw, is timed too.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from benchmarks.engine_peers.exchange import drive
+from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of
+from model.posterior import PredictOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from benchmarks.engine_peers.exchange import Call, EngineTask
+
+__all__ = ["prepare"]
+
+VALUES_AT_A_TIME = 2**19
+"""Function values that `predictive` is asked for at once: as many as fit into a tile of the engine."""
+
+
+def prepare(task: EngineTask) -> dict[str, Call]:
+    """Sets it up."""
+    torch.set_num_threads(task.threads)
+    posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not push out the kept one
+    seeds = count(DEFAULT_SEED + 1)
+
+    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        answer = posterior.predict_encoded(rows, PredictOptions(samples=samples))
+        return {name: getattr(answer, name) for name in ("mean", "epistemic_std", "std", "percentiles")}
+
+    def fresh(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        other.predict_encoded(rows, PredictOptions(samples=samples, seed=next(seeds)))
+        return {}
+
+    def predictive(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        step = max(1, VALUES_AT_A_TIME // samples)
+        for start in range(0, len(rows), step):
+            posterior.predictive(torch.from_numpy(rows[start : start + step]), samples, DEFAULT_SEED)
+        return {}
+
+    return {"call": call, "fresh": fresh, "predictive": predictive}
+
+
+if __name__ == "__main__":
+    drive(prepare)

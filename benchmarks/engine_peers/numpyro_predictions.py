@@ -1,0 +1,87 @@
+"""NumPyro: `Predictive` with an ``AutoNormal`` guide under ``jax.jit``, draw after draw or ``parallel=True``.
+
+It needs XLA, a compiler, at run time; compiling, anew for every B and S, is not timed, except as the first call.
+"""
+# mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+import numpyro
+from jax import numpy as jnp
+from numpyro import distributions
+from numpyro.infer import SVI, Predictive, Trace_ELBO
+from numpyro.infer.autoguide import AutoNormal
+from numpyro.infer.initialization import init_to_value
+
+from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from benchmarks.engine_peers.exchange import Call, EngineTask
+
+
+def prepare(task: EngineTask) -> dict[str, Call]:
+    """Sets it up."""
+
+    def model(rows: Any, targets: Any = None) -> None:
+        hidden = rows
+        for number, (inputs, outputs) in enumerate(task.sizes):
+            if number:
+                hidden = jax.nn.silu(hidden)
+            prior = distributions.Normal(0.0, 1.0)
+            weight = numpyro.sample(f"w{number}", prior.expand([inputs, outputs]).to_event(2))
+            bias = numpyro.sample(f"b{number}", prior.expand([outputs]).to_event(1))
+            hidden = hidden @ weight + bias
+        mean = numpyro.deterministic("mean", hidden[:, 0])
+        with numpyro.plate("data", len(rows)):
+            numpyro.sample("target", distributions.Normal(mean, NOISE), obs=targets)
+
+    values, parameters = {}, {}
+    for number, given in enumerate(task.posterior()):
+        for name, mu, sigma in (
+            (f"w{number}", given.weight_mu, given.weight_sigma),
+            (f"b{number}", given.bias_mu, given.bias_sigma),
+        ):
+            values[name] = parameters[f"{name}_auto_loc"] = jnp.asarray(mu)
+            parameters[f"{name}_auto_scale"] = jnp.asarray(sigma)
+    guide = AutoNormal(model, init_loc_fn=init_to_value(values=values))
+    svi = SVI(model, guide, numpyro.optim.Adam(1e-2), Trace_ELBO())
+    svi.init(jax.random.PRNGKey(task.seed), jnp.zeros((1, INPUTS)), jnp.zeros(1))
+    key = jax.random.PRNGKey(task.seed + 1)
+
+    @cache
+    def compiled(samples: int) -> Any:
+        predictive = Predictive(
+            model,
+            guide=guide,
+            params=parameters,
+            num_samples=samples,
+            return_sites=["mean"],
+            parallel=task.variant == "parallel",
+        )
+
+        def predict(this: Any, rows: Any) -> Any:
+            draws = predictive(this, rows)["mean"]
+            return draws.mean(axis=0), draws.std(axis=0)
+
+        return jax.jit(predict)
+
+    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        nonlocal key
+        key, this = jax.random.split(key)
+        mean, std = compiled(samples)(this, jnp.asarray(rows))
+        return {"mean": np.asarray(mean), "epistemic_std": np.asarray(std)}
+
+    return {"call": call}
+
+
+if __name__ == "__main__":
+    drive(prepare)

@@ -1,0 +1,56 @@
+"""posteriors: draws from the state of ``vi.diag``, all at once through ``torch.vmap`` and ``functional_call``."""
+# mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import posteriors
+import torch
+import torchopt
+from torch import Tensor
+from torch.func import functional_call
+
+from benchmarks.engine_peers.exchange import drive
+from benchmarks.engine_peers.torch_parts import begin, loaded, moments, with_activations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from benchmarks.engine_peers.exchange import Call, EngineTask
+
+
+def prepare(task: EngineTask) -> dict[str, Call]:
+    """Sets it up."""
+    begin(task)
+    model = with_activations(torch.nn.Linear(*sizes) for sizes in task.sizes)
+    log_sigmas = {}
+    for number, given in enumerate(task.posterior()):
+        for name, mu, sigma in (
+            (f"{2 * number}.weight", given.weight_mu, given.weight_sigma),
+            (f"{2 * number}.bias", given.bias_mu, given.bias_sigma),
+        ):
+            loaded(model.get_parameter(name), mu)
+            log_sigmas[name] = torch.from_numpy(np.ascontiguousarray(np.log(sigma).T))
+    means = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    state: Any = posteriors.vi.diag.init(means, torchopt.adam(), init_log_sds=log_sigmas)
+
+    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        inputs = torch.from_numpy(rows)
+
+        def values(weights: dict[str, Tensor]) -> Tensor:
+            drawn: Tensor = functional_call(model, weights, (inputs,))
+            return drawn
+
+        with torch.no_grad():
+            draws = posteriors.vi.diag.sample(state, sample_shape=torch.Size([samples]))
+            return moments(torch.vmap(values)(draws))
+
+    return {"call": call}
+
+
+if __name__ == "__main__":
+    drive(prepare)

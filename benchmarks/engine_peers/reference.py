@@ -1,0 +1,166 @@
+"""What answers should be: in float64 for Murho's own draws, and by another Monte Carlo for everybody."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from benchmarks.engine_peers.exchange import NOISE
+from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, facts_of, tensors_of
+from model.draws import make_draws
+from model.likelihoods import NOISE_FLOOR
+from model.networks import Architecture
+from model.posterior import DEFAULT_PERCENTILES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from benchmarks.engine_peers.exchange import EngineTask
+
+__all__ = ["Moments", "deviations", "disagreement", "exact_answers", "independent_moments"]
+
+DRAWS = 2048
+"""Of the other Monte Carlo, unless the network is large."""
+NUMBERS = 2**28
+"""Random numbers that it takes at most."""
+BISECTIONS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Of the function values of some rows, estimated from draws.
+
+    Attributes:
+        draws: How many.
+        mean: ``[B]``.
+        std: ``[B]``.
+        kurtosis: Fourth central moment over the squared variance, ``[B]``.
+    """
+
+    draws: int
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    kurtosis: NDArray[np.float64]
+
+
+def exact_answers(
+    task: EngineTask, rows: NDArray[np.float32], samples: int
+) -> dict[str, NDArray[np.float64]]:
+    """Mean, std and percentiles of Murho's draws in double precision; percentiles by bisection.
+
+    Args:
+        task: The network.
+        rows: ``[B, D]``.
+        samples: S.
+
+    Returns:
+        ``mean`` and ``std``, ``[B]``, and ``percentiles``, ``[B, K]``, of `model.posterior.DEFAULT_PERCENTILES`.
+    """
+    described = facts_of(task)["architecture"]
+    architecture = Architecture(**(described | {"hidden": tuple(described["hidden"])}))
+    draws = make_draws(tensors_of(task), architecture, seed=DEFAULT_SEED, samples=samples)
+    outputs = np.empty((samples, len(rows), task.sizes[-1][1]))
+    for draw in range(samples):
+        layers = [
+            (weight[draw].numpy().astype(np.float64), bias[draw].numpy().astype(np.float64))
+            for weight, bias in zip(draws.weights, draws.biases, strict=True)
+        ]
+        outputs[draw] = _network(rows.astype(np.float64), layers)
+    means = torch.from_numpy(outputs[..., 0])
+    if task.noise == "heteroscedastic":
+        noise = torch.from_numpy(NOISE_FLOOR + np.logaddexp(0.0, outputs[..., 1]))
+    else:
+        noise = torch.full_like(means, NOISE)
+    variance = means.var(dim=0, correction=0) + noise.square().mean(dim=0)
+    percentiles = [_quantile(means, noise, level / 100.0) for level in DEFAULT_PERCENTILES]
+    return {
+        "mean": means.mean(dim=0).numpy(),
+        "std": variance.sqrt().numpy(),
+        "percentiles": torch.stack(percentiles, dim=1).numpy(),
+    }
+
+
+def _network(rows: NDArray[Any], layers: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[Any]:
+    hidden = rows
+    for number, (weight, bias) in enumerate(layers):
+        if number:
+            hidden = hidden / (1.0 + np.exp(-hidden))
+        hidden = hidden @ weight + bias
+    return hidden
+
+
+def _quantile(means: Tensor, noise: Tensor, level: float) -> Tensor:
+    """Of an equal-weight mixture of Gaussians ``[S, B]``; ``[B]``."""
+    reach = 10.0 * noise
+    lower, upper = (means - reach).amin(dim=0), (means + reach).amax(dim=0)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (lower + upper)
+        below = 0.5 * torch.erfc((means - middle) / (noise * math.sqrt(2.0))).mean(dim=0) < level
+        lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
+    return 0.5 * (lower + upper)
+
+
+def deviations(answer: Mapping[str, Any], exact: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """The largest ``|found - exact| / max(|exact|, std)``, by kind of answer."""
+    spread = exact["std"]
+    found = {}
+    for name, values in exact.items():
+        scale = np.maximum(np.abs(values), spread[:, None] if values.ndim == 2 else spread)
+        found[name] = float((np.abs(np.asarray(answer[name]) - values) / scale).max())
+    return found
+
+
+def independent_moments(
+    task: EngineTask, rows: NDArray[np.float32], draws: int | None = None, seed: int = 1
+) -> Moments:
+    """Of function values under draws that are nobody's, with numpy alone.
+
+    Args:
+        task: The network.
+        rows: ``[B, D]``.
+        draws: How many; by default `DRAWS`, or what takes `NUMBERS` random numbers.
+        seed: Of these draws.
+    """
+    layers, generator = task.posterior(), np.random.default_rng(seed)
+    count = draws or max(2, min(DRAWS, NUMBERS // task.parameters))
+    values = np.empty((count, len(rows)))
+    for draw in range(count):
+        drawn = [
+            (
+                mu + sigma * generator.standard_normal(mu.shape, dtype=np.float32),
+                bias_mu + bias_sigma * generator.standard_normal(bias_mu.shape, dtype=np.float32),
+            )
+            for mu, sigma, bias_mu, bias_sigma in layers
+        ]
+        values[draw] = _network(rows, drawn)[:, 0]
+    mean, std = values.mean(axis=0), values.std(axis=0)
+    return Moments(count, mean, std, ((values - mean) ** 4).mean(axis=0) / std**4)
+
+
+def disagreement(answers: Sequence[Mapping[str, Any]], draws: int, other: Moments) -> tuple[float, float]:
+    """How far mean and std of the function values are from those of another Monte Carlo.
+
+    Args:
+        answers: ``mean`` and ``epistemic_std``, ``[B]`` each, of one or more calls.
+        draws: Behind all of them together; calls with the same draws count once.
+        other: Of the same rows.
+
+    Returns:
+        Root mean squares over the rows of the differences of the means, and of the logarithms of the stds, in
+        standard errors: about 1, and rarely above 3, where the two agree.
+    """
+    means = np.array([answer["mean"] for answer in answers], dtype=np.float64)
+    stds = np.array([answer["epistemic_std"] for answer in answers], dtype=np.float64)
+    mean = means.mean(axis=0)
+    std = np.sqrt((stds**2 + means**2).mean(axis=0) - mean**2)
+    share = 1.0 / draws + 1.0 / other.draws
+    of_mean = (mean - other.mean) / (other.std * np.sqrt(share))
+    of_std = np.log(std / other.std) / np.sqrt((other.kurtosis - 1.0) / 4.0 * share)
+    return float(np.sqrt(np.mean(of_mean**2))), float(np.sqrt(np.mean(of_std**2)))
