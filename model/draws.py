@@ -1,8 +1,8 @@
 """Frozen draws of the weights, and their forward pass: the hot path of every answer.
 
-Draw k of a seed is a function of (posterior, seed, k) alone: its random numbers come from a counter-based
-generator keyed by ``(seed, k)``. The first 64 of 256 draws are the 64, on every device. Draw k uses member
-``k mod M``.
+Draw k of a seed is a function of (posterior, seed, k) alone: its random numbers come from counter-based
+generators keyed by ``(seed, j)`` for it and for those before it that it balances, see `model.sampling`. The first
+64 of 256 draws are the 64, on every device. Draw k uses member ``k mod M``.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from model.networks import ACTIVATIONS
+from model.sampling import coupled_normals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from model.networks import Architecture
 
-__all__ = ["Draws", "forward", "make_draws", "mean_network", "standard_normals"]
+__all__ = ["Draws", "forward", "make_draws", "mean_network", "mirrored"]
 
 TILE_FLOATS = 2**20
 """Hidden values computed at a time: 4 MiB, about what stays in a core's cache."""
@@ -67,21 +67,6 @@ class Draws:
         )
 
 
-def standard_normals(seed: int, draw: int, count: int) -> np.ndarray:
-    """The standard normal numbers of one draw.
-
-    Args:
-        seed: 0 to 2^63 - 1.
-        draw: Number of the draw, from 0.
-        count: How many.
-
-    Returns:
-        ``[count]``, float32.
-    """
-    key = np.array([seed, draw], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key)).standard_normal(count, dtype=np.float32)
-
-
 def make_draws(
     tensors: Mapping[str, Tensor],
     architecture: Architecture,
@@ -105,9 +90,7 @@ def make_draws(
     means = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".mu")]
     rhos = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".rho")]
     sizes = [mean[0].numel() for mean in means]
-    epsilon = np.empty((samples, sum(sizes)), dtype=np.float32)
-    for draw in range(samples):
-        epsilon[draw] = standard_normals(seed, draw, sum(sizes))
+    epsilon = coupled_normals(seed, samples, architecture.members, sum(sizes))
     members = torch.arange(samples) % architecture.members
     drawn = []
     for mean, rho, noise in zip(
@@ -129,6 +112,27 @@ def mean_network(
     means = [tensors[name].detach().to(device) for name in architecture.shapes() if name.endswith(".mu")]
     members = torch.arange(architecture.members, device=device)
     return Draws(tuple(means[0::2]), tuple(means[1::2]), members, architecture.activation, architecture.skip)
+
+
+def mirrored(draws: Draws, means: Draws) -> Draws:
+    """The draws at the other side of their means, ``2 mu - w``: where a function differs there, it is not even.
+
+    Args:
+        draws: S draws.
+        means: `mean_network` of the same posterior, on the same device.
+    """
+    return Draws(
+        tuple(
+            2.0 * mean[draws.members] - weight
+            for mean, weight in zip(means.weights, draws.weights, strict=True)
+        ),
+        tuple(
+            2.0 * mean[draws.members] - bias for mean, bias in zip(means.biases, draws.biases, strict=True)
+        ),
+        draws.members,
+        draws.activation,
+        draws.skip,
+    )
 
 
 def forward(draws: Draws, rows: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ tiles, which changes nothing but memory.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,9 +16,10 @@ import torch
 
 from model.calibration import ConformalMap
 from model.checkpoint import read_facts, read_tensors
-from model.draws import Draws, forward, make_draws, mean_network
+from model.draws import Draws, forward, make_draws, mean_network, mirrored
 from model.encoding import Encoder
 from model.errors import CheckpointError, OptionError
+from model.monte_carlo_error import MonteCarloError, monte_carlo_error
 from model.networks import Architecture
 from model.observation import make_likelihood
 from model.predictive import Predictive, function_exceedance, function_quantiles
@@ -60,6 +61,7 @@ class PredictOptions:
         thresholds: Values of the target, for each of which to give the probability of exceeding it.
         draws: Whether to add the function value of every draw.
         calibrated: Whether percentiles and exceedance go through the checkpoint's calibration, if it has one.
+        mc_error: Whether to add the standard errors that the answer has for the finite number of draws.
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -69,6 +71,7 @@ class PredictOptions:
     thresholds: tuple[float, ...] = ()
     draws: bool = False
     calibrated: bool = True
+    mc_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class Prediction:
         percentiles: ``[B, K]``.
         exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
         draws: Function values, ``[B, S]``; None unless asked for.
+        mc_error: Standard errors for the finite number of draws; None unless asked for, and if S is 0.
     """
 
     samples: int
@@ -98,6 +102,7 @@ class Prediction:
     percentiles: NDArray[np.float64] | None = None
     exceedance: NDArray[np.float64] | None = None
     draws: NDArray[np.float64] | None = None
+    mc_error: MonteCarloError | None = None
 
 
 class Posterior:
@@ -204,7 +209,18 @@ class Posterior:
         ]
         joined = {key: np.concatenate([tile[key].cpu().numpy() for tile in tiles]) for key in tiles[0]}
         calibrated = options.samples > 0 and self._calibration_for(options) is not None
-        return Prediction(samples=options.samples, seed=seed, calibrated=calibrated, **joined)
+        errors = {
+            field.name: joined.pop(f"error_of_{field.name}")
+            for field in fields(MonteCarloError)
+            if f"error_of_{field.name}" in joined
+        }
+        return Prediction(
+            samples=options.samples,
+            seed=seed,
+            calibrated=calibrated,
+            mc_error=MonteCarloError(**errors) if errors else None,
+            **joined,
+        )
 
     def predictive(
         self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
@@ -290,6 +306,19 @@ class Posterior:
                 answer["exceedance"] = function_exceedance(predictive.means, thresholds)
         if options.draws:
             answer["draws"] = predictive.means.T
+        if options.mc_error:
+            other_side = mirrored(self._draws(options.samples, seed), self._mean_network)
+            errors = monte_carlo_error(
+                predictive,
+                self._observe(other_side, rows),
+                answer["percentiles"],
+                members=self.architecture.members,
+                noise=options.noise,
+            )
+            answer |= {
+                f"error_of_{field.name}": error
+                for field, error in zip(fields(MonteCarloError), errors, strict=True)
+            }
         return answer
 
     def _percentiles(self, predictive: Predictive, outside: Tensor, options: PredictOptions) -> Tensor:

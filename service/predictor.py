@@ -5,7 +5,7 @@ Every protocol adapter calls this and nothing below it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -115,7 +115,9 @@ class Predictor:
             TooLargeError, QueueFullError, DeadlineError, NotReadyError: See `Scheduler.run`.
         """
         rows = len(next(iter(columns.values())))
-        per_chunk = max(1, CHUNK_COST // max(options.samples, 1))
+        # Standard errors take a second look at each draw.
+        cost = max(options.samples, 1) * (2 if options.mc_error else 1)
+        per_chunk = max(1, CHUNK_COST // cost)
         timing = Timing()
 
         def work(abandoned: Abandoned) -> tuple[Prediction, list[Outside]]:
@@ -130,7 +132,7 @@ class Predictor:
             return prediction, model.schema.outside(columns, max_outside)
 
         prediction, outside = await self.scheduler.run(
-            work, cost=rows * max(options.samples, 1), deadline=deadline, timing=timing
+            work, cost=rows * cost, deadline=deadline, timing=timing
         )
         return Answer(prediction, outside, timing)
 
@@ -154,13 +156,22 @@ def _joined(chunks: list[Prediction]) -> Prediction:
     for name in ARRAYS:
         parts = [getattr(chunk, name) for chunk in chunks]
         joined[name] = None if parts[0] is None else np.concatenate(parts)
+    errors = [chunk.mc_error for chunk in chunks if chunk.mc_error is not None]
+    if errors:
+        whole = {
+            part.name: np.concatenate([getattr(error, part.name) for error in errors])
+            for part in fields(errors[0])
+        }
+        joined["mc_error"] = replace(errors[0], **whole)
     return replace(chunks[0], **joined)
 
 
 def _require_finite(model: ModelLike, columns: Columns, prediction: Prediction) -> None:
     finite = np.ones(len(prediction.mean), dtype=bool)
-    for name in ARRAYS:
-        array = getattr(prediction, name)
+    arrays = [getattr(prediction, name) for name in ARRAYS]
+    if prediction.mc_error is not None:
+        arrays += [getattr(prediction.mc_error, part.name) for part in fields(prediction.mc_error)]
+    for array in arrays:
         if array is not None:
             finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
     if finite.all():

@@ -41,6 +41,16 @@ class Exceedance(BaseModel):
     values: list[list[float]] = Field(description="[rows][thresholds]")
 
 
+class MonteCarloErrors(BaseModel):
+    """Standard errors for the finite number of draws, in the target's unit."""
+
+    mean: list[float]
+    std: list[float]
+    percentiles: list[list[float]] | None = Field(
+        None, description="[rows][levels], in the order of the levels."
+    )
+
+
 class InputWarning(BaseModel):
     """A value that the training rows know nothing like."""
 
@@ -62,6 +72,7 @@ class PredictResponse(BaseModel):
     percentiles: Percentiles | None = None
     exceedance: Exceedance | None = None
     draws: list[list[float]] | None = Field(None, description="[rows][samples], only if asked for.")
+    mc_error: MonteCarloErrors | None = Field(None, description="Only if asked for.")
     calibrated: bool
     warnings: list[InputWarning]
 
@@ -121,9 +132,21 @@ def encode_answer(
         document["exceedance"] = None if values is None else {"thresholds": thresholds, "values": values}
     if options.draws:
         document["draws"] = _array(prediction.draws)
+    if options.mc_error:
+        document["mc_error"] = _errors(prediction, options)
     document["calibrated"] = prediction.calibrated
     document["warnings"] = warnings
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _errors(prediction: Prediction, options: PredictOptions) -> dict[str, Any] | None:
+    errors = prediction.mc_error
+    if errors is None:
+        return None
+    document = {"mean": _array(errors.mean), "std": _array(errors.std)}
+    if options.percentiles:
+        document["percentiles"] = _array(errors.percentiles)
+    return document
 
 
 def _array(values: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any] | None:

@@ -89,8 +89,10 @@ class PredictRequest(BaseModel):
     thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = Field(
         None, description="For each, the answer has the probability that the target exceeds it."
     )
-    include: Annotated[list[Literal["draws"]], Field(max_length=MAX_LEVELS)] | None = Field(
-        None, description='"draws" adds the function value of every draw, in the target\'s unit.'
+    include: Annotated[list[Literal["draws", "mc_error"]], Field(max_length=MAX_LEVELS)] | None = Field(
+        None,
+        description='"draws" adds the function value of every draw, in the target\'s unit; "mc_error" the standard '
+        "errors of mean, std and percentiles for the finite number of draws.",
     )
 
 
@@ -153,6 +155,7 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
         noise=default.noise if request.noise is None else request.noise,
         thresholds=tuple(request.thresholds or ()),
         draws="draws" in (request.include or ()),
+        mc_error="mc_error" in (request.include or ()),
     )
 
 

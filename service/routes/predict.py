@@ -84,6 +84,7 @@ async def _answer(request: Request, parts: Parts, model: "ModelLike") -> JSONByt
         warnings,
     )
     values = inputs.count * (4 + len(options.percentiles) + options.samples * options.draws)
+    values += inputs.count * (2 + len(options.percentiles)) * options.mc_error
     return JSONBytes(await in_thread_if_large(values, LARGE_ANSWER_VALUES, encode))
 
 

@@ -87,6 +87,55 @@ def test_mean_and_epistemic_std_are_those_of_the_draws(rent: Posterior, columns:
     np.testing.assert_allclose(answer.epistemic_std, answer.draws.std(axis=1))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("noise", [True, False])
+def test_monte_carlo_errors_change_nothing_else(rent: Posterior, columns: Columns, noise: bool) -> None:
+    options = dataclasses.replace(OPTIONS, noise=noise)
+    plain = rent.predict(columns, options)
+    answer = rent.predict(columns, dataclasses.replace(options, mc_error=True))
+    assert plain.mc_error is None
+    assert answer.mc_error is not None
+    np.testing.assert_array_equal(answer.percentiles, plain.percentiles)
+    np.testing.assert_array_equal(answer.std, plain.std)
+    assert answer.mc_error.mean.shape == answer.mc_error.std.shape == (1000,)
+    assert answer.mc_error.percentiles.shape == (1000, 3)
+    for errors in (answer.mc_error.mean, answer.mc_error.std, *answer.mc_error.percentiles.T):
+        assert (errors > 0.0).all()
+        assert (errors <= answer.std).all()
+
+
+def test_monte_carlo_errors_of_a_row_are_its_own(rent: Posterior, columns: Columns) -> None:
+    options = PredictOptions(samples=64, mc_error=True)
+    whole = rent.predict(columns, options).mc_error
+    alone = rent.predict(_rows(columns, slice(123, 124)), options).mc_error
+    assert whole is not None
+    assert alone is not None
+    np.testing.assert_allclose(alone.mean[0], whole.mean[123], rtol=1e-3)
+    np.testing.assert_allclose(alone.std[0], whole.std[123], rtol=1e-3)
+    np.testing.assert_allclose(alone.percentiles[0], whole.percentiles[123], rtol=1e-3)
+
+
+def test_monte_carlo_errors_are_about_those_made(rent: Posterior, columns: Columns) -> None:
+    few = _rows(columns, slice(100))
+    truth = rent.predict(few, PredictOptions(samples=4096, seed=99))
+    made, claimed = [], []
+    for seed in range(20):
+        answer = rent.predict(few, PredictOptions(samples=64, seed=seed, mc_error=True))
+        errors = answer.mc_error
+        assert errors is not None
+        made.append(
+            np.column_stack(
+                (answer.mean - truth.mean, answer.std - truth.std, answer.percentiles - truth.percentiles)  # type: ignore[operator]
+            )
+        )
+        claimed.append(np.column_stack((errors.mean, errors.std, errors.percentiles)))
+    ratio = np.mean(claimed, axis=0) / np.sqrt(np.mean(np.square(made), axis=0))
+    assert ((ratio.mean(axis=0) > 0.75) & (ratio.mean(axis=0) < 1.35)).all(), ratio.mean(axis=0)
+
+
+def test_no_samples_have_no_monte_carlo_error(rent: Posterior, columns: Columns) -> None:
+    assert rent.predict(columns, PredictOptions(samples=0, mc_error=True)).mc_error is None
+
+
 def test_no_samples_give_the_mu_network_bit_for_bit(rent: Posterior, columns: Columns) -> None:
     options = PredictOptions(samples=0)
     answer, again = rent.predict(columns, options), rent.predict(columns, options)

@@ -12,6 +12,7 @@ import numpy as np
 
 from model.checkpoint import CheckpointReference
 from model.errors import CheckpointError
+from model.monte_carlo_error import MonteCarloError
 from model.posterior import Prediction, PredictOptions
 from model.schema import Feature, FeatureKind, Schema, Target
 from service.app import create_app
@@ -89,6 +90,9 @@ class FakeModel:
             if options.thresholds
             else None,
             draws=draws if options.draws else None,
+            mc_error=MonteCarloError(0.01 * mean, 0.02 * mean, 0.03 * mean[:, None] + 0.0 * levels)
+            if options.mc_error
+            else None,
         )
 
     def warm_up(self) -> None:

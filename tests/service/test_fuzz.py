@@ -47,7 +47,7 @@ GOOD_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.integers(0, 2**63 - 1),
     "noise": st.booleans(),
     "thresholds": st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5),
-    "include": st.lists(st.just("draws"), max_size=2),
+    "include": st.lists(st.sampled_from(["draws", "mc_error"]), max_size=2),
 }
 GOOD_REQUESTS = st.fixed_dictionaries(
     {"inputs": st.lists(st.fixed_dictionaries(GOOD_CELLS), min_size=1, max_size=4)}, optional=GOOD_OPTIONS

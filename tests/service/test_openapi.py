@@ -57,6 +57,12 @@ def test_the_example_works_for_the_model_that_is_loaded(client: AppClient, descr
 
 def test_an_answer_is_as_described(client: AppClient, described: dict[str, Any]) -> None:
     schema = {"$ref": "#/components/schemas/PredictResponse", "components": described["components"]}
-    for options in ({}, {"samples": 0}, {"samples": 3, "include": ["draws"], "thresholds": [1]}):
+    for options in (
+        {},
+        {"samples": 0, "include": ["mc_error"]},
+        {"samples": 3, "include": ["draws"], "thresholds": [1]},
+        {"include": ["draws", "mc_error"]},
+        {"include": ["mc_error"], "percentiles": []},
+    ):
         answer = client.post("/predict", {"inputs": [ROW], **options}).json()
         jsonschema_rs.validate(schema, answer)

@@ -70,6 +70,19 @@ def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
         predict(Broken(field, above=2500.0), columns([2000.0, 3000.0]), options)
 
 
+@pytest.mark.parametrize("part", ["mean", "std", "percentiles"])
+def test_a_monte_carlo_error_that_is_not_finite_is_never_given(part: str) -> None:
+    class BrokenError(FakeModel):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            prediction = super().predict(columns, options)
+            assert prediction.mc_error is not None
+            changed: dict[str, Any] = {part: getattr(prediction.mc_error, part) * np.nan}
+            return replace(prediction, mc_error=replace(prediction.mc_error, **changed))
+
+    with pytest.raises(ComputationError, match="isn't finite"):
+        predict(BrokenError(), columns([2000.0]), PredictOptions(samples=4, mc_error=True))
+
+
 def test_overflow_far_outside_the_training_range_names_the_cells() -> None:
     with pytest.raises(RowsNotFiniteError) as caught:
         predict(Broken("mean", above=5000.0), columns([2000.0, 1e300, 3000.0, 1e300]))
@@ -86,9 +99,23 @@ def test_a_request_in_chunks_gives_the_same_answer(monkeypatch: pytest.MonkeyPat
     assert len(model.calls) == 8
     for field in predictor.ARRAYS:
         assert np.array_equal(getattr(whole, field), getattr(parts, field))
+    assert whole.mc_error is parts.mc_error is None
     bare = predict(FakeModel(), rows, PredictOptions(samples=0)).prediction
     assert bare.std is None
     assert len(bare.mean) == 50
+
+
+def test_monte_carlo_errors_of_a_request_in_chunks_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, options = columns([1000.0, 2000.0, 3000.0]), PredictOptions(samples=4, mc_error=True)
+    whole = predict(FakeModel(), rows, options).prediction.mc_error
+    monkeypatch.setattr(predictor, "CHUNK_COST", 8)
+    model = FakeModel()
+    parts = predict(model, rows, options).prediction.mc_error
+    assert len(model.calls) == 3
+    assert whole is not None
+    assert parts is not None
+    for name in ("mean", "std", "percentiles"):
+        assert np.array_equal(getattr(whole, name), getattr(parts, name))
 
 
 def test_computation_ends_soon_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,20 @@ def test_tables_are_rows_by_levels_thresholds_and_samples() -> None:
     assert answer["draws"][0] == [128.5, 129.5, 130.5, 131.5]
 
 
+def test_monte_carlo_errors_have_the_shapes_of_what_they_are_of() -> None:
+    assert "mc_error" not in encode()
+    errors = encode(percentiles=(5.0, 50.0, 95.0), mc_error=True)["mc_error"]
+    assert list(errors) == ["mean", "std", "percentiles"]
+    assert errors["mean"] == [1.3, 1.3]
+    assert np.shape(errors["std"]) == (2,)
+    assert np.shape(errors["percentiles"]) == (2, 3)
+    assert list(encode(percentiles=(), mc_error=True)["mc_error"]) == ["mean", "std"]
+
+
 def test_without_draws_the_spreads_are_null() -> None:
-    answer = encode(samples=0, thresholds=(20.0,), draws=True)
+    answer = encode(samples=0, thresholds=(20.0,), draws=True, mc_error=True)
     assert answer["mean"] == [130.0, 130.0]
-    for key in ("std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws"):
+    for key in ("std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws", "mc_error"):
         assert answer[key] is None
 
 

@@ -40,6 +40,10 @@ def test_options_are_read() -> None:
     options = predict_options(document, 256, 4096)
     assert (options.samples, options.percentiles, options.seed) == (0, (2.5, 97.5), 2**63 - 1)
     assert (options.noise, options.thresholds, options.draws) == (False, (20.0, -1e300), True)
+    assert not options.mc_error
+    both = predict_options(parse_document(b'{"inputs": 1, "include": ["mc_error", "draws"]}'), 256, 4096)
+    assert both.mc_error
+    assert both.draws
 
 
 def test_the_default_number_of_samples_respects_the_limit() -> None:
