@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from model import predictive
-from model.draws import forward, make_draws
+from model.draws import make_draws
 from model.fitting import Fit, FitOptions, fit
+from model.forward import forward
 from model.mixtures import Mixture
 from model.objective import free_energy
 from model.validation import Rows

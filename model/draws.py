@@ -1,4 +1,4 @@
-"""Frozen draws of the weights, and their forward pass: the hot path of every answer.
+"""Frozen draws of the weights, laid out for their forward pass, see `model.forward`.
 
 Draw k of a seed is a function of (posterior, seed, k) alone: its random numbers come from counter-based
 generators keyed by ``(seed, j)`` for it and for those before it that it balances, see `model.sampling`. The first
@@ -8,13 +8,12 @@ generators keyed by ``(seed, j)`` for it and for those before it that it balance
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.networks import ACTIVATIONS
 from model.sampling import coupled_normals
 
 if TYPE_CHECKING:
@@ -22,49 +21,109 @@ if TYPE_CHECKING:
 
     from model.networks import Architecture
 
-__all__ = ["Draws", "forward", "make_draws", "mean_network", "mirrored"]
+__all__ = ["ONE", "Draws", "make_draws", "mean_network", "mirrored"]
 
-TILE_FLOATS = 2**20
-"""Hidden values computed at a time: 4 MiB, about what stays in a core's cache."""
+ONE = {"relu": 1.0, "silu": 1.2784645427610737, "gelu": 1.1444507183528787, "tanh": 20.0, "sigmoid": 40.0}
+"""Where each of `model.networks.ACTIVATIONS` is 1 in float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """S weight vectors, layer by layer.
+    """S weight vectors, layer by layer, as `model.forward.forward` reads them.
+
+    A layer is one matrix ``[outputs, inputs + 1]`` a draw that multiplies its inputs and a 1. So that the next layer
+    finds its 1, each hidden layer has one more row, of a unit that is always 1; not so the last hidden layer where
+    there is a skip, for a skip has a 1 of its own.
 
     Attributes:
-        weights: One ``[S, inputs, outputs]`` a layer.
-        biases: One ``[S, 1, outputs]`` a layer.
+        layers: One ``[S, outputs (+ 1), inputs + 1]`` a layer; of a skip, the last one's inputs are the hidden units,
+            then the network's inputs.
         members: Member of each draw, ``[S]``.
         activation: A key of `model.networks.ACTIVATIONS`.
         skip: Whether the last layer also reads the inputs.
     """
 
-    weights: tuple[Tensor, ...]
-    biases: tuple[Tensor, ...]
+    layers: tuple[Tensor, ...]
     members: Tensor
     activation: str
     skip: bool
+
+    @classmethod
+    def of(
+        cls,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor],
+        members: Tensor,
+        *,
+        activation: str,
+        skip: bool,
+    ) -> Self:
+        """Lays out weights and biases.
+
+        Args:
+            weights: One ``[S, inputs, outputs]`` a layer.
+            biases: One ``[S, 1, outputs]`` a layer.
+            members: Member of each draw, ``[S]``.
+            activation: A key of `model.networks.ACTIVATIONS`.
+            skip: Whether the last layer also reads the inputs.
+        """
+        carried = _carried(len(weights), skip)
+        layers = []
+        for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            samples, inputs, outputs = weight.shape
+            units = outputs + (index < carried)
+            if index:
+                layer = weight.new_empty((samples, units, inputs + 1))
+            else:  # one product for all draws, which is read fastest input by input
+                layer = weight.new_empty((inputs + 1, samples, units)).permute(1, 2, 0)
+            layer[:, :outputs, :inputs] = weight.transpose(1, 2)
+            layer[:, :outputs, inputs] = bias.squeeze(1)
+            if index < carried:
+                layer[:, outputs] = 0.0
+                layer[:, outputs, inputs] = ONE[activation]
+            layers.append(layer)
+        return cls(tuple(layers), members, activation, skip)
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        """One ``[S, inputs, outputs]`` a layer, views."""
+        return tuple(layer[..., :-1].transpose(1, 2) for layer in self._own_units())
+
+    @property
+    def biases(self) -> tuple[Tensor, ...]:
+        """One ``[S, 1, outputs]`` a layer, views."""
+        return tuple(layer[..., -1:].transpose(1, 2) for layer in self._own_units())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the layers."""
+        return sum(layer.nbytes for layer in self.layers)
 
     def __len__(self) -> int:
         return len(self.members)
 
     def first(self, samples: int) -> Draws:
         """The first draws, as views."""
-        return self._choose(slice(samples))
+        return self if samples >= len(self) else self._choose(slice(samples))
 
     def of_members(self, members: Sequence[int]) -> Draws:
         """The draws of some members, copied."""
         return self._choose(torch.isin(self.members, torch.tensor(members, device=self.members.device)))
 
+    def _own_units(self) -> list[Tensor]:
+        """The layers without the units that are always 1."""
+        carried = _carried(len(self.layers), self.skip)
+        return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(self.layers)]
+
     def _choose(self, which: slice | Tensor) -> Draws:
         return Draws(
-            tuple(weight[which] for weight in self.weights),
-            tuple(bias[which] for bias in self.biases),
-            self.members[which],
-            self.activation,
-            self.skip,
+            tuple(layer[which] for layer in self.layers), self.members[which], self.activation, self.skip
         )
+
+
+def _carried(layers: int, skip: bool) -> int:
+    """How many layers, the first ones, have a unit that is always 1."""
+    return max(0, layers - (2 if skip else 1))
 
 
 def make_draws(
@@ -100,8 +159,12 @@ def make_draws(
         drawn.append(
             torch.addcmul(mean[members], sigma[members], noise.reshape(samples, *mean.shape[1:])).to(device)
         )
-    return Draws(
-        tuple(drawn[0::2]), tuple(drawn[1::2]), members.to(device), architecture.activation, architecture.skip
+    return Draws.of(
+        drawn[0::2],
+        drawn[1::2],
+        members.to(device),
+        activation=architecture.activation,
+        skip=architecture.skip,
     )
 
 
@@ -111,7 +174,9 @@ def mean_network(
     """The mu-only networks as M draws without randomness: their outputs' average is the answer to ``samples=0``."""
     means = [tensors[name].detach().to(device) for name in architecture.shapes() if name.endswith(".mu")]
     members = torch.arange(architecture.members, device=device)
-    return Draws(tuple(means[0::2]), tuple(means[1::2]), members, architecture.activation, architecture.skip)
+    return Draws.of(
+        means[0::2], means[1::2], members, activation=architecture.activation, skip=architecture.skip
+    )
 
 
 def mirrored(draws: Draws, means: Draws) -> Draws:
@@ -121,51 +186,14 @@ def mirrored(draws: Draws, means: Draws) -> Draws:
         draws: S draws.
         means: `mean_network` of the same posterior, on the same device.
     """
-    return Draws(
-        tuple(
-            2.0 * mean[draws.members] - weight
-            for mean, weight in zip(means.weights, draws.weights, strict=True)
-        ),
-        tuple(
-            2.0 * mean[draws.members] - bias for mean, bias in zip(means.biases, draws.biases, strict=True)
-        ),
+
+    def beyond(middles: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
+        return [2.0 * middle[draws.members] - value for middle, value in zip(middles, values, strict=True)]
+
+    return Draws.of(
+        beyond(means.weights, draws.weights),
+        beyond(means.biases, draws.biases),
         draws.members,
-        draws.activation,
-        draws.skip,
+        activation=draws.activation,
+        skip=draws.skip,
     )
-
-
-def forward(draws: Draws, rows: Tensor) -> Tensor:
-    """Outputs of every row under every draw, tile by tile.
-
-    Args:
-        draws: S draws.
-        rows: Encoded rows, ``[B, D]``, float32, on the draws' device.
-
-    Returns:
-        ``[S, B, P]``, standardised.
-    """
-    samples, batch = len(draws), len(rows)
-    outputs = rows.new_empty((samples, batch, draws.weights[-1].shape[2]))
-    widest = max(weight.shape[2] for weight in draws.weights)
-    rows_per_tile = max(1, min(batch, 1024))
-    draws_per_tile = max(1, min(samples, TILE_FLOATS // (rows_per_tile * widest)))
-    activation = ACTIVATIONS[draws.activation]
-    with torch.inference_mode():
-        for first_row in range(0, batch, rows_per_tile):
-            tile_rows = slice(first_row, first_row + rows_per_tile)
-            tile_inputs = rows[tile_rows]
-            for first_draw in range(0, samples, draws_per_tile):
-                tile = slice(first_draw, first_draw + draws_per_tile)
-                inputs = tile_inputs.expand(min(draws_per_tile, samples - first_draw), -1, -1)
-                hidden = inputs
-                for index, (weight, bias) in enumerate(zip(draws.weights, draws.biases, strict=True)):
-                    if index:
-                        hidden = activation(hidden)
-                    start = bias[tile]
-                    width = hidden.shape[2]
-                    if width < weight.shape[1]:  # the skip's weights come last
-                        start = torch.baddbmm(start, inputs, weight[tile, width:])
-                    hidden = torch.baddbmm(start, hidden, weight[tile, :width])
-                outputs[tile, tile_rows] = hidden
-    return outputs

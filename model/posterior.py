@@ -16,9 +16,10 @@ import torch
 
 from model.calibration import ConformalMap
 from model.checkpoint import read_facts, read_tensors
-from model.draws import Draws, forward, make_draws, mean_network, mirrored
+from model.draws import Draws, make_draws, mean_network, mirrored
 from model.encoding import Encoder
 from model.errors import CheckpointError, OptionError
+from model.forward import forward
 from model.monte_carlo_error import MonteCarloError, monte_carlo_error
 from model.networks import Architecture
 from model.observation import make_likelihood
@@ -197,6 +198,7 @@ class Posterior:
         """
         return self.predict_encoded(self.encoder.encode(columns), options)
 
+    @torch.inference_mode()
     def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         """Like `predict`, for rows that are encoded already, ``[B, D]``."""
         seed = self.seed if options.seed is None else options.seed
@@ -351,9 +353,7 @@ class Posterior:
         return kept.first(samples)
 
     def _kept_bytes(self) -> int:
-        return sum(
-            tensor.nbytes for draws in self._kept.values() for tensor in (*draws.weights, *draws.biases)
-        )
+        return sum(draws.nbytes for draws in self._kept.values())
 
 
 def _layout(facts: Mapping[str, Any]) -> tuple[Architecture, Any, dict[str, tuple[int, ...]]]:

@@ -90,21 +90,8 @@ class Predictive:
 
     def of_rows(self, rows: Tensor) -> Predictive:
         """Of some rows alone, chosen by a mask ``[B]``."""
-
-        def chosen(values: Tensor, like: Tensor) -> Tensor:
-            return values.expand_as(like)[:, rows]
-
-        mixture, weights = self.mixture, self.mixture.weights
-        return Predictive(
-            self.means[:, rows],
-            chosen(self.noise, self.means),
-            Mixture(
-                mixture.means[:, rows],
-                chosen(mixture.noise, mixture.means),
-                None if weights is None else weights[:, rows],
-            ),
-            self.transform,
-        )
+        noise = self.noise.expand_as(self.means)[:, rows]
+        return Predictive(self.means[:, rows], noise, self.mixture.of_rows(rows), self.transform)
 
     def split(self) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, epistemic_std and aleatoric_std, each ``[B]``, see `split`."""

@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional
 
 from model.doubt import SILENT, slope_of, with_doubt
-from model.draws import forward, make_draws
+from model.draws import make_draws
+from model.forward import forward
 from model.networks import Architecture, BayesianNetwork
 
 

@@ -1,4 +1,4 @@
-"""Draws are a function of (posterior, seed, k) alone, and the forward pass of nothing but draws and rows."""
+"""Draws are a function of (posterior, seed, k) alone."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ import pytest
 import torch
 from torch.nn import functional
 
-from model import draws as draws_module
-from model.draws import forward, make_draws, mean_network
-from model.networks import Architecture, BayesianNetwork
+from model.draws import ONE, make_draws, mean_network
+from model.networks import ACTIVATIONS, Architecture, BayesianNetwork
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def _network(members: int = 2, hidden: tuple[int, ...] = (8, 5)) -> tuple[dict[str, Tensor], Architecture]:
-    architecture = Architecture(inputs=3, hidden=hidden, outputs=2, activation="tanh", members=members)
+def _network(
+    members: int = 2, hidden: tuple[int, ...] = (8, 5), *, skip: bool = False
+) -> tuple[dict[str, Tensor], Architecture]:
+    architecture = Architecture(
+        inputs=3, hidden=hidden, outputs=2, activation="tanh", members=members, skip=skip
+    )
     network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
     with torch.no_grad():
         network.rho.add_(2.0)
     return {name: tensor.detach() for name, tensor in network.named_tensors().items()}, architecture
-
-
-def _rows(count: int) -> Tensor:
-    return torch.randn(count, 3, generator=torch.Generator().manual_seed(1))
 
 
 def test_the_first_draws_do_not_depend_on_how_many_follow() -> None:
@@ -56,40 +55,28 @@ def test_draws_go_round_the_members() -> None:
         torch.testing.assert_close(drawn.weights[0][draw], tensors["layers.0.weight.mu"][member])
 
 
-def test_forward_equals_a_loop_over_draws_in_double_precision() -> None:
-    tensors, architecture = _network()
-    drawn, rows = make_draws(tensors, architecture, seed=3, samples=9), _rows(17)
-    outputs = forward(drawn, rows)
-    for draw in range(9):
-        hidden = rows.double()
-        for index, (weight, bias) in enumerate(zip(drawn.weights, drawn.biases, strict=True)):
-            hidden = (torch.tanh(hidden) if index else hidden) @ weight[draw].double() + bias[draw].double()
-        torch.testing.assert_close(outputs[draw].double(), hidden, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("tile", [1, 100, 2**20])
-def test_tiling_changes_nothing(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors, architecture = _network()
-    drawn, rows = make_draws(tensors, architecture, seed=3, samples=9), _rows(2100)
-    expected = forward(drawn, rows)
-    monkeypatch.setattr(draws_module, "TILE_FLOATS", tile)
-    torch.testing.assert_close(forward(drawn, rows), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_the_mean_network_is_mu_bit_for_bit() -> None:
-    tensors, architecture = _network(members=2)
-    rows = _rows(4)
-    outputs = forward(mean_network(tensors, architecture), rows)
-    hidden = rows.expand(2, -1, -1)
+@pytest.mark.parametrize("skip", [False, True])
+def test_the_mean_network_is_mu_bit_for_bit(skip: bool) -> None:
+    tensors, architecture = _network(members=2, skip=skip)
+    means = mean_network(tensors, architecture)
     for index in range(3):
-        hidden = torch.baddbmm(
-            tensors[f"layers.{index}.bias.mu"],
-            torch.tanh(hidden) if index else hidden,
-            tensors[f"layers.{index}.weight.mu"],
-        )
-    assert torch.equal(outputs, hidden)
+        assert torch.equal(means.weights[index], tensors[f"layers.{index}.weight.mu"])
+        assert torch.equal(means.biases[index], tensors[f"layers.{index}.bias.mu"])
 
 
-def test_a_linear_network_needs_no_hidden_layer() -> None:
-    tensors, architecture = _network(hidden=())
-    assert forward(make_draws(tensors, architecture, seed=0, samples=2), _rows(3)).shape == (2, 3, 2)
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_the_unit_that_is_always_1_is(activation: str) -> None:
+    one = ACTIVATIONS[activation](torch.full((50,), ONE[activation]))  # long enough for vector instructions
+    torch.testing.assert_close(one, torch.ones(50), rtol=0.0, atol=1.2e-7)
+
+
+@pytest.mark.parametrize("hidden", [(), (4,), (8, 5)])
+@pytest.mark.parametrize("skip", [False, True])
+def test_draws_of_some_members_are_those_draws(hidden: tuple[int, ...], skip: bool) -> None:
+    tensors, architecture = _network(members=3, hidden=hidden, skip=skip)
+    drawn = make_draws(tensors, architecture, seed=1, samples=10)
+    of_two = drawn.of_members([0, 2])
+    chosen = [0, 2, 3, 5, 6, 8, 9]
+    assert len(of_two) == len(chosen)
+    for some, every in zip(of_two.weights + of_two.biases, drawn.weights + drawn.biases, strict=True):
+        assert torch.equal(some, every[chosen])

@@ -129,3 +129,39 @@ def test_a_weight_counts_as_so_many_equal_components() -> None:
     torch.testing.assert_close(weighted.normal_score(values), repeated.normal_score(values))
     torch.testing.assert_close(weighted.log_density(values), repeated.log_density(values))
     torch.testing.assert_close(weighted.crps(values), repeated.crps(values), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_that_single_precision_cannot_solve_are_exact_among_many_that_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    means, noise = _mixture(3, rows=30, noise=0.5)
+    hard = torch.arange(30) % 7 == 0
+    means[:, hard] = torch.sign(means[:, hard]) * 1e3 + torch.arange(int(hard.sum()))
+    noise[:, hard] = 1e-4
+    scores = torch.special.ndtri(torch.tensor([0.05, 0.31, 0.95], dtype=torch.float64))
+    mixture = Mixture(means, noise)
+    monkeypatch.setattr("model.mixtures._TILE_VALUES", 8 * 3 * 40)
+    values = mixture.quantiles(scores)
+    for index, level in enumerate((0.05, 0.31, 0.95)):
+        error = (values[:, index] - _bisect(means, noise, level)).abs() / mixture.moments()[1]
+        assert float(error.max()) < 1e-6
+    careful = mixture._careful_quantiles(scores, *mixture.moments())
+    mean, std = (moment.unsqueeze(1) for moment in mixture.moments())
+    torch.testing.assert_close((values - mean) / std, careful, rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_row_alone_has_the_percentiles_it_has_among_others(shared: bool) -> None:
+    means, noise = _mixture(5, samples=300, rows=700)
+    noise = noise[:, :1] if shared else noise
+    scores = torch.tensor([-1.6, 0.0, 1.6], dtype=torch.float64)
+    whole = Mixture(means, noise).quantiles(scores)
+    for row in (0, 350, 699):
+        rows = slice(row, row + 1)
+        alone = Mixture(means[:, rows], noise if shared else noise[:, rows]).quantiles(scores)
+        torch.testing.assert_close(alone, whole[rows], rtol=1e-6, atol=1e-6)
+
+
+def test_no_rows_have_no_percentiles() -> None:
+    means, noise = _mixture(5, rows=0)
+    assert Mixture(means, noise).quantiles(torch.zeros(3).double()).shape == (0, 3)

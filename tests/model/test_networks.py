@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.draws import forward, make_draws
+from model.draws import make_draws
 from model.errors import OptionError
+from model.forward import forward
 from model.networks import Architecture, BayesianNetwork
 from model.priors import EmpiricalBayesPrior, GaussianPrior
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.draws import forward
 from model.errors import CheckpointError
+from model.forward import forward
 from model.kinds import columns_from_table
 from model.posterior import Posterior, PredictOptions
 from tests.model.conftest import make_table

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.draws import forward, make_draws, mean_network
+from model.draws import make_draws, mean_network
+from model.forward import forward
 from model.networks import Architecture, BayesianNetwork
 from model.sampling import (
     BLOCK,

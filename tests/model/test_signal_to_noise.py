@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from model.draws import Draws, forward, make_draws
+from model.draws import Draws, make_draws
 from model.errors import OptionError
+from model.forward import forward
 from model.networks import Architecture, BayesianNetwork
 from model.signal_to_noise import PRUNED_RHO, cut, doubting_inputs, is_removed, signal_to_noise
 
@@ -87,15 +88,15 @@ def test_nothing_else_is_touched() -> None:
 def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_input() -> None:
     pruned, _ = cut(_tensors(), ARCHITECTURE, 0.8, HELD)
     draws = make_draws(pruned, ARCHITECTURE, seed=3, samples=40)
-    exact = Draws(
-        tuple(
+    exact = Draws.of(
+        [
             weight.masked_fill(pruned[f"layers.{index}.weight.rho"][draws.members] == PRUNED_RHO, 0.0)
             for index, weight in enumerate(draws.weights)
-        ),
+        ],
         draws.biases,
         draws.members,
-        draws.activation,
-        draws.skip,
+        activation=draws.activation,
+        skip=draws.skip,
     )
     rows = torch.randn(20, 5, generator=torch.Generator().manual_seed(1))
     for size in (1.0, 1e6):
