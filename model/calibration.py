@@ -23,6 +23,7 @@ __all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
 
 FURTHEST_SCORE = 3.0
 """Scores further out than this say of a row that it is odd, not how well members agree."""
+ROWS_THAT_TELL_THE_LINE = 1_000
 MAXIMUM_KNOTS = 400
 MINIMUM_ROWS = 10
 
@@ -143,12 +144,12 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
 
 
 def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members: int) -> float:
-    """By what factor normal scores shrink when twice as many members judge a row as could judge it held out.
+    """By what factor normal scores shrink when all members judge a row instead of those that have not seen it.
 
     The spread of scores falls with the number m of members mixed about as ``a + b / m``: what each has learned
     wrongly by itself averages out, and the mixture is wider by their disagreement. One member and ``judges`` of them
-    give the line. It is followed from ``1 / judges`` half the way to none, or to all members if these are fewer: the
-    law falls off faster than the line at first, so that what is left out keeps bands on the wide side.
+    give the line. From 1,000 rows on it is followed to all members. Few rows tell it too badly for that, and one
+    that is too steep makes bands too narrow: there it is followed half the way to no disagreement at most.
 
     Args:
         alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or some of these.
@@ -163,5 +164,6 @@ def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members:
     if several <= 0.0:
         return 1.0
     slope = (one - several) / (1.0 - 1.0 / judges)
-    further = 1.0 / judges - max(1.0 / (2 * judges), 1.0 / members)
+    furthest = 0.0 if len(together) >= ROWS_THAT_TELL_THE_LINE else 1.0 / (2 * judges)
+    further = 1.0 / judges - max(furthest, 1.0 / members)
     return float(np.clip(1.0 - slope * further / several, 0.5, 1.0))

@@ -26,7 +26,7 @@ from model.stacking import stacked
 from model.validation import held_out_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from model.candidates import Reporter
     from model.fitting import Fit
@@ -39,8 +39,10 @@ __all__ = ["default_budget", "search"]
 HIDDEN = (64, 64)
 STEPS = 5_000
 FEWEST_EPOCHS = 40
-WARM_UP_SHARE = 0.7
-"""Share of a fit over which the KL's factor rises: with a short one the prior prunes units before they learn."""
+FEW_ROWS = 1_000
+"""Below it the prior weighs much a row, and prunes units before they have learned unless its factor rises slowly."""
+WARM_UP_SHARE, WARM_UP_SHARE_OF_FEW = 0.2, 0.7
+"""Share of a fit over which the KL's factor rises. From many rows a fit learns by heart as long as it is small."""
 TRIAL_EFFORT = 0.25
 """Steps of a trial as a share of those of a full fit. A trial has one member for each fold of the rows."""
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
@@ -62,6 +64,11 @@ def default_budget(rows: int) -> float:
     """
     small = 50.0 + 280.0 * min(1.0, max(0.0, (rows - 1_000) / 9_000))
     return min(900.0, small * max(1.0, rows / 50_000))
+
+
+def warm_up_share(rows: int) -> float:
+    """Over which share of its steps a fit of so many rows lets the KL's factor rise."""
+    return WARM_UP_SHARE_OF_FEW if rows < FEW_ROWS else WARM_UP_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,7 @@ class _Search:
         self.interrupted = False
         self.best: Tried
         self.best_fit: Fit | None = None
+        self.latest: Fit | None = None
         self.full: list[Fit] = []
         self.failure: FitError | None = None
         # Two judges for each row need ten members, two for each fold.
@@ -148,7 +156,7 @@ class _Search:
             learning_rate=options.learning_rate,
             batch_size=batch_size,
             epochs=epochs,
-            warm_up_steps=round(WARM_UP_SHARE * epochs * minibatches),
+            warm_up_steps=round(warm_up_share(len(training)) * epochs * minibatches),
             temperature=candidate.temperature,
             patience=options.patience,
             seed=seed,
@@ -182,6 +190,7 @@ class _Search:
             self.interrupted = outcome.stopped == "interrupted"
             if effort == 1.0:
                 self.full.append(outcome)
+        self.latest = outcome
         self._compare(tried, outcome)
         return tried
 
@@ -205,7 +214,8 @@ class _Search:
         levers = list(self._levers())
         trials = sum(len(lever.others) for lever in levers) + 1 if levers else 0
         full_fits = 1.0 if self.parts == 1 and self.options.temperature is not None else 2.0
-        self.effort_left = full_fits + TRIAL_EFFORT * trials
+        twin = TRIAL_EFFORT if self.parts == 2 and levers else 0.0
+        self.effort_left = full_fits + TRIAL_EFFORT * trials + twin
         if levers:
             self.fit(chosen, TRIAL_EFFORT, seed)
             for lever in levers:
@@ -218,6 +228,8 @@ class _Search:
                 chosen = self.best.candidate
         if not self.interrupted:
             self._fit_in_full(chosen)
+        if not self.interrupted and self.parts == 2 and self.best.effort == TRIAL_EFFORT:
+            self._give_a_twin()
         if self.best_fit is None:
             raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
         return Found(self.best.candidate, self.best_fit, tuple(self.tried), self.interrupted)
@@ -233,14 +245,26 @@ class _Search:
             )
         if not self.interrupted and (second.temperature > chosen.temperature or self.parts == 2):
             self.fit(second, 1.0, seed + SECOND_SEED)
-        if self.parts == 2 and len(self.full) == 2 and not self.interrupted:
-            began = time.monotonic()
-            both = stacked(self.full)
-            _, validation = self.preparation.rows(chosen.encoding, chosen.transform)
-            nll, crps = self.judge(chosen, both, validation)
-            tried = Tried(second, 2.0, nll, crps, time.monotonic() - began)
-            self.reporter.say(f"both together: validation NLL {nll:.3f} nats, CRPS {crps:.4g}")
-            self._compare(tried, both)
+        if self.parts == 2 and len(self.full) == 2:
+            self._put_side_by_side(second, self.full, 2.0)
+
+    def _give_a_twin(self) -> None:
+        """The same again with another seed, of a trial that no full fit has surpassed: then two judge each row."""
+        candidate, fits = self.best.candidate, [self.best_fit]
+        self.fit(candidate, TRIAL_EFFORT, self.options.seed + SECOND_SEED)
+        self._put_side_by_side(candidate, [*fits, self.latest], 2 * TRIAL_EFFORT)
+
+    def _put_side_by_side(self, candidate: Candidate, fits: Sequence[Fit | None], effort: float) -> None:
+        """Judges two fits as one; unless one has failed or was interrupted."""
+        parts = [part for part in fits if part is not None]
+        if len(parts) < len(fits) or self.interrupted:
+            return
+        began = time.monotonic()
+        both = stacked(parts)
+        _, validation = self.preparation.rows(candidate.encoding, candidate.transform)
+        nll, crps = self.judge(candidate, both, validation)
+        self.reporter.say(f"both together: validation NLL {nll:.3f} nats, CRPS {crps:.4g}")
+        self._compare(Tried(candidate, effort, nll, crps, time.monotonic() - began), both)
 
     def _base(self) -> Candidate:
         """Where the search starts."""

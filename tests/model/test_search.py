@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +13,13 @@ import pytest
 
 from model.candidates import Candidate, Tried
 from model.options import make_options
-from model.search import TRIAL_EFFORT, default_budget
+from model.resuming import Judged, fit_or_resume
+from model.search import FEW_ROWS, TRIAL_EFFORT, default_budget, warm_up_share
 from model.training import train
 from tests.model.conftest import Notes, make_table
 
 if TYPE_CHECKING:
-    from model.fitting import Epoch
+    from model.fitting import Epoch, Fit
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
 
@@ -54,6 +56,37 @@ def test_the_default_budget_grows_with_the_table() -> None:
     assert default_budget(100) == default_budget(1_000) == 50.0
     assert 50.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 330.0
     assert default_budget(10**7) == 900.0
+
+
+def test_the_prior_comes_in_sooner_where_rows_are_many() -> None:
+    assert warm_up_share(FEW_ROWS - 1) == 0.7
+    assert warm_up_share(FEW_ROWS) == warm_up_share(10**6) == 0.2
+
+
+@pytest.mark.parametrize(
+    ("better", "efforts"), [("trials", [1.0, 1.0, 2.0, 0.25, 0.5]), ("full fits", [1.0, 1.0, 2.0])]
+)
+def test_a_trial_that_no_full_fit_surpasses_gets_a_twin_so_that_two_judge_each_row(
+    monkeypatch: pytest.MonkeyPatch, better: str, efforts: list[float]
+) -> None:
+    def judged(*arguments: Any, title: str, **others: Any) -> Judged:
+        found = fit_or_resume(*arguments, title=title, **others)
+        return replace(found, nll=-1.0 if title.startswith("trial: ") == (better == "trials") else 1.0)
+
+    def judge(_search: object, _candidate: object, outcome: Fit, _validation: object) -> tuple[float, float]:
+        if outcome.network.architecture.members == 10:
+            pairs.append(outcome)
+        return (0.0 if better == "trials" and len(pairs) == 1 else -2.0), 1.0
+
+    pairs: list[Fit] = []
+    monkeypatch.setattr("model.search.fit_or_resume", judged)
+    monkeypatch.setattr("model.search._Search.judge", judge)
+    options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
+    facts = train(make_table(), "rent", options, reporter=Notes()).facts
+    tried = facts["training"]["candidates"]
+    assert [one["effort"] for one in tried[-len(efforts) :]] == efforts
+    assert tried[-len(efforts) - 1]["effort"] == TRIAL_EFFORT
+    assert facts["architecture"]["members"] == 10
 
 
 def test_what_the_user_has_fixed_is_fitted_once_and_fully() -> None:
