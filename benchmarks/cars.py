@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.fits import Silence
 from benchmarks.results import ROOT, facts, parse_options, table, write_json
 from model.devices import use_threads_for_fitting
 from model.evaluation import judge
@@ -28,29 +29,11 @@ from model.training import train
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from model.fitting import Epoch
-
 __all__ = ["main", "measure", "measure_all"]
 
 EXAMPLES = ROOT / "examples"
 HELD_OUT = 80
 SEEDS = 10
-
-
-class _Silence:
-    """A reporter that says nothing."""
-
-    def say(self, message: str) -> None:
-        """Nothing."""
-
-    def begin(self, title: str) -> None:
-        """Nothing."""
-
-    def epoch(self, epoch: Epoch) -> None:
-        """Nothing."""
-
-    def end(self) -> None:
-        """Nothing."""
 
 
 def measure(seed: int) -> dict[str, Any]:
@@ -71,7 +54,7 @@ def measure(seed: int) -> dict[str, Any]:
     began = time.monotonic()
     with use_threads_for_fitting("cpu"):
         posterior = train(
-            cars.take(order[HELD_OUT:]), target, make_options(config | {"seed": seed}), reporter=_Silence()
+            cars.take(order[HELD_OUT:]), target, make_options(config | {"seed": seed}), reporter=Silence()
         ).posterior
     seconds = time.monotonic() - began
     held_out = cars.take(order[:HELD_OUT])

@@ -9,21 +9,28 @@ values alone. Murho keeps the draws of a seed; what it takes with draws made ane
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.command_line import positive
+from benchmarks.command_line import (
+    add_cache,
+    add_output,
+    add_rounds,
+    add_systems,
+    numbers,
+    pairs,
+    positive,
+)
 from benchmarks.engine_peers import ENGINE_PEERS
 from benchmarks.engine_peers.cells import Cell, Rates, System, measure, too_large
 from benchmarks.engine_peers.exchange import ACTIVATION, INPUTS, NOISE, EngineTask
 from benchmarks.engine_peers.memory import memory_of_a_call, memory_of_a_file
 from benchmarks.engine_peers.report import memory_table, murho_table, peers_table, with_rates, written
-from benchmarks.environments import DEFAULT_CACHE, PeerEnvironmentError, environment
-from benchmarks.results import DEFAULT_OUTPUT, facts, table, write_json
+from benchmarks.environments import pythons_of
+from benchmarks.results import facts, table, write_json
 from benchmarks.step_peers import ENVIRONMENTS
 
 if TYPE_CHECKING:
@@ -62,17 +69,14 @@ def murho_systems() -> list[System]:
 
 def peer_systems(names: Collection[str], cache: Path) -> tuple[list[System], dict[str, str]]:
     """Peers, their environments made; and, of those whose can't be made, why."""
-    systems, missing = [], {}
-    for name in names:
+    wanted = {name: ENGINE_PEERS[name].environment for name in names}
+    pythons, missing = pythons_of(wanted, ENVIRONMENTS, cache=cache)
+    systems = []
+    for name, python in pythons.items():
         peer = ENGINE_PEERS[name]
-        try:
-            python = environment(peer.environment, ENVIRONMENTS[peer.environment], cache=cache)
-        except PeerEnvironmentError as error:
-            missing[name] = str(error)
-        else:
-            systems.append(
-                System(name, peer.title, python, peer.script, variant=peer.variant, stacked=peer.stacked)
-            )
+        systems.append(
+            System(name, peer.title, python, peer.script, variant=peer.variant, stacked=peer.stacked)
+        )
     return systems, missing
 
 
@@ -197,27 +201,19 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.engine",
         description="Time and accuracy of Murho's answers, beside libraries with the same network and posterior.",
     )
-    parser.add_argument(
-        "--systems",
-        type=_systems,
-        default=list(ENGINE_PEERS),
-        metavar="NAMES",
-        help=f"some of {','.join(ENGINE_PEERS)}, beside Murho (default all; '' none)",
-    )
+    add_systems(parser, ENGINE_PEERS)
     parser.add_argument(
         "--nets", type=_nets, default=_nets(NETS), metavar="LxW", help=f"layers x width (default {NETS})"
     )
     for name, default, what in (("batches", BATCHES, "rows a call"), ("samples", SAMPLES, "draws")):
         parser.add_argument(
             f"--{name}",
-            type=_numbers,
-            default=_numbers(default),
+            type=numbers,
+            default=numbers(default),
             metavar="N,N",
             help=f"{what} (default {default})",
         )
-    parser.add_argument(
-        "--rounds", type=positive, default=5, metavar="N", help="turns of each system (default 5)"
-    )
+    add_rounds(parser, 5)
     parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of each system (default 1)")
     parser.add_argument(
         "--memory", action="store_true", help="measure memory as well, and `murho predict` on a file"
@@ -225,41 +221,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rows", type=positive, default=1_000_000, metavar="N", help="of that file (default 1000000)"
     )
-    parser.add_argument(
-        "--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="default benchmarks/results"
-    )
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=DEFAULT_CACHE,
-        metavar="DIR",
-        help=f"of environments (default {DEFAULT_CACHE})",
-    )
+    add_output(parser)
+    add_cache(parser)
     return parser.parse_args(arguments)
 
 
-def _systems(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in ENGINE_PEERS:
-            raise argparse.ArgumentTypeError(
-                f"no system is called {name!r}: choose of {', '.join(ENGINE_PEERS)}"
-            )
-    return names
-
-
 def _nets(text: str) -> list[tuple[int, ...]]:
-    nets = []
-    for name in text.split(","):
-        match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", name.strip())
-        if match is None:
-            raise argparse.ArgumentTypeError(f"{name!r} is no network: write layers x width, such as 2x64")
-        nets.append((int(match[2]),) * int(match[1]))
-    return nets
-
-
-def _numbers(text: str) -> list[int]:
-    return sorted({positive(number) for number in text.split(",")})
+    return [(width,) * layers for layers, width in pairs("network", "layers x width, such as 2x64")(text)]
 
 
 if __name__ == "__main__":

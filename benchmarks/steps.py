@@ -10,18 +10,18 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.command_line import positive
-from benchmarks.environments import DEFAULT_CACHE, PeerEnvironmentError, environment
-from benchmarks.results import DEFAULT_OUTPUT, facts, table, write_json
+from benchmarks.command_line import add_cache, add_output, add_rounds, add_systems, some_of
+from benchmarks.environments import pythons_of
+from benchmarks.results import facts, table, write_json
 from benchmarks.step_peers import ENVIRONMENTS, STEP_PEERS
 from benchmarks.step_peers.exchange import LEARNING_STEPS, NOISE, StepTask
-from benchmarks.step_peers.processes import StepError, SystemProcess
-from model.errors import OptionError
+from benchmarks.step_peers.processes import SystemProcess
+from benchmarks.step_peers.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "Case", "Measured", "main", "measure"]
 
 MEMBERS = (1, 5, 10)
-"""Members of Murho's steps; 5 is the default of `murho train`."""
+"""Members of Murho's steps; `murho train` fits 5 at once by default, twice."""
 REFERENCE = "murho-5"
 SECONDS = 0.5
 """Of a system's turn in a round."""
@@ -126,15 +126,12 @@ def murho_systems() -> list[System]:
 
 def peer_systems(names: Collection[str], cache: Path) -> tuple[list[System], dict[str, str]]:
     """Peers, their environments made; and, of those whose can't be made, why."""
-    systems, missing = [], {}
-    for name in names:
-        peer = STEP_PEERS[name]
-        try:
-            python = environment(peer.environment, ENVIRONMENTS[peer.environment], cache=cache)
-        except PeerEnvironmentError as error:
-            missing[name] = str(error)
-        else:
-            systems.append(System(name, peer.title, python, peer.script))
+    wanted = {name: STEP_PEERS[name].environment for name in names}
+    pythons, missing = pythons_of(wanted, ENVIRONMENTS, cache=cache)
+    systems = [
+        System(name, STEP_PEERS[name].title, python, STEP_PEERS[name].script)
+        for name, python in pythons.items()
+    ]
     return systems, missing
 
 
@@ -153,26 +150,10 @@ def measure(
         What was found, by the system's name; and, of systems that failed, why. A system that failed in any round
         is not among the first.
     """
-    answers: dict[str, list[dict[str, Any]]] = {}
-    failed: dict[str, str] = {}
-    with ExitStack() as stack:
-        processes: dict[str, SystemProcess] = {}
-        for system in systems:  # one after the other: their first steps must not disturb each other
-            task = StepTask(case.hidden, case.batch, system.members)
-            try:
-                processes[system.name] = stack.enter_context(
-                    SystemProcess(system.name, system.python, system.script, task)
-                )
-            except StepError as error:
-                failed[system.name] = str(error)
-        for _ in range(rounds):
-            for name, process in processes.items():
-                if name not in failed:
-                    try:
-                        answers.setdefault(name, []).append(process.take(seconds))
-                    except StepError as error:
-                        failed[name] = str(error)
-        ready = {name: process.ready for name, process in processes.items()}
+    start = {system.name: partial(_process, system, case) for system in systems}
+    with Turns(start) as turns:
+        answers = turns.ask(f"{seconds}", rounds=rounds)
+        ready = turns.ready
     found = {
         system.name: Measured(
             members=system.members,
@@ -183,9 +164,14 @@ def measure(
             peak=answers[system.name][-1]["peak"],
         )
         for system in systems
-        if system.name not in failed
+        if system.name in answers
     }
-    return found, failed
+    return found, turns.failed
+
+
+def _process(system: System, case: Case) -> SystemProcess:
+    task = StepTask(case.hidden, case.batch, system.members)
+    return SystemProcess(system.name, system.python, system.script, task)
 
 
 def ratio(measured: Measured, reference: Measured) -> float:
@@ -224,32 +210,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.steps",
         description="Time of one optimiser step of Bayes by Backprop in Murho and its peers, side by side.",
     )
+    add_systems(parser, STEP_PEERS)
     parser.add_argument(
-        "--systems",
+        "--cases",
+        type=some_of(CASES, "case"),
+        default=list(CASES),
         metavar="NAMES",
-        help=f"some of {','.join(STEP_PEERS)}, beside Murho (default all; '' none)",
+        help=f"some of {','.join(CASES)} (default all)",
     )
-    parser.add_argument("--cases", metavar="NAMES", help=f"some of {','.join(CASES)} (default all)")
-    parser.add_argument(
-        "--rounds", type=positive, default=7, metavar="N", help="turns of each system (default 7)"
-    )
-    parser.add_argument(
-        "--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="default benchmarks/results"
-    )
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=DEFAULT_CACHE,
-        metavar="DIR",
-        help=f"of environments (default {DEFAULT_CACHE})",
-    )
+    add_rounds(parser, 7)
+    add_output(parser)
+    add_cache(parser)
     options = parser.parse_args(arguments)
-    try:
-        names = _chosen(options.systems, STEP_PEERS, "system")
-        cases = _chosen(options.cases, CASES, "case")
-    except OptionError as error:
-        parser.error(str(error))
-    peers, missing = peer_systems(names, options.cache)
+    peers, missing = peer_systems(options.systems, options.cache)
     for name, reason in missing.items():
         print(f"{name} is left out: {reason}", flush=True)
     systems = [*murho_systems(), *peers]
@@ -271,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(f"RMSE: after {LEARNING_STEPS} steps, standard deviations of the target; the noise's is {NOISE}.")
     options.output.mkdir(parents=True, exist_ok=True)
-    for name in cases:
+    for name in options.cases:
         case = CASES[name]
         found, failed = measure(case, systems, rounds=options.rounds)
         print(f"\n8-{'-'.join(map(str, case.hidden))}-1, {case.batch} rows a step", flush=True)
@@ -294,16 +267,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         write_json(options.output / "steps.json", kept)
     return 0
-
-
-def _chosen(text: str | None, known: Collection[str], what: str) -> list[str]:
-    if text is None:
-        return list(known)
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise OptionError(f"no {what} is called {name!r}: choose of {', '.join(known)}")
-    return names
 
 
 if __name__ == "__main__":

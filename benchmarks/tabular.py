@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.command_line import add_options, mean_and_error, positive, shown
+from benchmarks.command_line import add_cache, add_options, mean_and_error, positive, shown
 from benchmarks.datasets import TABULAR, chosen_sets, read_set, splits
 from benchmarks.distributions import COVERAGES
-from benchmarks.environments import DEFAULT_CACHE
 from benchmarks.fits import Job, fit_all, sources
 from benchmarks.peer_runs import kept_runs, run_peer
 from benchmarks.peers import PEERS, RESULTS
@@ -170,9 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     only.add_argument("--only-murho", action="store_true", help="show and run no peer")
     parser.add_argument("--kept-peers", action="store_true", help="show peers' kept scores, and run none")
     parser.add_argument("--rerun-peers", action="store_true", help="measure peers anew")
-    parser.add_argument(
-        "--cache", type=Path, default=DEFAULT_CACHE, metavar="DIR", help="of peers' environments"
-    )
+    add_cache(parser)
     options = parser.parse_args(arguments)
     try:
         runs = _runs(options)

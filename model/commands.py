@@ -47,7 +47,7 @@ def train(
         str | None, typer.Option(help="Widths of the hidden layers, such as 50,50.  [default: 64,64]")
     ] = None,
     members: Annotated[
-        int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 5]")
+        int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 10]")
     ] = None,
     encoding: Annotated[
         str | None, typer.Option(help="auto, standard or piecewise.  [default: auto]")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -11,11 +11,13 @@ import orjson
 from benchmarks.engine_peers.exchange import EngineTask, Request, shown_rows
 from benchmarks.engine_peers.machine import copy_rate, product_rate
 from benchmarks.engine_peers.reference import deviations, disagreement, exact_answers, independent_moments
-from benchmarks.step_peers.processes import StepError, SystemProcess
+from benchmarks.step_peers.processes import SystemProcess
+from benchmarks.step_peers.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+    from typing import Self
 
 __all__ = ["Cell", "Found", "Rates", "System", "measure", "too_large"]
 
@@ -99,11 +101,14 @@ class Found:
     errors: tuple[float, float] = (float("nan"), float("nan"))
     deviation: dict[str, float] = field(default_factory=dict)
 
-    def add(self, said: dict[str, Any]) -> None:
-        """One more round."""
-        for kind, seconds in said["times"].items():
-            self.times.setdefault(kind, []).append(seconds)
-        self.first, self.answers = said["first"], [*self.answers, said["answers"]]
+    @classmethod
+    def of(cls, rounds: Sequence[dict[str, Any]]) -> Self:
+        """From what it said in every round."""
+        return cls(
+            times={kind: [said["times"][kind] for said in rounds] for kind in rounds[0]["times"]},
+            first=rounds[-1]["first"],
+            answers=[said["answers"] for said in rounds],
+        )
 
 
 def too_large(system: System | None, task: EngineTask, cell: Cell) -> str | None:
@@ -139,33 +144,18 @@ def measure(
         The cell; what was found, by the system's name; and, of systems that are left out or failed, why. A system
         that fails once is in no later cell.
     """
-    failed: dict[str, str] = {}
-    with ExitStack() as stack:
-        processes: dict[str, SystemProcess] = {}
-        for system in systems:  # one after the other, so as not to be in each other's way
-            try:
-                processes[system.name] = stack.enter_context(_process(system, task))
-            except StepError as error:
-                failed[system.name] = str(error)
+    by_name = {system.name: system for system in systems}
+    with Turns({name: partial(_process, system, task) for name, system in by_name.items()}) as turns:
         for cell in cells:
             left_out = {
-                system.name: reason for system in systems if (reason := too_large(system, task, cell))
+                name: reason for name, system in by_name.items() if (reason := too_large(system, task, cell))
             }
             rates.measure()
-            found: dict[str, Found] = {}
             line = orjson.dumps(asdict(Request(cell.batch, cell.samples, seconds))).decode()
-            for _ in range(rounds):
-                for name, process in processes.items():
-                    if name in failed or name in left_out:
-                        continue
-                    try:
-                        found.setdefault(name, Found()).add(process.ask(line))
-                    except StepError as error:
-                        failed[name] = str(error)
-            for name in failed:
-                found.pop(name, None)
-            _judge(task, {system.name: system for system in systems}, cell, found)
-            yield cell, found, left_out | failed
+            answers = turns.ask(line, rounds=rounds, without=left_out)
+            found = {name: Found.of(said) for name, said in answers.items()}
+            _judge(task, by_name, cell, found)
+            yield cell, found, left_out | turns.failed
 
 
 def _process(system: System, task: EngineTask) -> SystemProcess:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.engine_peers.exchange import COLUMNS
 from benchmarks.engine_peers.murho_posterior import facts_of, tensors_of
-from benchmarks.results import ROOT
-from benchmarks.step_peers.processes import LAST_LINES, StepError
+from benchmarks.step_peers.processes import StepError, run_script
 from model.checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
@@ -32,7 +27,7 @@ def memory_of_a_call(task: EngineTask, batch: int, samples: int) -> int:
     Raises:
         StepError: The process failed.
     """
-    said = _run("murho_memory", task.to_json(), str(batch), str(samples))
+    said = run_script("engine_peers.murho_memory", task.to_json(), str(batch), str(samples))
     return int(said["peak"] - said["bare"])
 
 
@@ -61,7 +56,7 @@ def memory_of_a_file(task: EngineTask, rows: int, samples: int) -> dict[str, flo
             pq.write_table(pa.table({f"x{number}": values[:, number] for number in range(COLUMNS)}), given)
             del values
             began = time.perf_counter()
-            said = _run(
+            said = run_script(
                 "murho_command",
                 *("predict", str(given), "--model", "engine", "--checkpoints", name, "--device", "cpu"),
                 *("--samples", str(samples), "--output", str(answered)),
@@ -80,20 +75,3 @@ def memory_of_a_file(task: EngineTask, rows: int, samples: int) -> dict[str, flo
             "input": given.stat().st_size,
             "output": answered.stat().st_size,
         }
-
-
-def _run(script: str, *arguments: str) -> dict[str, Any]:
-    done = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, "-m", f"benchmarks.engine_peers.{script}", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if done.returncode:
-        said = "\n".join(done.stderr.strip().splitlines()[-LAST_LINES:])
-        raise StepError(f"{script} ended with status {done.returncode}; what it said last:\n{said}")
-    last: dict[str, Any] = orjson.loads(done.stdout.strip().splitlines()[-1])
-    return last

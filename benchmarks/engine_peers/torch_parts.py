@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from benchmarks.step_peers.torch_parts import sequential
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -26,10 +28,7 @@ def begin(task: EngineTask) -> None:
 
 def with_activations(layers: Iterable[torch.nn.Module]) -> torch.nn.Sequential:
     """The layers with `benchmarks.engine_peers.exchange.ACTIVATION` between them."""
-    modules: list[torch.nn.Module] = []
-    for layer in layers:
-        modules += (layer, torch.nn.SiLU())
-    return torch.nn.Sequential(*modules[:-1])
+    return sequential(layers, torch.nn.SiLU)
 
 
 def loaded(parameter: Tensor, values: NDArray[np.float32]) -> None:

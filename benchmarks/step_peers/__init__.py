@@ -1,7 +1,8 @@
 """Whose optimiser step is timed beside Murho's, and the environment of each: packages pinned, scripts beside this file.
 
 A script runs in its own environment, in a process of its own, and may import that environment's packages, numpy
-and `benchmarks.step_peers.exchange` alone. Each of them is used as its own documentation shows.
+and, of this package, `exchange` and (where there is PyTorch) `torch_parts` alone. Each of them is used as its own
+documentation shows.
 """
 
 from __future__ import annotations

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
+from torch import Tensor
 
-from benchmarks.step_peers.exchange import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from benchmarks.step_peers.exchange import NOISE, PRIOR_SIGMA, Steps, StepTask, drive
+from benchmarks.step_peers.torch_parts import begin, module_steps, sequential
 
 PARAMETERS = {
     "prior_mu": 0.0,
@@ -27,33 +23,17 @@ PARAMETERS = {
 
 def prepare(task: StepTask) -> Steps:
     """Sets it up."""
-    torch.set_num_threads(1)
-    torch.manual_seed(task.seed)
-    minibatches = [
-        (torch.from_numpy(rows), torch.from_numpy(targets).unsqueeze(1))
-        for rows, targets in task.minibatches()
-    ]
-    modules: list[torch.nn.Module] = []
-    for sizes in task.layers:
-        modules += (torch.nn.Linear(*sizes), torch.nn.ReLU())
-    model = torch.nn.Sequential(*modules[:-1])
+    minibatches = begin(task)
+    model = sequential(torch.nn.Linear(*sizes) for sizes in task.layers)
     dnn_to_bnn(model, PARAMETERS)
-    squares, optimiser = torch.nn.MSELoss(), torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    squares = torch.nn.MSELoss()
 
-    def step(number: int) -> None:
-        rows, targets = minibatches[number]
-        optimiser.zero_grad()
-        # In nats per row, up to a constant.
-        loss = squares(model(rows), targets) / (2.0 * NOISE**2) + get_kl_loss(model) / task.rows
-        loss.backward()
-        optimiser.step()
+    def loss(rows: Tensor, targets: Tensor) -> Tensor:
+        """In nats per row, up to a constant."""
+        cost: Tensor = squares(model(rows), targets) / (2.0 * NOISE**2) + get_kl_loss(model) / task.rows
+        return cost
 
-    def draw(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        with torch.no_grad():
-            drawn: NDArray[np.float32] = model(torch.from_numpy(rows)).numpy()
-            return drawn
-
-    return Steps(len(minibatches), step, draw)
+    return module_steps(model, minibatches, loss)
 
 
 if __name__ == "__main__":

@@ -185,6 +185,10 @@ class Steps:
 def drive(prepare: Callable[[StepTask], System], arguments: Sequence[str] | None = None) -> None:
     """The script of a system; everything that it needs has been imported.
 
+    It first says the ``rmse`` after `LEARNING_STEPS` and the ``spread`` of the targets, then for every stretch what
+    `Timing` holds; each time also ``peak``, the most memory so far, and ``memory``, how much of that came after the
+    imports, bytes.
+
     Args:
         prepare: Sets it up.
         arguments: The task; that of the command line by default.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import posteriors
 import torch
@@ -12,10 +12,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from benchmarks.step_peers.exchange import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from benchmarks.step_peers.torch_parts import begin, drawing, sequential
 
 INITIAL_LOG_SIGMA = -3.0
 """As in its tutorials; the default, 0, starts as noise."""
@@ -23,16 +20,8 @@ INITIAL_LOG_SIGMA = -3.0
 
 def prepare(task: StepTask) -> Steps:
     """Sets it up."""
-    torch.set_num_threads(1)
-    torch.manual_seed(task.seed)
-    minibatches = [
-        (torch.from_numpy(rows), torch.from_numpy(targets).unsqueeze(1))
-        for rows, targets in task.minibatches()
-    ]
-    modules: list[torch.nn.Module] = []
-    for sizes in task.layers:
-        modules += (torch.nn.Linear(*sizes), torch.nn.ReLU())
-    model = torch.nn.Sequential(*modules[:-1])
+    minibatches = begin(task)
+    model = sequential(torch.nn.Linear(*sizes) for sizes in task.layers)
     start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
     def log_posterior(parameters: dict[str, Tensor], batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -54,12 +43,11 @@ def prepare(task: StepTask) -> Steps:
         nonlocal state
         state, _ = transform.update(state, minibatches[number])
 
-    def draw(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        with torch.no_grad():
-            drawn = functional_call(model, posteriors.vi.diag.sample(state), (torch.from_numpy(rows),))
-            return drawn.numpy()  # type: ignore[no-any-return]
+    def values(rows: Tensor) -> Tensor:
+        drawn: Tensor = functional_call(model, posteriors.vi.diag.sample(state), (rows,))
+        return drawn
 
-    return Steps(len(minibatches), step, draw)
+    return Steps(len(minibatches), step, drawing(values))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Starts the process of a system that is timed, and asks it for stretches of steps, or for what else it can do."""
+"""Starts processes that are measured: those that answer again and again when asked, and those that run to their end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["StepError", "SystemProcess"]
+__all__ = ["StepError", "SystemProcess", "run_script"]
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -47,13 +48,40 @@ class StepError(MurhoError):
     """The process of a system failed; the message ends with its last lines."""
 
 
+def run_script(script: str, *arguments: str, given: bytes = b"") -> dict[str, Any]:
+    """Runs a script of ours in this environment to its end.
+
+    Args:
+        script: Module of `benchmarks`.
+        arguments: Of its command line.
+        given: Its stdin.
+
+    Returns:
+        The object in the last line of its stdout, JSON.
+
+    Raises:
+        StepError: It failed.
+    """
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-m", f"benchmarks.{script}", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUTF8": "1"},
+        input=given,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise StepError(_ended(script.rpartition(".")[2], done.returncode, done.stderr))
+    last: dict[str, Any] = orjson.loads(done.stdout.splitlines()[-1])
+    return last
+
+
 class SystemProcess:
     """A system in a process of its own; a context manager that ends it.
 
     Attributes:
         name: Of the system, for messages.
-        ready: What it said of itself when it was ready: ``rmse`` and ``spread``, and its
-            memory, as `take` returns it.
+        ready: What it said of itself when it was ready.
     """
 
     def __init__(
@@ -100,18 +128,6 @@ class SystemProcess:
             self.close()
             raise
 
-    def take(self, seconds: float) -> dict[str, Any]:
-        """Steps for about so long.
-
-        Returns:
-            ``steps``; ``wall`` and ``processor``, seconds; ``peak``, the most memory so far, and ``memory``, how much
-            of that came after the imports, bytes.
-
-        Raises:
-            StepError: It ended, or did not answer in time.
-        """
-        return self.ask(f"{seconds}")
-
     def ask(self, line: str) -> dict[str, Any]:
         """Sends it a line, and returns what it answers.
 
@@ -139,8 +155,7 @@ class SystemProcess:
             watch.cancel()
         status = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().decode("utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
-        raise StepError(f"{self.name} ended with status {status}; what it said last:\n" + "\n".join(said))
+        raise StepError(_ended(self.name, status, self._errors.read()))
 
     def close(self) -> None:
         """Ends the process."""
@@ -165,3 +180,8 @@ class SystemProcess:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _ended(name: str, status: int, said: bytes) -> str:
+    last = said.decode("utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
+    return f"{name} ended with status {status}; what it said last:\n" + "\n".join(last)

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyro
 import torch
 from pyro import distributions, poutine
@@ -18,10 +16,7 @@ from pyro.nn import PyroModule, PyroSample
 from torch import Tensor
 
 from benchmarks.step_peers.exchange import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from benchmarks.step_peers.torch_parts import begin, drawing
 
 INITIAL_SIGMA = 0.02
 
@@ -55,11 +50,8 @@ class Model(PyroModule):
 
 def prepare(task: StepTask) -> Steps:
     """Sets it up."""
-    torch.set_num_threads(1)
+    minibatches = [(rows, targets.squeeze(1)) for rows, targets in begin(task)]
     pyro.set_rng_seed(task.seed)
-    minibatches = [
-        (torch.from_numpy(rows), torch.from_numpy(targets)) for rows, targets in task.minibatches()
-    ]
     model = Model(task)
     # Starts at a draw from the initialisation of PyTorch's own layers: at its default, zero, hidden units are alike.
     start = {
@@ -72,12 +64,11 @@ def prepare(task: StepTask) -> Steps:
     )
     svi = SVI(model, guide, pyro.optim.Adam({"lr": LEARNING_RATE}), Trace_ELBO())
 
-    def draw(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        with torch.no_grad():
-            drawn: NDArray[np.float32] = poutine.condition(model, guide())(torch.from_numpy(rows)).numpy()
-            return drawn
+    def values(rows: Tensor) -> Tensor:
+        drawn: Tensor = poutine.condition(model, guide())(rows)
+        return drawn
 
-    return Steps(len(minibatches), lambda number: svi.step(*minibatches[number]), draw)
+    return Steps(len(minibatches), lambda number: svi.step(*minibatches[number]), drawing(values))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import orjson
 import pytest
 import torch
 
-from benchmarks import engine
+from benchmarks import engine, environments
 from benchmarks.engine import main, peer_systems
 from benchmarks.engine_peers import ENGINE_PEERS, cells, machine
 from benchmarks.engine_peers.cells import Cell, Found, Rates, System, measure, too_large
@@ -39,10 +39,10 @@ from benchmarks.engine_peers.reference import (
     independent_moments,
 )
 from benchmarks.engine_peers.report import memory_table, murho_table, peers_table, with_rates, written
-from benchmarks.environments import PeerEnvironmentError
 from benchmarks.step_peers import ENVIRONMENTS, processes
 from benchmarks.step_peers.processes import StepError
 from model.posterior import PredictOptions
+from tests.benchmarks.stand_ins import make_package, no_tfp, write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -285,40 +285,25 @@ def test_what_does_not_fit_is_left_out() -> None:
     assert reason == "a layer of all draws at once is 4.9 GiB"
 
 
-# What `drive` does, with the standard library alone: function values 1 and -1, mean 0, std 1.
-SCRIPT = """
-import json, os, sys
-task = json.loads(sys.argv[1])
-if {dies!r} == "at once":
-    sys.exit("out of luck")
-print("a library talks")
-print(json.dumps({{"parameters": 1}}), flush=True)
-for number, line in enumerate(sys.stdin):
-    if {dies!r} == "later" and number == 1:
-        sys.exit("lost patience")
-    request = json.loads(line)
-    batch = request["batch"]
-    seconds = {seconds} * request["samples"]
-    print(json.dumps({{
-        "times": {{"call": seconds}},
-        "first": {{"call": float(os.environ["OMP_NUM_THREADS"])}},
-        "answers": {{"mean": [0.0] * batch, "epistemic_std": [{std}] * batch}},
-    }}), flush=True)
-"""
+# Function values 1 and -1, mean 0, std 1; a first call takes as many seconds as there are threads.
+ANSWER = (
+    '{{"times": {{"call": {seconds} * json.loads(line)["samples"]}}, '
+    '"first": {{"call": float(os.environ["OMP_NUM_THREADS"])}}, '
+    '"answers": {{"mean": [0.0] * json.loads(line)["batch"], "epistemic_std": [{std}] * json.loads(line)["batch"]}}}}'
+)
 
 
 @pytest.fixture
 def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    package = tmp_path / "benchmarks" / "engine_peers"
-    package.mkdir(parents=True)
+    package = make_package(tmp_path, "engine_peers")
     for name, dies, seconds, std in (
         ("steady", None, 0.01, 1.0),
         ("wrong", None, 0.02, 100.0),
         ("stillborn", "at once", 0.01, 1.0),
         ("fickle", "later", 0.01, 1.0),
     ):
-        text = SCRIPT.format(dies=dies, seconds=seconds, std=std)
-        (package / f"{name}.py").write_text(text, encoding="utf-8")
+        answer = ANSWER.format(seconds=seconds, std=std)
+        write_script(package, name, ready='{"parameters": 1}', answer=answer, dies=dies)
     monkeypatch.setattr(processes, "ROOT", tmp_path)
     monkeypatch.setattr(Rates, "measure", lambda _: None)
     return package
@@ -406,12 +391,7 @@ def test_the_tables_of_a_fixed_report() -> None:
 
 
 def test_a_peer_whose_environment_cannot_be_made_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str, *_: object, **__: object) -> Path:
-        if name == "step-tfp":
-            raise PeerEnvironmentError("no network here")
-        return Path(sys.executable)
-
-    monkeypatch.setattr(engine, "environment", missing)
+    monkeypatch.setattr(environments, "environment", no_tfp)
     systems, left_out = peer_systems(["tfp", "numpyro-parallel"], Path("nowhere"))
     assert left_out == {"tfp": "no network here"}
     assert [(system.script, system.variant, system.stacked) for system in systems] == [

@@ -16,6 +16,7 @@ from benchmarks.distributions import LEVELS, normal_quantiles
 from benchmarks.peer_runs import PeerError, features_and_target, inner_rows, run_peer, score, task_of
 from benchmarks.peers import ENVIRONMENTS, PEERS, RESULTS, Peer
 from benchmarks.peers.exchange import Answer, Predictive, Task, answer_tasks, one_hot, spread
+from tests.benchmarks.stand_ins import make_package
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,8 +132,7 @@ class _Bench:
         lines = [",".join(table.column_names)]
         lines += [",".join(str(row[name] or "") for name in table.column_names) for row in table.to_pylist()]
         (data / "tabular" / "small.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        package = data / "benchmarks" / "peers"
-        package.mkdir(parents=True)
+        package = make_package(data, "peers")
         (package / "own.py").write_text(script, encoding="utf-8")
         monkeypatch.setattr(peer_runs, "ROOT", data)
         monkeypatch.setattr(peer_runs, "environment", lambda *_, **__: sys.executable)

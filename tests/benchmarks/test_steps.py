@@ -12,13 +12,13 @@ import numpy as np
 import orjson
 import pytest
 
-from benchmarks import steps
-from benchmarks.environments import PeerEnvironmentError
+from benchmarks import environments
 from benchmarks.step_peers import ENVIRONMENTS, STEP_PEERS, processes
 from benchmarks.step_peers.exchange import INPUTS, NOISE, Steps, StepTask, drive
 from benchmarks.step_peers.murho_fit import Murho
 from benchmarks.step_peers.processes import StepError, SystemProcess
 from benchmarks.steps import CASES, Measured, System, main, measure, ratio
+from tests.benchmarks.stand_ins import make_package, no_tfp, write_script
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,35 +96,23 @@ def test_a_script_says_how_well_it_learned_and_answers_until_its_input_ends(
     assert all(answer["steps"] > 0 and answer["peak"] >= answer["memory"] >= 0 for answer in answers)
 
 
-# What `drive` does, with the standard library alone.
-SCRIPT = """
-import json, os, sys
-task = json.loads(sys.argv[1])
-if {dies!r} == "at once":
-    sys.exit("out of luck")
-print("a library talks")
-print(json.dumps({{"rmse": {rmse}, "spread": 1.0, "memory": 1, "peak": 2}}), flush=True)
-for number, line in enumerate(sys.stdin):
-    if {dies!r} == "later" and number == 1:
-        sys.exit("lost patience")
-    steps = 10 * task["members"]
-    print(json.dumps({{"steps": steps, "wall": {wall}, "processor": 0.5, "memory": 3 << 20, "peak": 4 << 20,
-                      "threads": os.environ["OMP_NUM_THREADS"]}}), flush=True)
-"""
+ANSWER = (
+    '{{"steps": 10 * task["members"], "wall": {wall}, "processor": 0.5, "memory": 3 << 20, "peak": 4 << 20, '
+    '"threads": os.environ["OMP_NUM_THREADS"]}}'
+)
 
 
 @pytest.fixture
 def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    package = tmp_path / "benchmarks" / "step_peers"
-    package.mkdir(parents=True)
+    package = make_package(tmp_path, "step_peers")
     for name, dies, wall, rmse in (
         ("steady", None, 2.0, 0.2),
         ("slow", None, 3.0, 0.9),
         ("stillborn", "at once", 1.0, 0.2),
         ("fickle", "later", 1.0, 0.2),
     ):
-        text = SCRIPT.format(dies=dies, wall=wall, rmse=rmse)
-        (package / f"{name}.py").write_text(text, encoding="utf-8")
+        ready = f'{{"rmse": {rmse}, "spread": 1.0, "memory": 1, "peak": 2}}'
+        write_script(package, name, ready=ready, answer=ANSWER.format(wall=wall), dies=dies)
     (package / "silent.py").write_text("import time\ntime.sleep(60)\n", encoding="utf-8")
     monkeypatch.setattr(processes, "ROOT", tmp_path)
     return package
@@ -137,7 +125,7 @@ def _system(script: str, members: int = 1) -> System:
 def test_a_process_answers_each_request_and_computes_with_one_thread(scripts: Path) -> None:
     with SystemProcess("steady", Path(sys.executable), "steady", TASK) as process:
         assert process.ready["rmse"] == 0.2
-        answers = [process.take(0.1) for _ in range(3)]
+        answers = [process.ask("0.1") for _ in range(3)]
     assert [answer["steps"] for answer in answers] == [10, 10, 10]
     assert {answer["threads"] for answer in answers} == {"1"}
     assert os.environ.get("XLA_FLAGS") is None
@@ -177,12 +165,7 @@ def test_ratios_are_of_times_a_member_in_the_same_round() -> None:
 def test_the_command_prints_a_table_a_case_and_keeps_the_numbers(
     scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing(name: str, *_: object, **__: object) -> Path:
-        if name == "step-tfp":
-            raise PeerEnvironmentError("no network here")
-        return Path(sys.executable)
-
-    monkeypatch.setattr(steps, "environment", missing)
+    monkeypatch.setattr(environments, "environment", no_tfp)
     (scripts / "murho_fit.py").write_text(
         (scripts / "steady.py").read_text(encoding="utf-8"), encoding="utf-8"
     )

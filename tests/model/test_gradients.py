@@ -9,9 +9,9 @@ import torch
 
 from model.gradients import GradientStep
 from model.networks import ACTIVATIONS, Architecture, BayesianNetwork
-from model.objective import free_energy
 from model.observation import NOISE_KINDS, make_likelihood
 from model.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network
 
 if TYPE_CHECKING:
     from model.priors import Prior
@@ -27,36 +27,10 @@ def test_loss_and_gradient_equal_automatic_differentiation(
     activation: str, noise: str, prior: Prior, members: int, draws: int, skip: bool
 ) -> None:
     likelihood = make_likelihood(noise, members=members, sigma=0.3, components=2).double()
-    architecture = Architecture(4, (6, 5), likelihood.outputs, activation, members, skip)
-    network = BayesianNetwork(architecture, torch.Generator().manual_seed(0)).double()
+    network = small_network(likelihood, activation=activation, members=members, skip=skip)
     with torch.no_grad():
         network.rho.add_(1.5)
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randn(7, 4, generator=generator, dtype=torch.float64)
-    targets = torch.randn(7, generator=generator, dtype=torch.float64)
-    options = {"kl_weight": 0.2, "minibatches": 5, "temperature": 0.7}
-    parameters = [*network.parameters(), *likelihood.parameters()]
-
-    tape = free_energy(
-        network,
-        likelihood,
-        prior,
-        rows,
-        targets,
-        total_rows=33,
-        draws=draws,
-        generator=torch.Generator().manual_seed(2),
-        **options,  # type: ignore[arg-type]
-    )
-    expected = torch.autograd.grad(tape.loss, parameters)
-    step = GradientStep(network, likelihood, prior, total_rows=33, draws=draws)
-    energy = step(rows, targets, generator=torch.Generator().manual_seed(2), **options)  # type: ignore[arg-type]
-
-    torch.testing.assert_close(energy.loss, tape.loss)
-    torch.testing.assert_close(energy.kl, tape.kl)
-    torch.testing.assert_close(energy.negative_log_likelihood, tape.negative_log_likelihood)
-    for parameter, gradient in zip(parameters, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
+    assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
 
 
 def test_a_second_minibatch_leaves_nothing_of_the_first() -> None:

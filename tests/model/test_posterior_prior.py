@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from model.gradients import GradientStep
 from model.networks import Architecture, BayesianNetwork
-from model.objective import free_energy
 from model.observation import make_likelihood
 from model.posterior_prior import PosteriorPrior, flat, sigmas
 from model.priors import GaussianPrior
+from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network
 
 GROUPS = torch.zeros(30, dtype=torch.long)
 
@@ -69,31 +68,9 @@ def test_a_minibatch_with_it_has_the_gradient_of_its_free_energy(
     members: int, draws: int, skip: bool
 ) -> None:
     likelihood = make_likelihood("heteroscedastic", members=members).double()
-    architecture = Architecture(4, (6, 5), likelihood.outputs, "silu", members, skip)
-    network, earlier = (
-        BayesianNetwork(architecture, torch.Generator().manual_seed(seed)).double() for seed in (0, 7)
-    )
+    network, earlier = (small_network(likelihood, members=members, skip=skip, seed=seed) for seed in (0, 7))
     prior = PosteriorPrior(earlier.mu.detach(), earlier.sigma().detach())
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randn(7, 4, generator=generator, dtype=torch.float64)
-    targets = torch.randn(7, generator=generator, dtype=torch.float64)
-    options = {"kl_weight": 0.2, "minibatches": 5, "temperature": 0.7}
-    tape = free_energy(
-        network,
-        likelihood,
-        prior,
-        rows,
-        targets,
-        total_rows=33,
-        draws=draws,
-        generator=torch.Generator().manual_seed(2),
-        **options,  # type: ignore[arg-type]
-    )
-    expected = torch.autograd.grad(tape.loss, list(network.parameters()))
-    step = GradientStep(network, likelihood, prior, total_rows=33, draws=draws)
-    step(rows, targets, generator=torch.Generator().manual_seed(2), **options)  # type: ignore[arg-type]
-    for parameter, gradient in zip(network.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
+    assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
 
 
 def test_it_takes_a_checkpoints_tensors_in_the_order_of_the_network() -> None:

@@ -1,0 +1,57 @@
+"""Small networks, and whether the gradient written out for them equals the one of automatic differentiation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from model.gradients import GradientStep
+from model.networks import Architecture, BayesianNetwork
+from model.objective import free_energy
+
+if TYPE_CHECKING:
+    from model.observation import ObservationModel
+    from model.priors import Prior
+
+INPUTS = 4
+
+
+def small_network(
+    likelihood: ObservationModel, *, activation: str = "silu", members: int, skip: bool, seed: int = 0
+) -> BayesianNetwork:
+    """Two hidden layers, double precision."""
+    architecture = Architecture(INPUTS, (6, 5), likelihood.outputs, activation, members, skip)
+    return BayesianNetwork(architecture, torch.Generator().manual_seed(seed)).double()
+
+
+def assert_gradient_is_of_the_free_energy(
+    network: BayesianNetwork, likelihood: ObservationModel, prior: Prior, draws: int
+) -> None:
+    """The loss of one minibatch, its parts and its gradient: written out, and by automatic differentiation."""
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(7, INPUTS, generator=generator, dtype=torch.float64)
+    targets = torch.randn(7, generator=generator, dtype=torch.float64)
+    options = {"kl_weight": 0.2, "minibatches": 5, "temperature": 0.7}
+    parameters = [*network.parameters(), *likelihood.parameters()]
+
+    tape = free_energy(
+        network,
+        likelihood,
+        prior,
+        rows,
+        targets,
+        total_rows=33,
+        draws=draws,
+        generator=torch.Generator().manual_seed(2),
+        **options,  # type: ignore[arg-type]
+    )
+    expected = torch.autograd.grad(tape.loss, parameters)
+    step = GradientStep(network, likelihood, prior, total_rows=33, draws=draws)
+    energy = step(rows, targets, generator=torch.Generator().manual_seed(2), **options)  # type: ignore[arg-type]
+
+    torch.testing.assert_close(energy.loss, tape.loss)
+    torch.testing.assert_close(energy.kl, tape.kl)
+    torch.testing.assert_close(energy.negative_log_likelihood, tape.negative_log_likelihood)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
