@@ -19,7 +19,8 @@ from benchmarks.results import ROOT
 from model.checkpoint import default_root, find_checkpoint
 from model.errors import MurhoError, OptionError
 from model.kinds import columns_from_table, target_from_table
-from model.posterior import Posterior, PredictOptions
+from model.posterior import Posterior
+from model.prediction import PredictOptions
 from model.schema import FeatureKind
 from model.tables import read_table
 

@@ -22,7 +22,7 @@ from model.devices import use_threads_for_fitting
 from model.evaluation import judge
 from model.kinds import columns_from_table, target_from_table
 from model.options import make_options, read_config
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 from model.tables import read_table
 from model.training import train
 

@@ -23,7 +23,7 @@ from benchmarks.fits import timed_fit
 from benchmarks.results import facts, table, write_json
 from model.errors import MurhoError, OptionError
 from model.kinds import columns_from_table
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 from model.tables import read_table
 
 if TYPE_CHECKING:

@@ -138,7 +138,7 @@ def _install_torch(name: str, pip: Sequence[str], version: str) -> None:
 
 def _run(name: str, command: Sequence[str]) -> str:
     variables = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}
-    done = subprocess.run(command, env=variables, capture_output=True, encoding="utf-8", check=False)  # noqa: S603
+    done = subprocess.run(command, env=variables, capture_output=True, encoding="utf-8", check=False)  # noqa: S603 - pip and venv
     if done.returncode == 0:
         return done.stdout
     said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LINES_OF_PIP:])

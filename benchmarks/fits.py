@@ -24,7 +24,7 @@ from model.devices import use_threads_for_fitting
 from model.evaluation import judge
 from model.kinds import columns_from_table, target_from_table
 from model.options import make_options
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 from model.training import train
 
 if TYPE_CHECKING:

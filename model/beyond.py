@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from model.feature_encodings import Scaled
 from model.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from model.feature_encodings import FeatureEncoding
-    from model.scaling import Scale
     from model.schema import Columns, Schema
 
 __all__ = ["Beyond"]
@@ -50,11 +50,11 @@ class Beyond:
         """Takes ranges from the schema and scales from the features' encodings."""
         rows = []
         for feature, part in zip(schema.features, parts, strict=True):
-            if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
+            if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE) or not isinstance(part, Scaled):
                 continue
             if feature.minimum is None or feature.maximum is None:
                 continue
-            scale: Scale = part.scale  # type: ignore[attr-defined]
+            scale = part.scale
             reach = scale.limit * scale.std
             minimum = max(feature.minimum, scale.mean - reach)
             maximum = min(feature.maximum, scale.mean + reach)

@@ -65,7 +65,8 @@ class Tried:
 
     Attributes:
         candidate: What was tried.
-        effort: Its steps as a share of those of a full fit.
+        effort: Its steps as a share of those of a full fit. 2 and 0.5 stand for two fits side by side, full or short
+            ones: the temperatures of full ones may differ, and the candidate's is then that of the second.
         nll: Negative log likelihood of the mixture, nats per row, the target's unit; infinite if the fit failed.
         crps: The target's unit; likewise.
         seconds: It took.

@@ -178,8 +178,7 @@ def canonical_column(column: pa.ChunkedArray, kind: FeatureKind, name: str) -> n
 def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Returns ``[B]``: whether each cell of a canonical column is missing."""
     if column.dtype == object:
-        # Not "is": numpy compares each cell.
-        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711
+        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - of each cell, not of the column
     return np.asarray(np.isnan(column), dtype=np.bool_)
 
 

@@ -22,6 +22,7 @@ from model.command_options import (
     print_lines,
     whole_numbers,
 )
+from model.prediction import DEFAULT_SAMPLES, PredictOptions
 
 if TYPE_CHECKING:
     from model.training import Trained
@@ -210,7 +211,9 @@ def predict(
         str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")
     ] = None,
     version: VersionOption = None,
-    samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = 256,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")
+    ] = DEFAULT_SAMPLES,
     percentiles: Annotated[str, typer.Option(help="Levels of the percentile columns.")] = "5,50,95",
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
     output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
@@ -221,7 +224,7 @@ def predict(
     from model.checkpoint import find_checkpoint
     from model.devices import resolve_device, use_threads_for_answering
     from model.errors import OptionError
-    from model.posterior import Posterior, PredictOptions
+    from model.posterior import Posterior
     from model.row_progress import advancing
     from model.scoring import LocalScorer, RemoteScorer, Scorer, score_table
     from model.tables import read_table, write_table

@@ -23,7 +23,8 @@ from model.errors import CheckpointError, OptionError
 from model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
 from model.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from model.kinds import columns_from_table
-from model.posterior import Posterior, PredictOptions
+from model.posterior import Posterior
+from model.prediction import PredictOptions
 from model.training import train
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
-    from model.posterior import Prediction
+    from model.prediction import Prediction
 
 __all__ = ["BBBRegressor"]
 
@@ -42,7 +43,7 @@ OF_THE_FILE = ("format", "name", "tensors")
 """What `write_checkpoint` adds to the facts."""
 
 
-class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]
+class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  # scikit-learn has no types
     """A Bayes-by-Backprop regressor: predictions with error bars, by the rules of scikit-learn.
 
     X may be numeric (features are then called x0, x1, …) or a data frame of pandas, polars or pyarrow, whose columns of

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from model.errors import OptionError, TableError
 from model.frames import declared_kinds
 from model.options import ColumnOptions, TrainOptions, make_options
-from model.posterior import DEFAULT_SAMPLES
+from model.prediction import DEFAULT_SAMPLES
 from model.progress import TerminalReporter
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Silence:
         """Says nothing."""
 
 
-class TrainingParameters(BaseEstimator):  # type: ignore[misc]
+class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Holds the parameters as they were given; a new option of `TrainOptions` is added here, and nowhere else.
 
     `model.estimator.BBBRegressor` describes them.

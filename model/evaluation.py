@@ -11,7 +11,7 @@ from model.errors import TableError
 from model.judging import Judged, judge_rows
 from model.kinds import columns_from_table, target_from_table
 from model.metrics import PERCENTILES, band_levels
-from model.posterior import DEFAULT_SAMPLES
+from model.prediction import DEFAULT_SAMPLES
 from model.reliability import pit_of, reliability
 from model.row_progress import ignore_rows
 

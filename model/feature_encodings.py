@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     from model.schema import Feature
 
-__all__ = ["FeatureEncoding", "OneHot", "Standard", "fill_missing", "missing_names", "reach_of_numbers"]
+__all__ = [
+    "FeatureEncoding",
+    "OneHot",
+    "Scaled",
+    "Standard",
+    "fill_missing",
+    "missing_names",
+    "reach_of_numbers",
+]
 
 
 class FeatureEncoding(Protocol):
@@ -57,6 +65,16 @@ class FeatureEncoding(Protocol):
     @classmethod
     def from_json(cls, feature: Feature, data: object, where: str) -> Self:
         """Reads what `to_json` returned; a CheckpointError names the field ``where`` that doesn't fit."""
+        ...
+
+
+@runtime_checkable
+class Scaled(Protocol):
+    """An encoding of numbers or dates: it standardises them, whatever else it makes of them."""
+
+    @property
+    def scale(self) -> Scale:
+        """Mean and standard deviation of the training rows."""
         ...
 
 

@@ -159,7 +159,7 @@ class GaussianNoise(nn.Module):
             return log_density, by_mean.unsqueeze(2)
         return log_density, torch.stack((by_mean, by_output), dim=2)
 
-    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor | None:  # noqa: ARG002
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor | None:  # noqa: ARG002 - nothing to set
         """Passes the derivative by the noise, ``scale (square - 1)``, on to what sets it.
 
         Args:
@@ -227,7 +227,7 @@ class HomoscedasticNoise(GaussianNoise):
         rho = self.rho if members is None else self.rho[members]
         return NOISE_FLOOR + functional.softplus(rho)
 
-    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
         by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
         self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -269,7 +269,7 @@ def prior_to_json(prior: Prior) -> dict[str, object]:
     raise OptionError(f"prior {prior!r} is none of {', '.join(_PRIORS)}")
 
 
-def prior_from_json(data: dict[str, object]) -> Prior:
+def prior_from_json(data: dict[str, Any]) -> Prior:
     """The inverse of `prior_to_json`.
 
     Raises:
@@ -283,4 +283,4 @@ def prior_from_json(data: dict[str, object]) -> Prior:
     unknown = set(parameters) - set(cls.__dataclass_fields__)
     if unknown:
         raise OptionError(f"prior {kind!r} has no parameter {sorted(unknown)[0]!r}")
-    return cls(**{name: float(value) for name, value in parameters.items()})  # type: ignore[arg-type]
+    return cls(**{name: float(value) for name, value in parameters.items()})

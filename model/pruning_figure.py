@@ -31,8 +31,8 @@ def check_figure(path: Path) -> None:
     if not path.parent.is_dir():
         raise OptionError(f"--figure: the directory {path.parent} does not exist")
     try:
-        import altair  # noqa: F401
-        import vl_convert  # noqa: F401
+        import altair  # noqa: F401 - only whether it is there
+        import vl_convert  # noqa: F401 - likewise
     except ModuleNotFoundError as error:
         raise OptionError(f"--figure needs {error.name}: pip install 'murho[charts]'") from error
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from model.posterior import Posterior, PredictOptions
+    from model.posterior import Posterior
+    from model.prediction import PredictOptions
     from model.row_progress import Advance
     from model.schema import Columns
 

@@ -16,9 +16,10 @@ from model.fingerprint import make_fingerprint
 from model.held_out import calibrate_and_judge
 from model.kinds import columns_from_table, make_schema, plan_columns, target_from_table
 from model.likelihoods import FixedNoise
-from model.posterior import BEYOND, Posterior
+from model.posterior import Posterior
 from model.preparation import Preparation, rows_of
 from model.priors import prior_to_json
+from model.reach import BEYOND
 from model.schema import MOST_CATEGORIES, FeatureKind
 from model.search import search
 from model.snapshots import Snapshots

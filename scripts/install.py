@@ -127,7 +127,7 @@ def pip_install(*arguments: str) -> str | None:
     """
     environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}
     command = [sys.executable, "-m", "pip", "install", *arguments]
-    result = subprocess.run(command, env=environment, stderr=subprocess.PIPE, encoding="utf-8", check=False)  # noqa: S603
+    result = subprocess.run(command, env=environment, stderr=subprocess.PIPE, encoding="utf-8", check=False)  # noqa: S603 - pip itself
     if result.returncode == 0:
         return None
     return result.stderr.strip() or f"pip ended with status {result.returncode}."

@@ -17,7 +17,7 @@ from service.scheduler import Timing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from model.posterior import Prediction, PredictOptions
+    from model.prediction import Prediction, PredictOptions
     from model.schema import Columns, Outside, Schema
     from service.scheduler import Abandoned, Scheduler
 

@@ -10,6 +10,8 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from model.prediction import DEFAULT_SAMPLES
+
 __all__ = ["Settings"]
 
 
@@ -32,7 +34,9 @@ class Settings(BaseSettings):
         default=None, description="The model behind POST /predict; without it, the only one that is loaded."
     )
 
-    samples: int = Field(default=256, ge=0, description="Draws behind an answer when a request does not say.")
+    samples: int = Field(
+        default=DEFAULT_SAMPLES, ge=0, description="Draws behind an answer when a request does not say."
+    )
     max_samples: int = Field(
         default=4096, ge=1, description="The largest `samples` that a request may ask for."
     )

@@ -13,7 +13,7 @@ import torch
 from benchmarks.engine_peers.exchange import EngineTask
 from benchmarks.engine_peers.murho_posterior import posterior_of
 from benchmarks.step_peers.exchange import peak_memory
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 
 __all__ = ["main"]
 

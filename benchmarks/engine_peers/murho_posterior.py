@@ -14,7 +14,8 @@ from benchmarks.engine_peers.exchange import (
     NOISE,
     inverse_softplus,
 )
-from model.posterior import BEYOND, Posterior
+from model.posterior import Posterior
+from model.reach import BEYOND
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.engine_peers.exchange import drive
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

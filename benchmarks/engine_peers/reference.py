@@ -14,7 +14,7 @@ from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, facts_of, tens
 from model.draws import make_draws
 from model.likelihoods import NOISE_FLOOR
 from model.networks import Architecture
-from model.posterior import DEFAULT_PERCENTILES
+from model.prediction import DEFAULT_PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def exact_answers(
         samples: S.
 
     Returns:
-        ``mean`` and ``std``, ``[B]``, and ``percentiles``, ``[B, K]``, of `model.posterior.DEFAULT_PERCENTILES`.
+        ``mean`` and ``std``, ``[B]``, and ``percentiles``, ``[B, K]``, of `model.prediction.DEFAULT_PERCENTILES`.
     """
     described = facts_of(task)["architecture"]
     architecture = Architecture(**(described | {"hidden": tuple(described["hidden"])}))

@@ -54,7 +54,7 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         if values:
             raise AssertionError(f"these found no variable: {', '.join(values)}")
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow is not installed here
     def one(rows: Any) -> Any:
         return model(rows)
 

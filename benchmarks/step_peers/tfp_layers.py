@@ -47,7 +47,7 @@ def prepare(task: StepTask) -> Steps:
     model.build((None, INPUTS))
     optimiser = tf_keras.optimizers.Adam(LEARNING_RATE)
 
-    @tf.function  # type: ignore[untyped-decorator]
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow is not installed here
     def step(rows: Any, targets: Any) -> Any:
         with tf.GradientTape() as tape:
             error = tf.reduce_mean(tf.square(model(rows, training=True)[:, 0] - targets))

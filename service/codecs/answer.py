@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from model.posterior import Prediction, PredictOptions
+    from model.prediction import Prediction, PredictOptions
     from model.schema import Outside
     from service.codecs.inputs import Inputs
 

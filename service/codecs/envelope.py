@@ -6,17 +6,15 @@ The pydantic models here are also what `/openapi.json` shows.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from model.errors import Problem
+from model.prediction import PredictOptions
 from service.codecs.problems import MAX_LISTED, pointer, shorten
 from service.errors import BadInputError
-
-if TYPE_CHECKING:
-    from model.posterior import PredictOptions
 
 __all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options"]
 
@@ -133,9 +131,6 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
     Raises:
         BadInputError: `samples` is above the limit, or a level is too near to 0 or 100 for float64.
     """
-    # Imported here: torch comes with it, and the service answers /healthz before that is loaded.
-    from model.posterior import PredictOptions
-
     default = PredictOptions()
     samples = min(default_samples, max_samples) if request.samples is None else request.samples
     levels = default.percentiles if request.percentiles is None else tuple(request.percentiles)

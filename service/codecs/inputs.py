@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from model.schema import Schema
+    from model.schema import Feature, Schema
 
 __all__ = ["Form", "Inputs", "parse_inputs"]
 
@@ -92,8 +93,8 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
         problems.add_rows(
             refused,
             position,
-            lambda row, name=feature.name, at=position: _cell_pointer(form, row, name, at),  # type: ignore[misc]
-            lambda row, feature=feature, column=column: explain_cell(feature, column[row]),  # type: ignore[misc]
+            partial(_cell_pointer, form, name=feature.name, position=position),
+            partial(_explain_row, feature, column),
         )
     problems.raise_any()
     return Inputs(form, columns, len(columns[names[0]]), names)
@@ -211,6 +212,10 @@ def _explain_unknown(name: str, schema: Schema) -> str:
     if close:
         return f"{shown!r} is no feature of this model. Did you mean {close[0]!r}?"
     return f"{shown!r} is no feature of this model."
+
+
+def _explain_row(feature: Feature, column: Sequence[Any], row: int) -> str:
+    return explain_cell(feature, column[row])
 
 
 def _cell_pointer(form: Form, row: int, name: str, position: int) -> str:

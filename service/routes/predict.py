@@ -16,7 +16,7 @@ from service.predictor import RowsNotFiniteError
 from service.responses import JSONBytes
 
 if TYPE_CHECKING:
-    from model.posterior import PredictOptions
+    from model.prediction import PredictOptions
     from model.schema import Schema
     from service.codecs.inputs import Inputs
     from service.predictor import ModelLike

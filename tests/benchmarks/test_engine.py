@@ -41,7 +41,7 @@ from benchmarks.engine_peers.reference import (
 from benchmarks.engine_peers.report import memory_table, murho_table, peers_table, with_rates, written
 from benchmarks.step_peers import ENVIRONMENTS, processes
 from benchmarks.step_peers.processes import StepError
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 from tests.benchmarks.stand_ins import make_package, no_tfp, write_script
 
 if TYPE_CHECKING:

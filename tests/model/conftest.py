@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
     from model.fitting import Epoch
     from model.training import Trained
+
+Asked = TypeVar("Asked")
+
+
+def present(value: Asked | None) -> Asked:
+    """A part of an answer that was asked for, so that it is not None."""
+    assert value is not None
+    return value
 
 
 class Notes:
@@ -98,7 +106,7 @@ def rent(rent_checkpoints: Path) -> Posterior:
 
 def small_options(**changes: object) -> FitOptions:
     """A fit of a blink."""
-    values = {
+    values: dict[str, Any] = {
         "prior": GaussianPrior(),
         "hidden": (6,),
         "batch_size": 16,
@@ -106,7 +114,7 @@ def small_options(**changes: object) -> FitOptions:
         "warm_up_steps": 5,
         "validation_draws": 4,
     }
-    return FitOptions(**(values | changes))  # type: ignore[arg-type]
+    return FitOptions(**(values | changes))
 
 
 def small_rows(count: int = 50) -> Rows:

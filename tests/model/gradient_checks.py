@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -32,7 +32,7 @@ def assert_gradient_is_of_the_free_energy(
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(7, INPUTS, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, generator=generator, dtype=torch.float64)
-    options = {"kl_weight": 0.2, "minibatches": 5, "temperature": 0.7}
+    options: dict[str, Any] = {"kl_weight": 0.2, "minibatches": 5, "temperature": 0.7}
     parameters = [*network.parameters(), *likelihood.parameters()]
 
     tape = free_energy(
@@ -44,11 +44,11 @@ def assert_gradient_is_of_the_free_energy(
         total_rows=33,
         draws=draws,
         generator=torch.Generator().manual_seed(2),
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     expected = torch.autograd.grad(tape.loss, parameters)
     step = GradientStep(network, likelihood, prior, total_rows=33, draws=draws)
-    energy = step(rows, targets, generator=torch.Generator().manual_seed(2), **options)  # type: ignore[arg-type]
+    energy = step(rows, targets, generator=torch.Generator().manual_seed(2), **options)
 
     torch.testing.assert_close(energy.loss, tape.loss)
     torch.testing.assert_close(energy.kl, tape.kl)

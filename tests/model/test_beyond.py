@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 from model.encoding import ENCODINGS, Encoder
+from model.feature_encodings import Scaled
 from model.kinds import columns_from_table, make_schema, plan_columns
+from model.schema import Feature, FeatureKind
 from tests.model.conftest import make_table
 
 
@@ -28,6 +30,17 @@ def test_it_is_zero_for_every_training_row_and_grows_with_the_distance_on_both_s
     rows = {name: column[:4].copy() for name, column in columns.items()}
     rows["size"] = np.array([size.minimum - 2 * std, size.maximum, size.maximum + 3 * std, np.nan])
     np.testing.assert_allclose(encoder.encode(rows)[:, where[0]], [-2.0, 0.0, 3.0, 0.0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE])
+@pytest.mark.parametrize("encoding", sorted(ENCODINGS))
+def test_every_encoding_of_numbers_and_dates_has_a_scale_to_measure_the_distance_in(
+    encoding: str, kind: FeatureKind
+) -> None:
+    feature = Feature("x", kind, None, missing=False, minimum=0.0, maximum=4.0, categories=())
+    part = ENCODINGS[encoding][kind].fit(feature, np.arange(5.0))
+    assert isinstance(part, Scaled)
+    assert part.scale.std == pytest.approx(2.0**0.5)
 
 
 def test_a_training_value_far_from_all_others_has_no_hold_on_the_standardised_input() -> None:

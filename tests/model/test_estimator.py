@@ -32,7 +32,8 @@ from model.errors import CheckpointError, OptionError
 from model.estimator_parameters import RENAMED
 from model.kinds import columns_from_table
 from model.options import TrainOptions, make_options
-from model.posterior import Posterior, PredictOptions
+from model.posterior import Posterior
+from model.prediction import PredictOptions
 from model.schema import FeatureKind
 from model.training import train
 from service.registry import DirectorySource, Registry
@@ -90,7 +91,7 @@ def flats() -> pd.DataFrame:
 # ---- scikit-learn's own checks
 
 
-@estimator_checks.parametrize_with_checks([BBBRegressor(**QUICK)])  # type: ignore[untyped-decorator]
+@estimator_checks.parametrize_with_checks([BBBRegressor(**QUICK)])  # type: ignore[untyped-decorator]  # scikit-learn has no types
 def test_it_passes_the_checks_of_scikit_learn(
     estimator: BBBRegressor, check: Callable[[BBBRegressor], None]
 ) -> None:
@@ -395,14 +396,14 @@ def test_copies_and_pickles_answer_alike(fitted: BBBRegressor, flats: pd.DataFra
         joblib.load(tmp_path / "fitted.joblib", mmap_mode="r"),
     ):
         assert_alike(again.predict_quantiles(flats), expected)
-    assert pickle.loads(pickle.dumps(quick())).get_params() == quick().get_params()  # noqa: S301
+    assert pickle.loads(pickle.dumps(quick())).get_params() == quick().get_params()  # noqa: S301 - our own
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 def test_a_pickle_from_a_gpu_is_read_without_one(fitted: BBBRegressor, flats: pd.DataFrame) -> None:
     elsewhere = copy.deepcopy(fitted)
     elsewhere.device = "cuda"
-    again = pickle.loads(pickle.dumps(elsewhere))  # noqa: S301
+    again = pickle.loads(pickle.dumps(elsewhere))  # noqa: S301 - our own
     assert_alike(again.predict(flats), fitted.predict(flats))
 
 
@@ -477,7 +478,7 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.Monkey
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'murho[sklearn]'")):
-        from model import BBBRegressor  # noqa: F401
+        from model import BBBRegressor  # noqa: F401 - the import is what fails
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ import pytest
 from model.errors import TableError
 from model.evaluation import evaluate_table, judge, judge_in_full
 from model.kinds import columns_from_table, target_from_table
-from model.posterior import Posterior, PredictOptions
+from model.posterior import Posterior
+from model.prediction import PredictOptions
 from tests.model.conftest import make_table
 
 

@@ -58,12 +58,13 @@ def test_each_member_is_clipped_by_itself() -> None:
     for parameter in (network.mu, network.rho, *likelihood.parameters()):
         parameter.grad = torch.ones_like(parameter)
         parameter.grad[1] = 1e6
-    before = network.mu.grad[0].clone()  # type: ignore[index]
+    assert network.mu.grad is not None
+    before = network.mu.grad[0].clone()
     Guard(network, likelihood).bound(FINE, torch.zeros(1), torch.zeros(1), 1)
     gradients = [network.mu.grad, network.rho.grad, *(p.grad for p in likelihood.parameters())]
     squares = sum(gradient.square().sum(dim=1) for gradient in gradients if gradient is not None)
     assert isinstance(squares, torch.Tensor)
-    torch.testing.assert_close(network.mu.grad[0], before)  # type: ignore[index]
+    torch.testing.assert_close(network.mu.grad[0], before)
     assert float(squares[1]) == pytest.approx(GRADIENT_NORM**2, rel=1e-4)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -13,8 +15,14 @@ from model.priors import EmpiricalBayesPrior, GaussianPrior
 
 
 def _network(**changes: object) -> BayesianNetwork:
-    described = {"inputs": 3, "hidden": (8, 6), "outputs": 1, "activation": "silu", "members": 2} | changes
-    return BayesianNetwork(Architecture(**described), torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    described: dict[str, Any] = {
+        "inputs": 3,
+        "hidden": (8, 6),
+        "outputs": 1,
+        "activation": "silu",
+        "members": 2,
+    }
+    return BayesianNetwork(Architecture(**(described | changes)), torch.Generator().manual_seed(0))
 
 
 def test_named_tensors_have_the_announced_names_and_shapes_and_share_memory() -> None:

@@ -12,7 +12,7 @@ from mapie.metrics import regression as mapie
 from model.evaluation import evaluate_table
 from model.kinds import columns_from_table
 from model.metrics import COVERAGES, band_levels
-from model.posterior import Posterior, PredictOptions
+from model.prediction import PredictOptions
 from model.reliability import pit_of, reliability
 from tests.model.conftest import make_table
 from tests.model.judges import judge_gaussians
@@ -24,6 +24,7 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from model.judging import Judged
+    from model.posterior import Posterior
 
 
 class Predictions(NamedTuple):

@@ -5,21 +5,26 @@ from __future__ import annotations
 import dataclasses
 import json
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 
+from model import kept_draws
+from model.draws import make_draws, mirrored
 from model.errors import CheckpointError
 from model.forward import forward
 from model.kinds import columns_from_table
-from model.posterior import Posterior, PredictOptions
-from tests.model.conftest import make_table
+from model.posterior import Posterior
+from model.prediction import PredictOptions
+from model.reach import Reach
+from tests.model.conftest import make_table, present
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from model.posterior import Prediction
+    from model.prediction import Prediction
     from model.schema import Columns
 
 OPTIONS = PredictOptions(samples=33, thresholds=(500.0, 900.0), draws=True)
@@ -84,7 +89,7 @@ def test_mean_and_epistemic_std_are_those_of_the_draws(rent: Posterior, columns:
     answer = rent.predict(columns, OPTIONS)
     assert answer.draws is not None
     np.testing.assert_allclose(answer.mean, answer.draws.mean(axis=1))
-    np.testing.assert_allclose(answer.epistemic_std, answer.draws.std(axis=1))  # type: ignore[arg-type]
+    np.testing.assert_allclose(present(answer.epistemic_std), answer.draws.std(axis=1))
 
 
 @pytest.mark.parametrize("noise", [True, False])
@@ -122,11 +127,9 @@ def test_monte_carlo_errors_are_about_those_made(rent: Posterior, columns: Colum
         answer = rent.predict(few, PredictOptions(samples=64, seed=seed, mc_error=True))
         errors = answer.mc_error
         assert errors is not None
-        made.append(
-            np.column_stack(
-                (answer.mean - truth.mean, answer.std - truth.std, answer.percentiles - truth.percentiles)  # type: ignore[operator]
-            )
-        )
+        of_std = present(answer.std) - present(truth.std)
+        of_percentiles = present(answer.percentiles) - present(truth.percentiles)
+        made.append(np.column_stack((answer.mean - truth.mean, of_std, of_percentiles)))
         claimed.append(np.column_stack((errors.mean, errors.std, errors.percentiles)))
     ratio = np.mean(claimed, axis=0) / np.sqrt(np.mean(np.square(made), axis=0))
     assert ((ratio.mean(axis=0) > 0.75) & (ratio.mean(axis=0) < 1.35)).all(), ratio.mean(axis=0)
@@ -141,7 +144,7 @@ def test_no_samples_give_the_mu_network_bit_for_bit(rent: Posterior, columns: Co
     answer, again = rent.predict(columns, options), rent.predict(columns, options)
     assert np.array_equal(answer.mean, again.mean)
     rows = torch.from_numpy(rent.encoder.encode(columns))
-    of_members = forward(rent._mean_network, rows)[..., 0].double() * rent.scale + rent.location
+    of_members = forward(rent._draws.means, rows)[..., 0].double() * rent.scale + rent.location
     mu_only = of_members.mean(dim=0)
     assert np.array_equal(answer.mean, mu_only.numpy())
     assert (
@@ -163,8 +166,9 @@ def test_without_noise_the_answer_describes_the_function(rent: Posterior, column
     assert answer.draws is not None
     assert not answer.calibrated
     np.testing.assert_array_equal(answer.std, answer.epistemic_std)
-    np.testing.assert_allclose(answer.percentiles, np.quantile(answer.draws, [0.1, 0.9], axis=1).T)  # type: ignore[arg-type]
-    np.testing.assert_allclose(answer.exceedance, (answer.draws > 700.0).mean(axis=1)[:, None])  # type: ignore[arg-type]
+    percentiles, exceedance = present(answer.percentiles), present(answer.exceedance)
+    np.testing.assert_allclose(percentiles, np.quantile(answer.draws, [0.1, 0.9], axis=1).T)
+    np.testing.assert_allclose(exceedance, (answer.draws > 700.0).mean(axis=1)[:, None])
 
 
 def test_exceedance_and_percentiles_agree_also_when_calibrated(rent: Posterior, columns: Columns) -> None:
@@ -254,8 +258,27 @@ def test_edited_facts_are_refused_with_the_file(
     assert str(directory) in str(caught.value)
 
 
-def test_kept_draws_stay_bounded(rent: Posterior, columns: Columns) -> None:
-    row = _rows(columns, slice(0, 1))
-    for seed in range(12):
-        rent.predict(row, dataclasses.replace(OPTIONS, seed=seed))
-    assert len(rent._kept) <= 4
+def test_draws_and_their_mirror_images_are_made_once_a_request(
+    rent_checkpoints: Path, columns: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posterior = Posterior.load(rent_checkpoints / "rent" / "1")
+    monkeypatch.setattr("model.posterior.TILE_VALUES", 100 * OPTIONS.samples)
+    options = dataclasses.replace(OPTIONS, mc_error=True)
+    with (
+        patch.object(kept_draws, "make_draws", wraps=make_draws) as make,
+        patch.object(kept_draws, "mirrored", wraps=mirrored) as mirror,
+    ):
+        first = posterior.predict(columns, options)
+        assert make.call_count == mirror.call_count == 1
+        again = posterior.predict(columns, options)
+        assert make.call_count == mirror.call_count == 1
+    np.testing.assert_array_equal(present(again.mc_error).std, present(first.mc_error).std)
+
+
+def test_where_a_row_lies_is_found_out_once_a_tile(
+    rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model.posterior.TILE_VALUES", 600 * OPTIONS.samples)
+    with patch.object(Reach, "outside", autospec=True, side_effect=Reach.outside) as outside:
+        rent.predict(columns, dataclasses.replace(OPTIONS, mc_error=True))
+    assert [len(call.args[1]) for call in outside.call_args_list] == [600, 400]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ import torch
 
 from model.calibration import ConformalMap
 from model.errors import CheckpointError
+from model.forward import forward
 from model.judging import judge_rows
 from model.kinds import columns_from_table
-from model.posterior import Posterior, PredictOptions
+from model.posterior import Posterior
+from model.prediction import PredictOptions
 from model.reliability import pit_of
-from tests.model.conftest import make_table, train_quickly
+from tests.model.conftest import make_table, present, train_quickly
 
 if TYPE_CHECKING:
     from typing import Any
@@ -101,13 +104,28 @@ def test_noise_beyond_is_that_of_the_edge_and_doubt_grows_in_proportion(trained:
         posterior.predict(_at(posterior, size=size), PredictOptions(samples=1024))
         for size in (largest, largest + 1_000.0, largest + 10_000.0)
     )
-    for answer in (edge, far, further):
-        assert answer.aleatoric_std is not None
-        assert answer.epistemic_std is not None
-    np.testing.assert_allclose(far.aleatoric_std, edge.aleatoric_std, rtol=0.02)  # type: ignore[arg-type]
-    np.testing.assert_allclose(further.aleatoric_std, edge.aleatoric_std, rtol=0.02)  # type: ignore[arg-type]
-    ratio = further.epistemic_std / far.epistemic_std  # type: ignore[operator]
+    noise = present(edge.aleatoric_std)
+    np.testing.assert_allclose(present(far.aleatoric_std), noise, rtol=0.02)
+    np.testing.assert_allclose(present(further.aleatoric_std), noise, rtol=0.02)
+    ratio = present(further.epistemic_std) / present(far.epistemic_std)
     np.testing.assert_allclose(ratio, 10.0, rtol=0.15)
+
+
+def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
+    posterior = _posterior(trained)
+    rows = torch.from_numpy(posterior.encoder.encode(_at(posterior, size=500.0)))
+    plain = posterior.predictive(rows, 16, 3)
+    with torch.inference_mode():
+        inferred = posterior.predictive(rows, 16, 3)
+    assert torch.equal(plain.means, inferred.means)
+    assert torch.equal(plain.noise, inferred.noise)
+
+
+def test_noise_that_is_the_same_everywhere_is_not_looked_up_at_the_edge() -> None:
+    posterior = train_quickly(make_table(), noise="homoscedastic").posterior
+    with patch("model.posterior.forward", wraps=forward) as passes:
+        posterior.predict(_at(posterior, size=500.0), PredictOptions(samples=8))
+    assert passes.call_count == 1
 
 
 def test_exceedance_and_percentiles_agree_beyond_too(trained: Trained) -> None:

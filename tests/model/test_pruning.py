@@ -12,7 +12,8 @@ import torch
 from model.calibration import ConformalMap
 from model.checkpoint import write_checkpoint
 from model.errors import OptionError
-from model.posterior import Posterior, PredictOptions
+from model.posterior import Posterior
+from model.prediction import PredictOptions
 from model.pruning import prune
 from model.revisions import Revision, labelled_rows
 from model.signal_to_noise import cut

@@ -11,7 +11,8 @@ import torch
 
 from model.checkpoint import write_checkpoint
 from model.errors import CheckpointError, TableError
-from model.posterior import Posterior, PredictOptions
+from model.posterior import Posterior
+from model.prediction import PredictOptions
 from model.revisions import Revision, labelled_rows, stamped
 from tests.model.conftest import make_table
 

@@ -10,7 +10,7 @@ import pytest
 
 from model import scoring
 from model.errors import MurhoError, TableError
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 from model.scoring import LocalScorer, RemoteScorer, percentile_name, score_table
 from tests.model.conftest import make_table
 

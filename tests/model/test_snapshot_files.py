@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from model.errors import CheckpointError
 from model.snapshot_files import SnapshotFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TENSORS = {
     "mu": torch.arange(6.0).reshape(2, 3).mT,  # not contiguous
@@ -78,9 +82,11 @@ def _cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_flip, _cut, Path.unlink])
-def test_damaged_tensors_are_refused_by_the_files_name(files: SnapshotFiles, damage: object) -> None:
+def test_damaged_tensors_are_refused_by_the_files_name(
+    files: SnapshotFiles, damage: Callable[[Path], object]
+) -> None:
     name, sha256 = files.write_tensors(TENSORS)
-    damage(files.directory / name)  # type: ignore[operator]
+    damage(files.directory / name)
     with pytest.raises(CheckpointError, match=rf"{name}: the snapshot is damaged .*leave out --resume"):
         files.read_tensors(name, sha256)
 
@@ -88,9 +94,11 @@ def test_damaged_tensors_are_refused_by_the_files_name(files: SnapshotFiles, dam
 @pytest.mark.parametrize(
     "damage", [_flip, _cut, lambda path: path.write_text("[]"), lambda path: path.write_text('{"format": 2}')]
 )
-def test_a_damaged_index_is_refused_by_the_files_name(files: SnapshotFiles, damage: object) -> None:
+def test_a_damaged_index_is_refused_by_the_files_name(
+    files: SnapshotFiles, damage: Callable[[Path], object]
+) -> None:
     files.write_index({"epoch": list(range(100))}, [])
-    damage(files.directory / "training.json")  # type: ignore[operator]
+    damage(files.directory / "training.json")
     with pytest.raises(
         CheckpointError, match=r"training\.json: the snapshot is damaged .*leave out --resume"
     ):

@@ -15,12 +15,13 @@ from model import training
 from model.errors import TableError
 from model.evaluation import evaluate_table
 from model.kinds import columns_from_table
-from model.posterior import Posterior, PredictOptions
+from model.prediction import PredictOptions
 from model.splits import split_rows
 from tests.model.conftest import Notes, make_table, train_quickly
 
 if TYPE_CHECKING:
     from model.fitting import Epoch
+    from model.posterior import Posterior
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

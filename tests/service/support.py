@@ -13,7 +13,7 @@ import numpy as np
 from model.checkpoint import CheckpointReference
 from model.errors import CheckpointError
 from model.monte_carlo_error import MonteCarloError
-from model.posterior import Prediction, PredictOptions
+from model.prediction import Prediction, PredictOptions
 from model.schema import Feature, FeatureKind, Schema, Target
 from service.app import create_app
 from service.settings import Settings

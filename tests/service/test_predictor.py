@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from model.posterior import Prediction, PredictOptions
+from model.prediction import Prediction, PredictOptions
 from service import predictor
 from service.errors import ComputationError, DeadlineError, NotReadyError
 from service.predictor import Answer, Predictor, RowsNotFiniteError

@@ -190,7 +190,10 @@ def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
 
     async def test() -> None:
         first, second = Timing(), Timing()
-        work = lambda _: threading.Event().wait(0.05)  # noqa: E731
+
+        def work(_: object) -> bool:
+            return threading.Event().wait(0.05)
+
         await asyncio.gather(scheduler.run(work, timing=first), scheduler.run(work, timing=second))
         assert first.compute >= 0.05
         assert first.queue < second.queue

@@ -6,7 +6,7 @@ import numpy as np
 import orjson
 import pytest
 
-from model.posterior import PredictOptions
+from model.prediction import PredictOptions
 from model.schema import Outside
 from service.codecs.answer import MAX_WARNINGS, PredictResponse, describe_outside, encode_answer
 from service.codecs.inputs import parse_inputs

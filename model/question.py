@@ -1,0 +1,110 @@
+"""From the predictive distribution of rows to the numbers that were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+import torch
+
+from model.predictive import function_exceedance, function_quantiles
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.calibration import ConformalMap
+    from model.prediction import PredictOptions
+    from model.predictive import Predictive
+    from model.reach import Outside
+
+__all__ = ["Question"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of every row, made ready once a request.
+
+    Attributes:
+        options: What is asked.
+        calibration: What percentiles and exceedance go through; None: they are those of the predictive itself.
+        levels: The percentile levels as probabilities, ``[K]``, float64.
+        scores: The normal scores that they reach to in rows like the training rows, ``[K]``.
+        wider: Those in rows beyond them, where calibration may only widen, ``[K]``.
+        thresholds: ``[T]``, float64.
+    """
+
+    options: PredictOptions
+    calibration: ConformalMap | None
+    levels: Tensor
+    scores: Tensor
+    wider: Tensor
+    thresholds: Tensor
+
+    @classmethod
+    def of(cls, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> Self:
+        """Makes a request ready.
+
+        Args:
+            options: What is asked.
+            calibration: The checkpoint's, if it has one; without noise or draws there is nothing to calibrate.
+            device: Where the answer is computed.
+        """
+        if not (options.noise and options.calibrated and options.samples > 0):
+            calibration = None
+        levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
+        scores = wider = torch.special.ndtri(levels)
+        if calibration is not None:
+            scores, wider = (calibration.calibrated(scores, widening) for widening in (False, True))
+        thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
+        return cls(options, calibration, levels, scores, wider, thresholds)
+
+    def answer(self, predictive: Predictive, outside: Outside) -> dict[str, Tensor]:
+        """The answer for B rows.
+
+        Args:
+            predictive: Of these rows; for ``samples=0`` that of the mu-only networks.
+            outside: Which of them lie beyond the training rows.
+
+        Returns:
+            What was asked for by the names of `model.prediction.Prediction`, without the Monte Carlo errors.
+        """
+        options = self.options
+        if options.samples == 0:
+            mean = predictive.means.mean(dim=0)
+            return {"mean": mean} | ({"draws": mean.new_empty((len(mean), 0))} if options.draws else {})
+        mean, epistemic, aleatoric = predictive.split()
+        answer = {
+            "mean": mean,
+            "epistemic_std": epistemic,
+            "aleatoric_std": aleatoric,
+            "std": (epistemic.square() + aleatoric.square()).sqrt() if options.noise else epistemic,
+            "percentiles": self._percentiles(predictive, outside),
+        }
+        if options.thresholds:
+            answer["exceedance"] = self._exceedance(predictive, outside)
+        if options.draws:
+            answer["draws"] = predictive.means.T
+        return answer
+
+    def _percentiles(self, predictive: Predictive, outside: Outside) -> Tensor:
+        """``[B, K]``."""
+        if not self.options.noise:
+            return function_quantiles(predictive.means, self.levels)
+        if self.calibration is None or len(outside) == 0:
+            return predictive.quantiles(self.scores)
+        if outside.everywhere:
+            return predictive.quantiles(self.wider)
+        percentiles = predictive.means.new_empty((predictive.means.shape[1], len(self.levels)))
+        for rows, scores in ((outside.others(), self.scores), (outside.rows, self.wider)):
+            percentiles[rows] = predictive.of_rows(rows).quantiles(scores)
+        return percentiles
+
+    def _exceedance(self, predictive: Predictive, outside: Outside) -> Tensor:
+        """``[B, T]``."""
+        if not self.options.noise:
+            return function_exceedance(predictive.means, self.thresholds)
+        if self.calibration is None:
+            return predictive.exceedance(self.thresholds)
+        recalibrate = partial(self.calibration.nominal_of, widening=outside.mask)
+        return predictive.exceedance(self.thresholds, recalibrate)
