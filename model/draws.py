@@ -106,6 +106,10 @@ class Draws:
         """The first draws, as views."""
         return self if samples >= len(self) else self._choose(slice(samples))
 
+    def some(self, which: slice) -> Draws:
+        """Draws one behind the other, as views."""
+        return self._choose(which)
+
     def of_members(self, members: Sequence[int]) -> Draws:
         """The draws of some members, copied."""
         return self._choose(torch.isin(self.members, torch.tensor(members, device=self.members.device)))
@@ -132,6 +136,7 @@ def make_draws(
     *,
     seed: int,
     samples: int,
+    start: int = 0,
     device: torch.device | None = None,
 ) -> Draws:
     """Draws ``w = mu + softplus(rho) epsilon`` (Blundell et al. 2015, section 3.2).
@@ -141,6 +146,7 @@ def make_draws(
         architecture: The network's sizes.
         seed: Seed of the draws.
         samples: S, at least 1.
+        start: Number of the first draw, see `model.sampling.coupled_normals`.
         device: Where the draws are to be used.
 
     Returns:
@@ -149,8 +155,8 @@ def make_draws(
     means = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".mu")]
     rhos = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".rho")]
     sizes = [mean[0].numel() for mean in means]
-    epsilon = coupled_normals(seed, samples, architecture.members, sum(sizes))
-    members = torch.arange(samples) % architecture.members
+    epsilon = coupled_normals(seed, samples, architecture.members, sum(sizes), start=start)
+    members = torch.arange(start, start + samples) % architecture.members
     drawn = []
     for mean, rho, noise in zip(
         means, rhos, torch.split(torch.from_numpy(epsilon), sizes, dim=1), strict=True

@@ -1,7 +1,8 @@
 """The draws of a posterior: made when a request asks for them, and kept for the next one.
 
 To make S draws takes longer than to answer a few rows by them. Draw k of a seed is the same whatever S (see
-`model.draws`), so what is kept of a seed answers for every smaller S.
+`model.draws`), so what is kept of a seed answers for every smaller S. Where S draws are more than may be kept, the
+first of them are, and the others are made anew, a block at a time, whenever they are needed.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from model.draws import make_draws, mean_network, mirrored
+from model.sampling import BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import torch
     from torch import Tensor
@@ -48,7 +50,8 @@ class KeptDraws:
     Attributes:
         means: The mu-only networks, see `model.draws.mean_network`.
         most_seeds: So many seeds are kept.
-        most_bytes: So many bytes. Only the draws of the latest request may be more.
+        most_bytes: So many bytes; at least a block of draws.
+        bytes_per_draw: Memory of one draw.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class KeptDraws:
         """
         self.means = mean_network(tensors, architecture, device)
         self.most_seeds, self.most_bytes = most_seeds, most_bytes
+        self.bytes_per_draw = self.means.nbytes // len(self.means)
         self._tensors, self._architecture, self._device = tensors, architecture, device
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
@@ -82,6 +86,33 @@ class KeptDraws:
     def nbytes(self) -> int:
         """Memory of all that is kept, on the device."""
         return sum(kept.nbytes for kept in self._kept.values())
+
+    def parts(self, samples: int, seed: int) -> Iterator[Draws]:
+        """The first draws of a seed, one part after the other, in no more memory than allowed.
+
+        Args:
+            samples: S, at least 1.
+            seed: Seed of the draws.
+        """
+        if samples * self.bytes_per_draw <= self.most_bytes:
+            yield self.first(samples, seed)
+            return
+        # Room for one block beside those that are kept.
+        blocks = self.most_bytes // (BLOCK * self.bytes_per_draw)
+        kept = min(samples, BLOCK * max(0, blocks - 1))
+        if kept:
+            yield self.first(kept, seed)
+        for start in range(kept, samples, BLOCK):
+            yield self._make(min(BLOCK, samples - start), seed, start)
+
+    def image_parts(self, samples: int, seed: int) -> Iterator[Draws]:
+        """The mirror images of `parts`, see `model.draws.mirrored`; arguments as of `parts`."""
+        if 2 * samples * self.bytes_per_draw <= self.most_bytes:
+            yield self.images(samples, seed)
+            return
+        for part in self.parts(samples, seed):
+            for start in range(0, len(part), BLOCK):
+                yield mirrored(part.some(slice(start, start + BLOCK)), self.means)
 
     def first(self, samples: int, seed: int) -> Draws:
         """The first draws of a seed.
@@ -105,13 +136,15 @@ class KeptDraws:
         """What is kept of a seed, enough of it, as the latest."""
         kept = self._kept.get(seed)
         if kept is None or len(kept.draws) < samples:
-            draws = make_draws(
-                self._tensors, self._architecture, seed=seed, samples=samples, device=self._device
-            )
-            kept = self._kept[seed] = _Kept(draws)
+            kept = self._kept[seed] = _Kept(self._make(samples, seed))
         self._kept.move_to_end(seed)
         self._make_room()
         return kept
+
+    def _make(self, samples: int, seed: int, start: int = 0) -> Draws:
+        return make_draws(
+            self._tensors, self._architecture, seed=seed, samples=samples, start=start, device=self._device
+        )
 
     def _make_room(self) -> None:
         """Lets go of the seeds not asked for the longest, then of the latest one's images; never of its draws."""

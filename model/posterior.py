@@ -16,7 +16,7 @@ from model.checkpoint import read_facts, read_tensors
 from model.encoding import Encoder
 from model.errors import CheckpointError
 from model.forward import forward
-from model.kept_draws import KeptDraws
+from model.kept_draws import KEPT_BYTES, KeptDraws
 from model.layout import Layout
 from model.monte_carlo_error import MonteCarloError, monte_carlo_error
 from model.prediction import Prediction, PredictOptions
@@ -27,7 +27,7 @@ from model.schema import Schema
 from model.transforms import transform_from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -56,6 +56,7 @@ class Posterior:
         name: str = "unsaved",
         version: str = "0",
         device: str = "cpu",
+        draws_bytes: int = KEPT_BYTES,
     ) -> None:
         """Takes the parts of a checkpoint; `load` reads them from disk.
 
@@ -65,6 +66,7 @@ class Posterior:
             name: Name of the checkpoint.
             version: Its version.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
+            draws_bytes: Memory for draws, see `model.kept_draws`.
 
         Raises:
             CheckpointError: ``facts`` are malformed.
@@ -98,15 +100,16 @@ class Posterior:
         if "noise.rho" in self._tensors:
             self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
-        self._draws = KeptDraws(self._tensors, self.architecture, self.device)
+        self._draws = KeptDraws(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
-    def load(cls, directory: Path, device: str = "cpu") -> Self:
+    def load(cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES) -> Self:
         """Reads a version from disk and checks all of it.
 
         Args:
             directory: ``NAME/VERSION``; the names of the two directories are the posterior's.
             device: Where to compute.
+            draws_bytes: Memory for draws, see `model.kept_draws`.
 
         Raises:
             CheckpointError: Something is missing, damaged or of a newer format; the message says what.
@@ -115,7 +118,14 @@ class Posterior:
         try:
             tensors = read_tensors(directory, facts, Layout.from_facts(facts).shapes())
             where = directory.resolve()
-            return cls(facts, tensors, name=where.parent.name, version=where.name, device=device)
+            return cls(
+                facts,
+                tensors,
+                name=where.parent.name,
+                version=where.name,
+                device=device,
+                draws_bytes=draws_bytes,
+            )
         except CheckpointError as error:
             if str(directory) in str(error):
                 raise
@@ -138,19 +148,17 @@ class Posterior:
         """Like `predict`, for rows that are encoded already, ``[B, D]``."""
         seed = self.seed if options.seed is None else options.seed
         question = Question.of(options, self.calibration, self.device)
-        draws, images = self._draws.means, None
-        if options.samples > 0:
-            draws = self._draws.first(options.samples, seed)
-            images = self._draws.images(options.samples, seed) if options.mc_error else None
-        per_tile = max(1, TILE_VALUES // max(1, options.samples))
+        samples, with_errors = options.samples, options.mc_error and options.samples > 0
+        per_tile = max(1, TILE_VALUES // max(1, samples))
         answers, errors = [], []
         for start in range(0, max(len(rows), 1), per_tile):
             tile = torch.from_numpy(rows[start : start + per_tile]).to(self.device)
             outside = Outside.of(self.outside(tile))
+            draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
             predictive = self._observe(draws, tile, outside)
             answers.append(question.answer(predictive, outside))
-            if images is not None:
-                mirrored = self._observe(images, tile, outside)
+            if with_errors:
+                mirrored = self._observe(self._draws.image_parts(samples, seed), tile, outside)
                 errors.append(self._errors(predictive, mirrored, answers[-1]["percentiles"], options))
         return Prediction(
             samples=options.samples,
@@ -172,12 +180,12 @@ class Posterior:
             members: Takes all S draws from these alone; by default they go round all of them.
         """
         if members is None:
-            draws = self._draws.first(samples, seed)
+            parts = self._draws.parts(samples, seed)
         else:
             rounds = -(-samples // len(members))
             draws = self._draws.first(rounds * self.architecture.members, seed)
-            draws = draws.of_members(members).first(samples)
-        return self._observe(draws, rows, Outside.of(self.outside(rows)))
+            parts = iter((draws.of_members(members).first(samples),))
+        return self._observe(parts, rows, Outside.of(self.outside(rows)))
 
     def outside(self, rows: Tensor) -> Tensor:
         """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
@@ -200,9 +208,11 @@ class Posterior:
             ):
                 self.predict_encoded(rows, options)
 
-    def _observe(self, draws: Draws, rows: Tensor, outside: Outside) -> Predictive:
-        outputs = self._outputs(draws, rows, outside)
-        means, noise, weights = self.likelihood.components(outputs, draws.members)
+    def _observe(self, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> Predictive:
+        outputs, members = zip(
+            *((self._outputs(draws, rows, outside), draws.members) for draws in parts), strict=True
+        )
+        means, noise, weights = self.likelihood.components(_together(outputs), _together(members))
         return Predictive.of(
             means.double() * self.scale + self.location,
             noise.double() * self.scale,
@@ -232,6 +242,10 @@ class Posterior:
             predictive, mirrored, percentiles, members=self.architecture.members, noise=options.noise
         )
         return {"mean": mean, "std": std, "percentiles": of_percentiles}
+
+
+def _together(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
 def _joined(tiles: Sequence[Mapping[str, Tensor]]) -> dict[str, NDArray[np.float64]]:

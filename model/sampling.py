@@ -63,8 +63,8 @@ def standard_normals(seed: int, draw: int, count: int) -> np.ndarray:
     return np.random.Generator(np.random.Philox(key=key)).standard_normal(count, dtype=np.float32)
 
 
-def coupled_normals(seed: int, samples: int, members: int, count: int) -> np.ndarray:
-    """The standard normal numbers of the first draws; row k depends on (seed, k, M) alone.
+def coupled_normals(seed: int, samples: int, members: int, count: int, *, start: int = 0) -> np.ndarray:
+    """The standard normal numbers of some draws; those of draw k depend on (seed, k, M) alone.
 
     Of n exchangeable normals with correlation ``-1 / (n - 1)``, number i (from 0) has given those before it the
     mean ``-sum / (n - i)`` and the variance ``n (n - 1 - i) / ((n - 1) (n - i))``; the last is minus the sum.
@@ -74,25 +74,28 @@ def coupled_normals(seed: int, samples: int, members: int, count: int) -> np.nda
         samples: S, at least 1.
         members: M; draw k is of member ``k mod M``.
         count: P, numbers a draw.
+        start: Number of the first draw, a multiple of `BLOCK`: draws of different blocks are independent.
 
     Returns:
         ``[S, P]``, float32, each row standard normal.
     """
+    if start % BLOCK:
+        raise ValueError(f"draws start at a multiple of {BLOCK}, not at {start}")
     normals = np.empty((samples, count), dtype=np.float32)
     sums = np.zeros((members, count), dtype=np.float32)
-    for draw in range(samples):
+    for draw, row in enumerate(normals, start=start):
         place = place_in_block(draw, members)
         size, left, total = place.size, place.size - place.before, sums[place.member]
         if place.before == 0:
-            normals[draw] = total[:] = standard_normals(seed, draw, count)
+            row[:] = total[:] = standard_normals(seed, draw, count)
             continue
         if left == 1:
-            np.negative(total, out=normals[draw])
+            np.negative(total, out=row)
             continue
         scale = math.sqrt(size * (left - 1) / ((size - 1) * left))
-        np.multiply(standard_normals(seed, draw, count), np.float32(scale), out=normals[draw])
-        normals[draw] -= total * np.float32(1.0 / left)
-        total += normals[draw]
+        np.multiply(standard_normals(seed, draw, count), np.float32(scale), out=row)
+        row -= total * np.float32(1.0 / left)
+        total += row
     return normals
 
 

@@ -58,7 +58,9 @@ def create_app(
         settings=settings,
         lifecycle=lifecycle or Lifecycle(),
         scheduler=scheduler,
-        registry=Registry(source or DirectorySource(settings.checkpoints, settings.device)),
+        registry=Registry(
+            source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
+        ),
         predictor=Predictor(scheduler),
         telemetry=Telemetry(scheduler),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from model.errors import MurhoError
-from service.errors import ClientGoneError, ComputationError, NotReadyError
+from service.errors import ClientGoneError, ComputationError, NotReadyError, TooLargeError
 from service.scheduler import Timing
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ class Predictor:
         rows = len(next(iter(columns.values())))
         # Standard errors take a second look at each draw.
         cost = max(options.samples, 1) * (2 if options.mc_error else 1)
+        most = self.scheduler.max_pending_cost // cost
+        if rows > most:
+            raise TooLargeError(
+                f"{rows} rows at {cost} row-draws each are more than this service takes at once, "
+                f"{self.scheduler.max_pending_cost} row-draws. Send at most {most} rows, or ask for fewer samples."
+            )
         per_chunk = max(1, CHUNK_COST // cost)
         timing = Timing()
 

@@ -52,11 +52,13 @@ class DirectorySource:
     Args:
         root: The directory.
         device: auto, cpu or cuda.
+        draws_bytes: Memory for the draws of each model; None: as `model.kept_draws` has it.
     """
 
-    def __init__(self, root: Path, device: str) -> None:
+    def __init__(self, root: Path, device: str, *, draws_bytes: int | None = None) -> None:
         self.root = root
         self.device = device
+        self.draws_bytes = draws_bytes
 
     @property
     def place(self) -> str:
@@ -79,9 +81,11 @@ class DirectorySource:
         """
         # Imported here, because torch takes seconds to import.
         from model.devices import resolve_device
+        from model.kept_draws import KEPT_BYTES
         from model.posterior import Posterior
 
-        return Posterior.load(reference.path, resolve_device(self.device))
+        draws_bytes = KEPT_BYTES if self.draws_bytes is None else self.draws_bytes
+        return Posterior.load(reference.path, resolve_device(self.device), draws_bytes=draws_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,12 @@ class Settings(BaseSettings):
         ge=1,
         description='The most values (rows x samples) that `include: ["draws"]` may list.',
     )
+    draws_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Memory for the draws of each model, in bytes, 256 MiB by default; draws beyond it are made anew "
+        "by every request.",
+    )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
 
     max_pending: int = Field(

@@ -126,6 +126,24 @@ def test_draws_beyond_the_bound_are_kept_alone_and_their_images_not_at_all(made:
     assert made.call_count == 2
 
 
+@pytest.mark.parametrize("most", [1, 100, 128, 130, 200, 256, 300])
+def test_parts_are_the_same_draws_in_no_more_memory_than_allowed(most: int, made: Mock) -> None:
+    """Of 256 draws as many blocks of 64 are kept as leave room for one more; at least one is made at a time."""
+    kept, fresh = _kept(most_bytes=most * BYTES), _kept(most_bytes=1000 * BYTES)
+    for _ in range(2):
+        for parts, whole in (
+            (kept.parts(256, 5), fresh.first(256, 5)),
+            (kept.image_parts(256, 5), fresh.images(256, 5)),
+        ):
+            start = 0
+            for part in parts:
+                _assert_same(part, whole.some(slice(start, start + len(part))))
+                assert max(len(part), kept.nbytes // BYTES) <= max(64, most)
+                start += len(part)
+            assert start == 256
+    assert (made.call_count == 2) == (most >= 256)
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12), st.booleans()), min_size=1, max_size=12),

@@ -69,6 +69,16 @@ def test_tiles_and_threads_change_nothing(
         torch.set_num_threads(before)
 
 
+def test_draws_that_may_not_be_kept_change_nothing_but_the_time(
+    rent: Posterior, rent_checkpoints: Path, columns: Columns
+) -> None:
+    options = dataclasses.replace(OPTIONS, samples=200, mc_error=True)
+    small = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=1)
+    part, whole = small.predict(columns, options), rent.predict(columns, options)
+    _assert_same(part, whole, slice(None))
+    np.testing.assert_allclose(present(part.mc_error).std, present(whole.mc_error).std, rtol=1e-4)
+
+
 def test_the_law_of_total_variance_holds(rent: Posterior, columns: Columns) -> None:
     answer = rent.predict(columns, OPTIONS)
     assert answer.std is not None

@@ -140,3 +140,10 @@ def test_the_mean_of_a_linear_model_is_that_of_mu_after_a_block() -> None:
     by_mu = forward(mean_network(tensors, architecture), rows)[..., 0].mean(dim=0)
     assert float(outputs.std(dim=0).min()) > 0.05
     torch.testing.assert_close(outputs.mean(dim=0), by_mu, rtol=1e-5, atol=1e-5)
+
+
+def test_draws_from_a_later_block_on_are_those_of_all() -> None:
+    many = coupled_normals(5, 3 * BLOCK + 10, 3, 8)
+    assert np.array_equal(coupled_normals(5, BLOCK + 10, 3, 8, start=2 * BLOCK), many[2 * BLOCK :])
+    with pytest.raises(ValueError, match="multiple of 64"):
+        coupled_normals(5, 10, 3, 8, start=10)
