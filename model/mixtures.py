@@ -119,8 +119,8 @@ class Mixture:
             parts.append(some._quick_quantiles(scores, mean[rows], spread[rows], scratch))
         value, good = parts[0] if len(parts) == 1 else (torch.cat(part) for part in zip(*parts, strict=True))
         if not bool(good.all()):
-            hard = (~good).nonzero().squeeze(1)
-            value[hard] = self.of_rows(hard)._careful_quantiles(scores, mean[hard], spread[hard])
+            for hard in (~good).nonzero().squeeze(1).split(most):
+                value[hard] = self.of_rows(hard)._careful_quantiles(scores, mean[hard], spread[hard])
         # Rounding must not turn two levels of the same value round.
         if len(scores) > 1:
             order = scores.argsort()
