@@ -81,15 +81,15 @@ class Predictive:
             return cls(values[..., 0], deviations[..., 0], mixture, transform)
         mean = (weights * values).sum(dim=-1)
         variance = (weights * ((values - mean.unsqueeze(-1)).square() + deviations.square())).sum(dim=-1)
-        samples, batch, _ = means.shape
+        samples, batch, components = means.shape
         flat = (
-            tensor.expand_as(means).permute(0, 2, 1).reshape(-1, batch)
+            tensor.expand_as(means).permute(0, 2, 1).reshape(samples * components, batch)
             for tensor in (means, noise, weights / samples)
         )
         return cls(mean, variance.sqrt(), Mixture(*flat), transform)
 
     def of_rows(self, rows: Tensor) -> Predictive:
-        """Of some rows alone, chosen by a mask ``[B]``."""
+        """Of some rows alone, by a mask ``[B]`` or their numbers."""
         noise = self.noise.expand_as(self.means)[:, rows]
         return Predictive(self.means[:, rows], noise, self.mixture.of_rows(rows), self.transform)
 

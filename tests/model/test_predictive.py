@@ -112,3 +112,10 @@ def test_function_quantiles_and_exceedance_of_one_draw_are_that_draw() -> None:
     means = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
     assert function_quantiles(means, torch.tensor([0.1, 0.9])).tolist() == [[1.0, 1.0], [2.0, 2.0]]
     assert function_exceedance(means, torch.tensor([1.5])).tolist() == [[0.0], [1.0]]
+
+
+def test_no_rows_have_no_answers() -> None:
+    means, noise = torch.zeros(4, 0, 3, dtype=torch.float64), torch.ones(4, 0, 3, dtype=torch.float64)
+    predictive = Predictive.of(means, noise, torch.full_like(means, 1.0 / 3.0))
+    assert [len(part) for part in predictive.split()] == [0, 0, 0]
+    assert predictive.quantiles(torch.tensor([-1.0, 1.0], dtype=torch.float64)).shape == (0, 2)
