@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from model.dense_quantiles import dense_quantiles
 from model.errors import OptionError
 from model.metrics import BandScores, band_levels, point_scores
 
@@ -154,7 +153,7 @@ def _judge(
     observed = _array(truth)
     # Mostly all rows are inside.
     asked = torch.cat((nominal, *(maps if bool(outside.any()) else maps[:1])))
-    percentiles = _array(predictive.transform.inverse(dense_quantiles(predictive.mixture, asked)))
+    percentiles = _array(predictive.quantiles(asked))
     raw, *others = np.split(percentiles, len(asked) // len(levels), axis=1)
     calibrated = np.where(_array(outside)[:, None], others[-1], others[0]) if others else None
     return Judged(

@@ -11,17 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from model.few_quantiles import FEW_VALUES, few_quantiles
+from model.mixture_quantiles import mixture_quantiles
+
 __all__ = ["Mixture", "normal_cdf"]
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-_ITERATIONS = 100
-_QUICK_STEPS = 4
-_QUICK_TOLERANCE = 5e-4
-"""Of the last step where components are 1 wide; the error left is its square over about twice the width."""
-_FLAT = 2.0
-"""The most that a tail may be of its density (times sqrt(2 pi)): beyond, F is too flat for single precision."""
-_TILE_VALUES = 2**17
-"""Values of components worked on at a time: two buffers of 512 KiB, about a core's second cache."""
 
 
 def normal_cdf(values: Tensor) -> Tensor:
@@ -97,118 +92,30 @@ class Mixture:
     def quantiles(self, scores: Tensor) -> Tensor:
         """Inverts the distribution function: ``y`` with ``F(y) = Phi(score)``.
 
-        Newton's method in the scale of normal scores, where the function is a straight line for a single
-        Gaussian. Mostly two steps in single precision do, see `_quick_quantiles`; the rows where they do not, or
-        where single precision is not enough, are solved inside a bracket, see `_careful_quantiles`.
+        Every value is proved to be near enough, see `model.mixture_quantiles`, of few rows without PyTorch's ado, see
+        `model.few_quantiles`. The time and the memory it takes don't depend on the mixture, but for staircases.
 
         Args:
-            scores: Normal scores of the levels asked for, ``[K]`` (the same for every row).
+            scores: Normal scores of the levels asked for, ``[K]``, or each row's own, ``[B, K]``.
 
         Returns:
-            ``[B, K]``, nondecreasing in the score, exact to about 1e-6 of the mixture's standard deviation.
+            ``[B, K]``, nondecreasing in the score, exact to about 1e-6 of the mixture's standard deviation, or where
+            the distribution function is too flat for that, to what double precision can tell.
         """
-        scores = scores.to(self.means).clamp(-37.0, 37.0)
-        mean, spread = self.moments()
-        batch, values = len(mean), max(1, len(self.means) * len(scores))
-        most = max(1, min(batch, _TILE_VALUES // values))
-        scratch = self.means.new_empty((2, most * values), dtype=torch.float32)
-        parts = []
-        for start in range(0, max(1, batch), most):
-            rows = slice(start, start + most)
-            some = self if most >= batch else self.of_rows(rows)
-            parts.append(some._quick_quantiles(scores, mean[rows], spread[rows], scratch))
-        value, good = parts[0] if len(parts) == 1 else (torch.cat(part) for part in zip(*parts, strict=True))
-        if not bool(good.all()):
-            for hard in (~good).nonzero().squeeze(1).split(most):
-                value[hard] = self.of_rows(hard)._careful_quantiles(scores, mean[hard], spread[hard])
+        count, batch = self.means.shape
+        scores = scores.to(self.means).clamp(-37.0, 37.0).expand(batch, -1)
+        values = None
+        if scores.device.type == "cpu" and 0 < count * scores.numel() <= FEW_VALUES:
+            weights = None if self.weights is None else self.weights.numpy()
+            few = few_quantiles(self.means.numpy(), self.noise.numpy(), weights, scores.numpy())
+            values = None if few is None else torch.from_numpy(few)
+        if values is None:
+            values = mixture_quantiles(self.means, self.noise, self.weights, scores)
+        if scores.shape[1] < 2:
+            return values
         # Rounding must not turn two levels of the same value round.
-        if len(scores) > 1:
-            order = scores.argsort()
-            value[:, order] = value[:, order].cummax(dim=1).values
-        return torch.addcmul(mean.unsqueeze(-1), spread.unsqueeze(-1), value)
-
-    def _quick_quantiles(
-        self, scores: Tensor, mean: Tensor, spread: Tensor, scratch: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """A few Newton steps in single precision, from the expansion of Cornish & Fisher (1938) by the skewness.
-
-        What single precision gets wrong of the smaller tail, ``epsilon F``, moves the quantile by ``epsilon F / f``:
-        no matter but where F is flat. What it gets wrong of the components moves the quantile by no more than that.
-
-        Args:
-            scores: ``[K]``.
-            mean: The mixture's, ``[B]``.
-            spread: Its standard deviation, ``[B]``.
-            scratch: Two buffers of ``K * C * B`` numbers, float32.
-
-        Returns:
-            Quantiles in units of the spread around the mean, ``[B, K]``, and whether a row's are good, ``[B]``.
-        """
-        per_spread = spread.reciprocal()
-        centred = (self.means - mean).float().mul_(per_spread.float())  # [C, B]
-        widths = (self.noise * per_spread).float()
-        weights = None if self.weights is None else self.weights.float()
-        half = 0.5 if weights is not None else 0.5 / len(centred)
-        levels = scores.unsqueeze(-1)  # [K, 1]
-        value = _cornish_fisher(levels, centred, widths, weights)  # [K, B]
-        tolerance = widths.amin(dim=0).clamp_max_(1.0).sqrt_().mul_(_QUICK_TOLERANCE)
-        # Work in the smaller tail, where nothing cancels.
-        sign = torch.where(levels > 0, 1.0, -1.0).to(scores)
-        density_weight = widths.reciprocal_()
-        slopes = (density_weight * 0.5**0.5).mul(sign.float().unsqueeze(-1))  # [K, C, B]
-        if weights is not None:
-            density_weight = density_weight * weights
-        arguments, density = (
-            buffer[: len(levels) * centred.numel()].view(len(levels), *centred.shape) for buffer in scratch
-        )
-        for step in range(_QUICK_STEPS):
-            near = value.float()
-            torch.sub(near.unsqueeze(1), centred, out=arguments).mul_(slopes)
-            torch.mul(arguments, arguments, out=density).neg_().exp_().mul_(density_weight)
-            slope = density.sum(dim=1).double()
-            # erf takes a third of the time of erfc. It is nothing for a tail, but near enough for a first step.
-            tails = arguments.erf_() if step == 0 else arguments.erfc_()
-            tail = (tails if weights is None else tails.mul_(weights)).sum(dim=1).double()
-            tail = 0.5 - half * tail if step == 0 else half * tail
-            slope.mul_(2.0 * half)
-            reached = torch.special.ndtri(tail).mul_(sign).neg_()
-            # The density times the slope of the normal score, both without their 1 / sqrt(2 pi).
-            change = (reached - levels).div_(reached.square().mul_(0.5).exp_().mul_(slope))
-            value = near.double().sub_(change)
-            if step == 0:
-                value = torch.where(change.abs() < 1.0, value, near)
-                continue
-            # False for NaN as well.
-            good = (change.abs_().le(tolerance) & tail.le(slope.mul_(_FLAT))).all(dim=0)
-            if bool(good.all()):
-                break
-        return value.T, good
-
-    def _careful_quantiles(self, scores: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
-        """Newton's method inside a bracket that always holds the root; arguments as in `_quick_quantiles`.
-
-        The mixture's quantile lies between the smallest and the largest of its components' quantiles. A step that
-        leaves the bracket is replaced by bisection. Single precision brings the value near, double precision
-        finishes it, mostly in one step.
-
-        Returns:
-            In units of the spread around the mean, ``[B, K]``.
-        """
-        spread = spread.unsqueeze(-1)
-        # In units of the row's own spread around its mean, so that single precision is enough for any target.
-        centred = (self.means - mean).unsqueeze(-1) / spread  # [C, B, 1]
-        widths = self.noise.expand_as(self.means).unsqueeze(-1) / spread
-        weights = None if self.weights is None else self.weights.unsqueeze(-1)
-        components = centred + widths * scores
-        lower, upper = components.amin(dim=0), components.amax(dim=0)  # [B, K]
-        value = scores.expand_as(lower).clamp(lower, upper)
-        near = _solve(
-            *(tensor.float() for tensor in (centred, widths, scores, lower, upper, value)),
-            weights=None if weights is None else weights.float(),
-            tolerance=1e-3,
-        )
-        start = near.double().clamp(lower, upper)
-        return _solve(centred, widths, scores, lower, upper, start, weights=weights, tolerance=2e-6)
+        order = scores.argsort(dim=1)
+        return values.scatter(1, order, values.gather(1, order).cummax(dim=1).values)
 
     def crps(self, values: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form (Grimit et al. 2006, equation 3).
@@ -247,72 +154,8 @@ def _average(values: Tensor, weights: Tensor | None) -> Tensor:
     return (values * weights.reshape(*weights.shape, *[1] * (values.dim() - weights.dim()))).sum(dim=0)
 
 
-def _cornish_fisher(levels: Tensor, centred: Tensor, widths: Tensor, weights: Tensor | None) -> Tensor:
-    """A standardised mixture's quantiles by its skewness, where this is moderate.
-
-    Args:
-        levels: Normal scores, ``[K, 1]``.
-        centred: Means of the components, ``[C, B]``.
-        widths: Their standard deviations, broadcastable to them.
-        weights: Their weights, ``[C, B]``, or None.
-
-    Returns:
-        ``[K, B]``, float64.
-    """
-    third = torch.addcmul(centred.square(), widths, widths, value=3.0).mul_(centred)
-    skewness = _average(third, weights).double().clamp_(-1.0, 1.0)
-    return torch.addcmul(levels, levels.square().sub_(1.0).div_(6.0), skewness)
-
-
 def _absolute_moment(means: Tensor, sigma: Tensor) -> Tensor:
     """``E|X|`` for ``X ~ N(mean, sigma^2)``."""
     standardised = means / sigma
     density = torch.exp(-0.5 * standardised.square() - LOG_SQRT_2PI)
     return 2.0 * sigma * density + means * torch.erf(standardised * 0.5**0.5)
-
-
-def _solve(
-    means: Tensor,
-    widths: Tensor,
-    scores: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    value: Tensor,
-    *,
-    weights: Tensor | None,
-    tolerance: float,
-) -> Tensor:
-    """Safeguarded Newton steps until every step is below the tolerance; the error is then about its square."""
-    sign = torch.where(scores > 0, -1.0, 1.0).to(scores)  # work in the smaller tail, where nothing cancels
-    for _ in range(_ITERATIONS):
-        standardised = (value - means) / widths  # [C, B, K]
-        tail = _average(normal_cdf(standardised * sign), weights)
-        density = _average(torch.exp(-0.5 * standardised.square() - LOG_SQRT_2PI) / widths, weights)
-        reached = sign * torch.special.ndtri(tail)
-        excess = reached - scores  # > 0: the value is above the root
-        upper = torch.where(excess >= 0, value, upper)
-        lower = torch.where(excess <= 0, value, lower)
-        newton = value - excess / (density * torch.exp(0.5 * reached.square() + LOG_SQRT_2PI))
-        close = (newton - value).abs() <= tolerance
-        inside = (newton > lower) & (newton < upper)  # False for NaN as well
-        halfway = 0.5 * (lower + upper)
-        value = torch.where(close | inside, newton, halfway).clamp(lower, upper)
-        # Between components far apart the function is flat and no step is small: there the bracket decides.
-        pending = ~(close | (upper - lower <= tolerance)).all(dim=1)
-        left = int(pending.sum())
-        if left == 0:
-            break
-        if 2 * left <= len(pending):  # few rows are hard: go on with those alone
-            rows = pending.nonzero().squeeze(1)
-            value[rows] = _solve(
-                means[:, rows],
-                widths[:, rows],
-                scores,
-                lower[rows],
-                upper[rows],
-                value[rows],
-                weights=None if weights is None else weights[:, rows],
-                tolerance=tolerance,
-            )
-            break
-    return value
