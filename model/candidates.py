@@ -41,22 +41,20 @@ class Candidate:
         transform: A key of `model.transforms.TRANSFORMS`.
         encoding: A key of `model.encoding.ENCODINGS`.
         hidden: Widths of the hidden layers.
-        temperature: Factor of the KL at the end of the fit.
+        temperature: Factor of the KL at the end of the fit; None: it rises, and the best one is found on the way.
     """
 
     noise: str
     transform: str
     encoding: str
     hidden: tuple[int, ...]
-    temperature: float
+    temperature: float | None
 
     def __str__(self) -> str:
         """In words."""
         widths = "x".join(str(width) for width in self.hidden) or "none"
-        return (
-            f"{self.noise} noise, transform {self.transform}, {self.encoding} encoding, hidden {widths}, "
-            f"temperature {self.temperature:g}"
-        )
+        temperature = "" if self.temperature is None else f", temperature {self.temperature:.3g}"
+        return f"{self.noise} noise, transform {self.transform}, {self.encoding} encoding, hidden {widths}{temperature}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +63,15 @@ class Tried:
 
     Attributes:
         candidate: What was tried.
-        effort: Its steps as a share of those of a full fit. 2 and 0.5 stand for two fits side by side, full or short
-            ones: the temperatures of full ones may differ, and the candidate's is then that of the second.
-        nll: Negative log likelihood of the mixture, nats per row, the target's unit; infinite if the fit failed.
+        stage: ``trial``, ``full``, or ``settling``, see `model.search`.
+        nll: Negative log likelihood of the mixture of all members, nats per row, the target's unit; infinite if the
+            fit failed.
         crps: The target's unit; likewise.
         seconds: It took.
     """
 
     candidate: Candidate
-    effort: float
+    stage: str
     nll: float
     crps: float
     seconds: float
@@ -91,7 +89,7 @@ class Tried:
     def to_json(self) -> dict[str, Any]:
         """For ``model.json``."""
         facts = {name: getattr(self.candidate, name) for name in Candidate.__dataclass_fields__}
-        return facts | {"effort": self.effort, "nll": self.nll, "crps": self.crps, "seconds": self.seconds}
+        return facts | {"stage": self.stage, "nll": self.nll, "crps": self.crps, "seconds": self.seconds}
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ __all__ = [
     "start_from",
 ]
 
+_OUTCOME = ("validation", "epochs", "best_epoch", "stopped", "temperature")
+"""Fields of a `Fit` that are plain numbers or words."""
+
 
 @dataclass(frozen=True, slots=True)
 class FitState:
@@ -162,7 +165,7 @@ def history_from_json(rows: list[list[Any]]) -> list[Epoch]:
 
 def finished_state(fit: Fit) -> FitState:
     """The outcome of a fit."""
-    numbers = {name: getattr(fit, name) for name in ("validation", "epochs", "best_epoch", "stopped")}
+    numbers = {name: getattr(fit, name) for name in _OUTCOME}
     return FitState(
         learned_tensors(fit.network, fit.likelihood), numbers | {"history": history_to_json(fit.history)}
     )
@@ -185,9 +188,6 @@ def finished_fit(state: FitState, options: FitOptions, inputs: int) -> Fit:
     return Fit(
         network,
         likelihood,
-        validation=numbers["validation"],
-        epochs=numbers["epochs"],
-        best_epoch=numbers["best_epoch"],
-        stopped=numbers["stopped"],
         history=tuple(history_from_json(numbers["history"])),
+        **{name: numbers[name] for name in _OUTCOME},
     )

@@ -50,6 +50,8 @@ class FitOptions:
         patience: Validations without improvement before the fit stops.
         warm_up_steps: Steps over which the KL's factor rises from 0 to ``temperature``.
         temperature: The KL's factor at the end; 1 is the exact free energy.
+        rising: Whether that factor rises over the whole fit instead, each step by the same ratio. Parameters of any
+            factor may then be the best, and the fit runs to its end.
         validation_draws: Draws behind a validation.
         seed: Seed of initial means, minibatches and draws.
         levelled: Whether the rows' pull on their means is levelled at first; not where a fit goes on from a posterior.
@@ -76,6 +78,7 @@ class FitOptions:
     patience: int = 30
     warm_up_steps: int = 300
     temperature: float = 1.0
+    rising: bool = False
     validation_draws: int = 16
     seed: int = 0
     levelled: bool = True
@@ -129,6 +132,7 @@ class Fit:
         best_epoch: Epoch of the best parameters.
         stopped: ``converged``, ``epochs``, ``budget`` or ``interrupted``.
         history: Every epoch.
+        temperature: The KL's factor where the best parameters were.
     """
 
     network: BayesianNetwork
@@ -138,3 +142,4 @@ class Fit:
     best_epoch: int
     stopped: str
     history: tuple[Epoch, ...]
+    temperature: float

@@ -1,8 +1,8 @@
 """The fit: minibatches, optimiser, validation, early stop, interruption.
 
-The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws.
-They are an exponential average of mu and rho over the last steps, which smooths out the noise of single
-draws. The learning rate falls to nothing along a cosine over the epochs allowed; a fit whose validation has
+The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws
+and members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of
+single draws. The learning rate falls to nothing along a cosine over the epochs allowed; a fit whose validation has
 stopped improving ends sooner.
 """
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["OPTIMISERS", "Epoch", "Fit", "FitOptions", "Progress", "fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
+_NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")
+"""What a fit under way knows of its best parameters, in its state."""
 
 
 def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
@@ -87,7 +89,8 @@ class _Running:
         )
         self.schedule = Schedule(options, options.epochs * self._minibatches)
         self.history: list[Epoch] = []
-        self.best, self.best_epoch, self.waited, self.measured = math.inf, 0, 0, math.nan
+        self.best, self.best_epoch, self.best_temperature = math.inf, 0, options.temperature
+        self.waited, self.measured = 0, math.nan
 
     def epoch(self, number: int) -> tuple[float, float]:
         """Runs all minibatches once; mean negative log likelihood and ``KL / N``."""
@@ -129,9 +132,9 @@ class _Running:
         # Until the KL has its full weight the parameters are not yet those of the posterior.
         warm = self.schedule.warm
         if not self._options.early_stop or (warm and self.measured < self.best - 1e-4):
-            self.best, self.best_epoch, self.waited = self.measured, number, 0
-            self._averaged.keep()
-        elif warm:
+            self.best, self.waited = self.measured, 0
+            self._keep(number)
+        elif warm and not self._options.rising:
             self.waited += 1
 
     def outcome(self, stopped: str) -> Fit:
@@ -139,14 +142,27 @@ class _Running:
         if (
             not self.best_epoch
         ):  # stopped before the first full validation: the average so far is the best there is
-            self._averaged.keep()
-            self.best_epoch = len(self.history)
+            self._keep(len(self.history))
         self._averaged.load(self._averaged.best)
         best = self._mixture_nll()
         history = tuple(self.history)
         return Fit(
-            self.network.cpu(), self.likelihood.cpu(), best, len(history), self.best_epoch, stopped, history
+            self.network.cpu(),
+            self.likelihood.cpu(),
+            best,
+            len(history),
+            self.best_epoch,
+            stopped,
+            history,
+            self.best_temperature,
         )
+
+    def _keep(self, number: int) -> None:
+        """Makes the average so far the best parameters."""
+        self._averaged.keep()
+        self.best_epoch = number
+        if self._options.rising:
+            self.best_temperature = self.schedule.temperature
 
     def _mixture_nll(self) -> float:
         options = self._options
@@ -164,7 +180,7 @@ class _Running:
             for name, moment in moments.items():
                 if isinstance(moment, Tensor):
                     tensors[f"optimiser.{self._names[number]}.{name}"] = moment
-        numbers = {name: getattr(self, name) for name in ("best", "best_epoch", "waited", "measured")}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
         numbers |= {
             "seconds": seconds,
             "averaged": self._averaged.steps,
@@ -197,7 +213,8 @@ class _Running:
         self.history = history_from_json(numbers["history"])
         self.best = math.inf if numbers["best"] is None else numbers["best"]
         self.measured = math.nan if numbers["measured"] is None else numbers["measured"]
-        self.best_epoch, self.waited = numbers["best_epoch"], numbers["waited"]
+        self.best_epoch, self.best_temperature = numbers["best_epoch"], numbers["best_temperature"]
+        self.waited = numbers["waited"]
         return float(numbers["seconds"])
 
     def _tensors(self) -> dict[str, Tensor]:

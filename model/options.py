@@ -54,8 +54,8 @@ class TrainOptions(BaseModel):
         noise_sigma: Known noise in the target's unit, for ``fixed``.
         noise_components: Gaussians a row, K, for ``mixture``.
         transform: Of the target; ``auto`` tries the logarithm where no target is negative.
-        temperature: Factor of the KL at the end of the fit; 1 is the exact free energy. By default it is chosen
-            from 1, 0.3, 0.1 and 0.03.
+        temperature: Factor of the KL at the end of the fit; 1 is the exact free energy. By default it is chosen on
+            rows held out, from 0.01 to 1.
         kl_weights: How minibatches share the KL.
         activation: Activation between layers.
         skip: Whether the last layer also reads the inputs, past the hidden layers.

@@ -113,7 +113,7 @@ class Preparation:
             return Rows(
                 torch.from_numpy(encoded[numbers]),
                 targets[numbers],
-                None if folds is None else folds[numbers],
+                None if folds is None else folds[:, numbers],
             )
 
         return part(self.split.training), part(self.split.validation)

@@ -12,9 +12,10 @@ from model.fit_state import FitState, finished_fit, finished_state
 from model.fitting import fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import torch
+    from torch import Tensor
 
     from model.candidates import Reporter
     from model.fits import Fit, FitOptions
@@ -49,6 +50,7 @@ def fit_or_resume(
     options: FitOptions,
     judge: Callable[[Fit], tuple[float, float]],
     *,
+    initial: Mapping[str, Tensor] | None = None,
     title: str,
     reporter: Reporter,
     device: torch.device,
@@ -62,6 +64,7 @@ def fit_or_resume(
         validation: Likewise.
         options: Likewise.
         judge: NLL and CRPS of an outcome on rows held out.
+        initial: See `model.fitting.fit`.
         title: Of the fit for people.
         reporter: Is told of the progress, if there is any.
         device: Where to compute.
@@ -85,6 +88,7 @@ def fit_or_resume(
                 training,
                 validation,
                 options,
+                initial=initial,
                 state=snapshots.under_way(name),
                 keeper=snapshots.keeper(name),
                 device=device,

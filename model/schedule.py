@@ -14,6 +14,9 @@ __all__ = ["FINAL_LEARNING_RATE", "Schedule"]
 
 FINAL_LEARNING_RATE = 0.01
 """The last learning rate as a fraction of the first."""
+FIRST_OF_RISING, FINAL_RATE_OF_RISING = 0.01, 0.2
+"""Of a fit whose KL factor rises throughout: its first factor as a fraction of the last, and its last learning rate as
+one of the first. The factor changes to the end, and the parameters are to follow it."""
 LEVELLED_SHARE = 0.9
 """Share of a fit over which `model.likelihoods.Likelihood.gradient` is levelled less and less."""
 
@@ -51,12 +54,15 @@ class Schedule:
 
     @property
     def warm(self) -> bool:
-        """Whether the KL has its full factor."""
-        return self._progress >= self._options.warm_up_steps
+        """Whether the KL has a factor with which parameters may be kept."""
+        return self._options.rising or self._progress >= self._options.warm_up_steps
 
     @property
     def temperature(self) -> float:
         """Factor of the KL in the next step."""
+        if self._options.rising:
+            left = 1.0 - min(1.0, (self._progress + 1.0) / self._total)
+            return self._options.temperature * math.exp(left * math.log(FIRST_OF_RISING))
         warm_up = max(1, self._options.warm_up_steps)
         return self._options.temperature * min(1.0, (self._progress + 1.0) / warm_up)
 
@@ -71,7 +77,8 @@ class Schedule:
     def learning_rate(self) -> float:
         """Of the next step: it falls along a cosine."""
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self._progress / self._total)))
-        return self._options.learning_rate * (FINAL_LEARNING_RATE + (1.0 - FINAL_LEARNING_RATE) * cosine)
+        final = FINAL_RATE_OF_RISING if self._options.rising else FINAL_LEARNING_RATE
+        return self._options.learning_rate * (final + (1.0 - final) * cosine)
 
     def to_json(self) -> dict[str, float]:
         """Where it stands, for a snapshot."""

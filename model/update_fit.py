@@ -111,7 +111,7 @@ def fit_to_new_rows(
     folds = None if split.folds is None else torch.from_numpy(split.folds)
 
     def part(numbers: np.ndarray) -> Rows:
-        return Rows(features[numbers], targets[numbers], None if folds is None else folds[numbers])
+        return Rows(features[numbers], targets[numbers], None if folds is None else folds[:, numbers])
 
     training = part(split.training)
     batch_size = int(np.clip(len(training) // 8, 32, 512))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from model.more_members import score_of_all
 from model.predictive import Predictive
-from model.splits import folds_of
+from model.splits import folds_of, partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from model.likelihoods import Likelihood
     from model.networks import BayesianNetwork
@@ -27,6 +28,8 @@ LEAST_LOG_DENSITY = -15.0
 One cell with a slipped decimal point may lie thousands of noise widths off, and would decide alone when to stop and
 which noise to keep."""
 
+DRAWS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -35,8 +38,8 @@ class Rows:
     Attributes:
         features: ``[N, D]``, float32.
         targets: ``[N]``, float32.
-        folds: For each row its fold, ``[N]``: of F folds member m is kept from fold ``m mod F``. -1: no member is.
-            None: every member sees all.
+        folds: For each row its fold in each of P partitions, ``[P, N]``: of F folds member m is kept from fold
+            ``m mod F`` of its partition, see `model.splits.partition_of`. None: every member sees all.
     """
 
     features: Tensor
@@ -56,30 +59,67 @@ class Rows:
 
         Members see equally many: where folds differ in size, the last rows of the longer lists are passed over.
         """
-        if self.folds is None:
+        kept_from = self._kept_from(members)
+        if kept_from is None:
             return torch.arange(len(self), device=self.targets.device).unsqueeze(0)
-        folds = folds_of(members)
-        lists = [(self.folds != member % folds).nonzero().squeeze(1) for member in range(members)]
+        lists = [(~some).nonzero().squeeze(1) for some in kept_from]
         shortest = min(len(rows) for rows in lists)
         return torch.stack([rows[:shortest] for rows in lists])
 
-    def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Numbers of the rows that each member judges, in chunks of at most ``size`` rows.
+    def judges(self, members: int) -> int:
+        """How many of M members have not seen a row, or M without folds."""
+        return members if self.folds is None else members // folds_of(members)
 
-        Without folds all members judge all rows: ``[B]`` and None. With F folds each judges its own, so that no
-        member reads rows that it has seen: ``[F, B]``, and which of them count, ``[F, B]``; the shorter lists are
-        filled up.
+    def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Judgements]]:
+        """What each member judges, in chunks of about ``size`` rows in all.
+
+        Without folds all members judge all rows: numbers of rows ``[B]``. With folds each judges those that it has
+        not seen: ``[M, B]``, the shorter lists filled up. Beside them, where to put what is found.
         """
-        if self.folds is None:
-            for numbers in torch.arange(len(self), device=self.targets.device).split(size):
-                yield numbers, None
+        kept_from, device = self._kept_from(members), self.targets.device
+        if kept_from is None:
+            for numbers in torch.arange(len(self), device=device).split(size):
+                there = torch.ones((members, len(numbers)), dtype=torch.bool, device=device)
+                judge = torch.arange(members, device=device).unsqueeze(1).expand_as(there)
+                yield numbers, Judgements(there, judge[there], numbers.expand_as(there)[there])
             return
-        lists = [(self.folds == fold).nonzero().squeeze(1) for fold in range(folds_of(members))]
-        numbers = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
-        lengths = torch.tensor([len(rows) for rows in lists], device=numbers.device)
-        there = torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
+        lists = [some.nonzero().squeeze(1) for some in kept_from]
+        rows = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
+        lengths = torch.tensor([len(rows) for rows in lists], device=device)
+        filled = torch.arange(rows.shape[1], device=device) < lengths.unsqueeze(1)
+        judges = (torch.arange(members, device=device) // folds_of(members)).unsqueeze(1)
         width = max(1, size // members)
-        yield from zip(numbers.split(width, dim=1), there.split(width, dim=1), strict=True)
+        for numbers, there in zip(rows.split(width, dim=1), filled.split(width, dim=1), strict=True):
+            yield numbers, Judgements(there, judges.expand_as(there)[there], numbers[there])
+
+    def _kept_from(self, members: int) -> list[Tensor] | None:
+        """For each member whether it is kept from a row, ``[N]``; None: from no row."""
+        if self.folds is None:
+            return None
+        count, partitions = folds_of(members), len(self.folds)
+        return [
+            self.folds[partition_of(member, members, partitions)] == member % count
+            for member in range(members)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """Where what members say of rows belongs.
+
+    Attributes:
+        there: Which of ``[M, B]`` members and rows are meant.
+        judges: For each of these n the place among the judges of its row, ``[n]``.
+        rows: And the row, ``[n]``.
+    """
+
+    there: Tensor
+    judges: Tensor
+    rows: Tensor
+
+    def put(self, values: Tensor, into: Tensor) -> None:
+        """Puts values ``[M, B, …]`` in their places ``[J, N, …]``."""
+        into[self.judges, self.rows] = values[self.there].to(into)
 
 
 def mixture_nll(
@@ -91,50 +131,27 @@ def mixture_nll(
 ) -> float:
     """Negative log likelihood of the mixture over ``draws`` draws a row and all members, nats per row.
 
-    No row counts for more than 15 nats, see `LEAST_LOG_DENSITY`.
+    No row counts for more than 15 nats, see `LEAST_LOG_DENSITY`. Where several members, but not all, have not seen a
+    row, it is extrapolated from them to all, see `model.more_members.score_of_all`.
 
     The same seed gives the same noise at every call, so that two sets of parameters are compared like with
     like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows. A row
     with a fold is judged by the members kept from it alone.
     """
     generator = torch.Generator(rows.features.device).manual_seed(seed)
-    members, total = network.architecture.members, 0.0
+    members, judges = network.architecture.members, rows.judges(network.architecture.members)
+    single = torch.empty((judges, len(rows)), dtype=torch.float64, device=rows.features.device)
     with torch.no_grad():
-        for numbers, there in rows.judged_by(members, 8192):
-            features, targets = _for_members(rows.features[numbers], rows.targets[numbers], members)
-            outputs = network(features, generator, draws)
+        for numbers, places in rows.judged_by(members, 8192):
+            outputs = network(rows.features[numbers], generator, draws)
+            targets = rows.targets[numbers]
             observed = targets.repeat(*[1] * (targets.dim() - 1), draws)
             densities = likelihood.log_density(outputs, observed).double()
-            densities = _draws_of_rows(densities.reshape(len(densities), draws, -1), there)
-            mixture = torch.logsumexp(densities, dim=0) - math.log(len(densities))
-            mixture = mixture.clamp_min(LEAST_LOG_DENSITY)
-            total -= float(mixture.sum())
-    return total / len(rows)
-
-
-def _for_members(features: Tensor, targets: Tensor, members: int) -> tuple[Tensor, Tensor]:
-    """Rows of F folds, ``[F, B, …]``, for the members in their order; rows without folds as they are."""
-    if targets.dim() == 1:
-        return features, targets
-    times = members // len(targets)
-    return features.repeat(times, 1, 1), targets.repeat(times, 1)
-
-
-def _draws_of_rows(values: Tensor, there: Tensor | None) -> Tensor:
-    """What members and draws say of each row, as one mixture a row.
-
-    Args:
-        values: ``[M, S, B, …]``.
-        there: None: all members speak of the same rows. With F folds member m speaks of those of fold ``m mod F``,
-            and this says which of them count, ``[F, B]``.
-
-    Returns:
-        ``[M S, B, …]``, or ``[(M / F) S, n, …]`` for the n rows that count, fold by fold.
-    """
-    if there is None:
-        return values.flatten(0, 1)
-    values = values.unflatten(0, (-1, len(there))).movedim(1, 2)
-    return values.flatten(0, 1)[:, there]
+            densities = densities.reshape(len(densities), draws, -1)
+            places.put(torch.logsumexp(densities, dim=1) - math.log(draws), single)
+    mixture = torch.logsumexp(single, dim=0) - math.log(judges)
+    alone, together = (-float(part.clamp_min(LEAST_LOG_DENSITY).mean()) for part in (single, mixture))
+    return score_of_all(alone, together, judges, members)
 
 
 def held_out_scores(
@@ -145,9 +162,12 @@ def held_out_scores(
     standardised: Standardised,
     *,
     seed: int,
-    draws: int = 32,
+    draws: int = DRAWS,
 ) -> tuple[float, float]:
     """Negative log likelihood and CRPS of the mixture in the target's unit: fits of transformed targets compare.
+
+    Both are extrapolated to all members where several, but not all, have not seen a row, see
+    `model.more_members.score_of_all`.
 
     Args:
         network: The fit, on the CPU.
@@ -156,29 +176,60 @@ def held_out_scores(
         targets: Their targets, ``[N]``, float64, the target's unit.
         standardised: How the network learned the target.
         seed: Of the draws.
-        draws: S, of each member.
+        draws: S of a row, shared out among its judges.
 
     Returns:
         Nats per row, each row counting at most as much as in `mixture_nll`, and the CRPS.
     """
     generator = torch.Generator().manual_seed(seed + 4)
-    members, nll, crps = network.architecture.members, 0.0, 0.0
+    members, judges = network.architecture.members, rows.judges(network.architecture.members)
+    draws = max(1, draws // judges)
     floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardised.scale)
+    kept: list[Tensor] | None = None
     with torch.no_grad():
-        for numbers, there in rows.judged_by(members, 1024):
-            observed = targets[numbers] if there is None else targets[numbers][there]
-            features, _ = _for_members(rows.features[numbers], rows.targets[numbers], members)
-            parts = likelihood.components(network(features, generator, draws))
-            count = numbers.shape[-1]
+        for numbers, places in rows.judged_by(members, 1024):
+            parts = likelihood.components(network(rows.features[numbers], generator, draws))
+            found = [
+                part.expand(members, draws * numbers.shape[-1], -1).unflatten(1, (draws, -1)).movedim(1, 2)
+                for part in parts
+                if part is not None
+            ]
+            if kept is None:
+                kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in found]
+            for part, into in zip(found, kept, strict=True):
+                places.put(part, into)
+        alone, together = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        for some in torch.arange(len(rows)).split(1024):
+            mixtures = [part[:, some].double().movedim(2, 1) for part in kept or ()]
+            observed = targets[some]
+            together += _scores(mixtures, observed, standardised, floor)
+            for judge in range(judges if judges > 1 else 0):
+                alone += (
+                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardised, floor)
+                    / judges
+                )
+    nll, crps = (
+        score_of_all(single, mixed, judges, members) / len(rows)
+        for single, mixed in zip(alone.tolist(), together.tolist(), strict=True)
+    )
+    return nll, crps
 
-            def of_draws(values: Tensor, count: int = count, there: Tensor | None = there) -> Tensor:
-                """``[S, B, K]``, of the members that have not seen the row, or of all."""
-                values = values.expand(members, draws * count, -1)
-                return _draws_of_rows(values.reshape(members, draws, count, -1), there)
 
-            means, noise = (of_draws(part).double() * standardised.scale for part in parts[:2])
-            weights = None if parts[2] is None else of_draws(parts[2]).double()
-            predictive = Predictive.of(means + standardised.location, noise, weights, standardised.transform)
-            nll -= float(predictive.log_density(observed).clamp_min(floor).sum())
-            crps += float(predictive.crps(observed).sum())
-    return nll / len(rows), crps / len(rows)
+def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardised: Standardised, floor: float) -> Tensor:
+    """NLL and CRPS, summed over rows, ``[2]``.
+
+    Args:
+        mixtures: Means, noise and perhaps weights of the components in standardised units, ``[J, S, B, K]`` each.
+        targets: ``[B]``.
+        standardised: How they were learned.
+        floor: The least log density that counts.
+    """
+    means, noise, *weights = (part.flatten(0, 1) for part in mixtures)
+    predictive = Predictive.of(
+        means * standardised.scale + standardised.location,
+        noise * standardised.scale,
+        weights[0] if weights else None,
+        standardised.transform,
+    )
+    nll = -predictive.log_density(targets).clamp_min(floor)
+    return torch.stack((nll.sum(), predictive.crps(targets).sum()))

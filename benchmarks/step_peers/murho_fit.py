@@ -63,7 +63,7 @@ class Murho:
         torch.set_num_threads(1)
         rows, targets = (torch.from_numpy(part) for part in task.data())
         # Several members are the folds of a cross-fit, as `murho train` has them: each sees rows of its own.
-        folds = torch.arange(task.rows) % task.members if task.members > 1 else None
+        folds = (torch.arange(task.rows) % task.members).unsqueeze(0) if task.members > 1 else None
         self._training, self._validation = Rows(rows, targets, folds), Rows(rows[:1], targets[:1])
         self._options = FitOptions(
             GaussianPrior(PRIOR_SIGMA),

@@ -139,8 +139,8 @@ def test_a_fit_that_becomes_non_finite_says_so_with_the_epoch() -> None:
 
 def test_with_folds_a_member_never_sees_its_own_rows() -> None:
     rows = small_rows(40)
-    folds = torch.arange(40) % 2
-    poisoned = torch.where(folds == 0, 1e3, rows.targets)  # member 0 must not feel this, member 1 must
+    folds = (torch.arange(40) % 2).unsqueeze(0)
+    poisoned = torch.where(folds[0] == 0, 1e3, rows.targets)  # member 0 must not feel this, member 1 must
     options = small_options(members=2, epochs=4)
     clean = fit(Rows(rows.features, rows.targets, folds), Rows(rows.features, rows.targets, folds), options)
     spoilt = fit(Rows(rows.features, poisoned, folds), Rows(rows.features, rows.targets, folds), options)
@@ -179,7 +179,7 @@ class _KeepAt:
 @pytest.mark.parametrize("noise", ["fixed", "homoscedastic", "heteroscedastic", "mixture"])
 def test_a_resumed_fit_ends_with_the_same_parameters_bit_for_bit(noise: str, optimiser: str) -> None:
     plain = small_rows(60)
-    rows = Rows(plain.features, plain.targets, torch.arange(60) % 3)
+    rows = Rows(plain.features, plain.targets, (torch.arange(60) % 3).unsqueeze(0))
     options = small_options(
         noise=noise,
         noise_sigma=0.3,
@@ -190,6 +190,7 @@ def test_a_resumed_fit_ends_with_the_same_parameters_bit_for_bit(noise: str, opt
         epochs=40,
         skip=True,
         learning_rate=1e-3 if optimiser == "sgd" else 1e-2,
+        rising=optimiser == "adam",
     )
     whole = fit(rows, rows, options)
     for epoch in (1, 25):  # before the first validation, and after it
@@ -201,6 +202,7 @@ def test_a_resumed_fit_ends_with_the_same_parameters_bit_for_bit(noise: str, opt
             assert torch.equal(tensor, _tensors(resumed)[name]), name
         assert resumed.validation == whole.validation
         assert (resumed.epochs, resumed.best_epoch) == (whole.epochs, whole.best_epoch)
+        assert resumed.temperature == whole.temperature
         assert [epoch.number for epoch in resumed.history] == list(range(1, whole.epochs + 1))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from model.schedule import FINAL_LEARNING_RATE, Schedule
+from model.schedule import FINAL_LEARNING_RATE, FINAL_RATE_OF_RISING, Schedule
 from tests.model.conftest import small_options
 
 
@@ -22,6 +24,21 @@ def test_the_learning_rate_falls_and_the_weight_of_the_kl_rises() -> None:
     assert schedule.learning_rate == pytest.approx(0.1 * FINAL_LEARNING_RATE)
     assert temperatures == pytest.approx([0.125, 0.25, 0.375] + [0.5] * 7)
     assert warm == [False] * 4 + [True] * 6
+
+
+def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
+    schedule = Schedule(small_options(learning_rate=0.1, warm_up_steps=4, temperature=0.5, rising=True), 10)
+    rates, temperatures = [], []
+    while not schedule.done:
+        assert schedule.warm
+        rates.append(schedule.learning_rate)
+        temperatures.append(schedule.temperature)
+        schedule.step()
+    ratios = [after / before for before, after in itertools.pairwise(temperatures)]
+    assert ratios == pytest.approx([100.0**0.1] * 9)
+    assert temperatures[-1] == pytest.approx(0.5)
+    assert rates == sorted(rates, reverse=True)
+    assert schedule.learning_rate == pytest.approx(0.1 * FINAL_RATE_OF_RISING)
 
 
 def test_under_a_budget_it_goes_through_in_the_steps_that_there_is_time_for() -> None:

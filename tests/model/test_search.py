@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
+import torch
 
 from model.candidates import Candidate, Tried
+from model.observation import NOISE_KINDS
 from model.options import make_options
 from model.resuming import Judged, fit_or_resume
-from model.search import FEW_ROWS, TRIAL_EFFORT, default_budget, warm_up_share
+from model.search import FEW_ROWS, default_budget, warm_up_share
 from model.training import train
 from tests.model.conftest import Notes, make_table
 
@@ -38,7 +40,8 @@ def test_every_open_choice_is_tried_and_the_lowest_loss_is_kept() -> None:
     assert {one[2] for one in tried} == {"standard", "piecewise"}
     assert {one[3] for one in tried} > {0.3, 0.1}
     losses = [0.5 * (one["nll"] + math.log(one["crps"])) for one in candidates]
-    best = tried[int(np.argmin(losses))]
+    full = [index for index, one in enumerate(candidates) if one["stage"] != "trial"]
+    best = tried[min(full, key=losses.__getitem__)]
     assert facts["likelihood"]["kind"] == best[0]
     assert facts["target"]["transform"]["kind"] == best[1]
     assert facts["encoding"]["encoding"] == best[2]
@@ -53,8 +56,8 @@ def test_a_small_table_is_tried_with_homoscedastic_noise_instead_of_a_mixture() 
 
 
 def test_the_default_budget_grows_with_the_table() -> None:
-    assert default_budget(100) == default_budget(1_000) == 50.0
-    assert 50.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 330.0
+    assert default_budget(100) == default_budget(1_000) == 48.0
+    assert 48.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 290.0
     assert default_budget(10**7) == 900.0
 
 
@@ -63,37 +66,46 @@ def test_the_prior_comes_in_sooner_where_rows_are_many() -> None:
     assert warm_up_share(FEW_ROWS) == warm_up_share(10**6) == 0.2
 
 
-@pytest.mark.parametrize(
-    ("better", "efforts"), [("trials", [1.0, 1.0, 2.0, 0.25, 0.5]), ("full fits", [1.0, 1.0, 2.0])]
-)
-def test_a_trial_that_no_full_fit_surpasses_gets_a_twin_so_that_two_judge_each_row(
-    monkeypatch: pytest.MonkeyPatch, better: str, efforts: list[float]
+def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model.search.FEW_ROWS", 100)
+    notes = Notes()
+    facts = train(make_table(), "rent", make_options(QUICK), reporter=notes).facts
+    tried = facts["training"]["candidates"]
+    stages = [one["stage"] for one in tried]
+    assert stages == ["trial"] * (len(tried) - 2) + ["full", "settling"]
+    temperatures = [one["temperature"] for one in tried]
+    assert all(0.01 <= temperature <= 1.0 for temperature in temperatures)
+    assert temperatures[-1] == temperatures[-2]
+    assert ["temperature" in title for title in notes.titles] == [False] * (len(tried) - 1) + [True]
+
+
+@pytest.mark.parametrize("better", ["full", "settling"])
+def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_trials_scored(
+    monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
     def judged(*arguments: Any, title: str, **others: Any) -> Judged:
+        stage = title.split(": ")[0] if ": " in title else "full"
+        assert (others["initial"] is not None) == (stage == "settling")
         found = fit_or_resume(*arguments, title=title, **others)
-        return replace(found, nll=-1.0 if title.startswith("trial: ") == (better == "trials") else 1.0)
+        kept[stage] = found.fit
+        return replace(found, nll={"trial": -9.0, better: -1.0}.get(stage, 1.0), crps=1.0)
 
-    def judge(_search: object, _candidate: object, outcome: Fit, _validation: object) -> tuple[float, float]:
-        if outcome.network.architecture.members == 10:
-            pairs.append(outcome)
-        return (0.0 if better == "trials" and len(pairs) == 1 else -2.0), 1.0
-
-    pairs: list[Fit] = []
+    kept: dict[str, Fit] = {}
     monkeypatch.setattr("model.search.fit_or_resume", judged)
-    monkeypatch.setattr("model.search._Search.judge", judge)
     options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
-    facts = train(make_table(), "rent", options, reporter=Notes()).facts
-    tried = facts["training"]["candidates"]
-    assert [one["effort"] for one in tried[-len(efforts) :]] == efforts
-    assert tried[-len(efforts) - 1]["effort"] == TRIAL_EFFORT
-    assert facts["architecture"]["members"] == 10
+    trained = train(make_table(), "rent", options, reporter=Notes())
+    assert trained.facts["architecture"]["members"] == 10
+    torch.testing.assert_close(
+        trained.tensors["layers.0.bias.mu"],
+        kept[better].network.named_tensors()["layers.0.bias.mu"].detach(),
+    )
 
 
 def test_what_the_user_has_fixed_is_fitted_once_and_fully() -> None:
     fixed = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
     facts = train(make_table(), "rent", make_options(QUICK | fixed), reporter=Notes()).facts
     (only,) = facts["training"]["candidates"]
-    assert only["effort"] == 1.0
+    assert only["stage"] == "full"
     assert _tried([only]) == [("mixture", "log", "piecewise", 1.0)]
 
 
@@ -110,8 +122,8 @@ def test_trials_are_short_and_each_fit_is_said() -> None:
     train(make_table(), "rent", make_options(QUICK | {"epochs": 40}), reporter=notes)
     assert notes.titles[0].startswith("trial: ")
     assert any("validation NLL" in line and "CRPS" in line for line in notes.lines)
-    assert notes.epochs == 40  # of the last fit, which is a full one
-    assert 0.0 < TRIAL_EFFORT < 1.0
+    assert notes.titles[-1].startswith("settling: ")
+    assert notes.titles[-2].split(" ")[0] in NOISE_KINDS
 
 
 def test_a_logarithmic_target_is_recognised() -> None:
@@ -127,10 +139,24 @@ def test_a_logarithmic_target_is_recognised() -> None:
 
 def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
     candidate = Candidate("mixture", "none", "standard", (8,), 1.0)
-    loss = Tried(candidate, 1.0, nll=2.0, crps=0.5, seconds=1.0).loss
-    in_cents = Tried(candidate, 1.0, nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
+    loss = Tried(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
+    in_cents = Tried(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
     assert in_cents - loss == pytest.approx(math.log(100.0))
     assert str(candidate) == ("mixture noise, transform none, standard encoding, hidden 8, temperature 1")
+
+
+def test_an_interruption_early_in_the_full_fit_keeps_the_best_trial() -> None:
+    class Impatient(Notes):
+        def epoch(self, epoch: Epoch) -> None:
+            super().epoch(epoch)
+            if not self.titles[-1].startswith("trial: "):
+                raise KeyboardInterrupt
+
+    options = make_options({"hidden": (6,), "members": 2, "epochs": 400, "noise": "heteroscedastic"})
+    trained = train(make_table(), "rent", options, reporter=Impatient())
+    assert trained.facts["training"]["interrupted"]
+    assert [one["stage"] for one in trained.facts["training"]["candidates"]][-2:] == ["trial", "full"]
+    assert trained.facts["training"]["epochs"] == 100
 
 
 def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
