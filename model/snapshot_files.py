@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["SnapshotFiles"]
 
 INDEX, LOCK, TENSORS = "training.json", "lock", ".safetensors"
-FORMAT = 1
+FORMAT = 2
 
 
 class SnapshotFiles:
