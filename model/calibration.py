@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from model.errors import CheckpointError
+from model.more_members import score_of_all
 
 __all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
 
@@ -148,8 +149,9 @@ def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members:
 
     The spread of scores falls with the number m of members mixed about as ``a + b / m``: what each has learned
     wrongly by itself averages out, and the mixture is wider by their disagreement. One member and ``judges`` of them
-    give the line. From 1,000 rows on it is followed to all members. Few rows tell it too badly for that, and one
-    that is too steep makes bands too narrow: there it is followed half the way to no disagreement at most.
+    give the line, see `model.more_members`. From 1,000 rows on it is followed to all members. Few rows tell it too
+    badly for that, and one that is too steep makes bands too narrow: there it is followed half the way to no
+    disagreement at most.
 
     Args:
         alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or some of these.
@@ -163,7 +165,5 @@ def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members:
     one, several = (float(np.minimum(np.abs(scores), FURTHEST_SCORE).mean()) for scores in (alone, together))
     if several <= 0.0:
         return 1.0
-    slope = (one - several) / (1.0 - 1.0 / judges)
-    furthest = 0.0 if len(together) >= ROWS_THAT_TELL_THE_LINE else 1.0 / (2 * judges)
-    further = 1.0 / judges - max(furthest, 1.0 / members)
-    return float(np.clip(1.0 - slope * further / several, 0.5, 1.0))
+    followed_to = members if len(together) >= ROWS_THAT_TELL_THE_LINE else min(members, 2 * judges)
+    return float(np.clip(score_of_all(one, several, judges, followed_to) / several, 0.5, 1.0))

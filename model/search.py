@@ -145,6 +145,7 @@ class _Search:
             patience_of_budget=self.patience,
         )
 
+        title = "" if stage == FULL else f"{stage}: "
         outcome: Fit | None = None
         try:
             judged = fit_or_resume(
@@ -154,7 +155,7 @@ class _Search:
                 validation,
                 fit_options,
                 lambda outcome: self.judge(candidate, outcome, validation),
-                title=("" if stage == FULL else f"{stage}: ") + str(candidate),
+                title=f"{title}{candidate}",
                 initial=initial,
                 reporter=self.reporter,
                 device=torch.device(self.device),
@@ -162,13 +163,14 @@ class _Search:
         except FitError as error:
             self.failure = error
             tried = Tried(candidate, stage, math.inf, math.inf, time.monotonic() - began)
-            self.reporter.say(f"{candidate}: passed over: {error}")
+            self.reporter.say(f"{title}{candidate}: passed over: {error}")
         else:
             outcome = judged.fit
             candidate = replace(candidate, temperature=outcome.temperature)
             tried = Tried(candidate, stage, judged.nll, judged.crps, judged.seconds)
             self.reporter.say(
-                f"{candidate}: validation NLL {tried.nll:.3f} nats, CRPS {tried.crps:.4g} ({tried.seconds:.1f} s)"
+                f"{title}{candidate}: validation NLL {tried.nll:.3f} nats, CRPS {tried.crps:.4g} "
+                f"({tried.seconds:.1f} s)"
             )
             self.interrupted = outcome.stopped == "interrupted"
         self.tried.append(tried)

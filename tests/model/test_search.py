@@ -121,7 +121,9 @@ def test_trials_are_short_and_each_fit_is_said() -> None:
     notes = Notes()
     train(make_table(), "rent", make_options(QUICK | {"epochs": 40}), reporter=notes)
     assert notes.titles[0].startswith("trial: ")
-    assert any("validation NLL" in line and "CRPS" in line for line in notes.lines)
+    scored = [line for line in notes.lines if "validation NLL" in line and "CRPS" in line]
+    assert len(scored) == len(notes.titles)
+    assert [line.split(": ")[0] for line in scored] == [title.split(": ")[0] for title in notes.titles]
     assert notes.titles[-1].startswith("settling: ")
     assert notes.titles[-2].split(" ")[0] in NOISE_KINDS
 
