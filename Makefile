@@ -12,14 +12,14 @@ BIN := .venv/bin
 # Handed to scripts/setup.sh, which decides whether there is anything to do.
 export PYTHON TORCH_VARIANT TORCH_INDEX_URL
 
-.PHONY: help setup demo serve test check format bench clean
+.PHONY: help setup demo serve test slow check format bench clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  Variables: HOST=$(HOST) PORT=$(PORT) DEVICE=$(DEVICE) CHECKPOINTS=$(CHECKPOINTS), TORCH_VARIANT=cpu|cuda,"
 	@echo "  PYTHON=/path/to/python3, WORKERS=processes that test (0: this one),"
-	@echo "  ARGS='more words for serve, test or bench'. More: docs/operations.md"
+	@echo "  ARGS='more words for serve, test, slow or bench'. More: docs/operations.md"
 
 setup: ## the set-up alone, into .venv (the other commands do it by themselves)
 	@scripts/setup.sh
@@ -34,8 +34,11 @@ demo: setup ## train the demo checkpoint, if there is no checkpoint yet
 serve: demo ## serve the checkpoints on http://HOST:PORT (set-up and a demo checkpoint included)
 	@exec $(BIN)/murho serve --checkpoints "$(CHECKPOINTS)" --host "$(HOST)" --port "$(PORT)" --device "$(DEVICE)" $(ARGS)
 
-test: setup ## run all tests, as many at a time as there are cores
-	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
+test: setup ## run the tests, as many at a time as there are cores
+	@$(BIN)/python -m pytest -m "not slow" --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
+
+slow: setup ## run the long tests, which 'make test' leaves out
+	@$(BIN)/python -m pytest -m slow --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
 
 check: setup ## check format, lint and types
 	@status=0; \

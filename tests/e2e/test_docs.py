@@ -77,7 +77,6 @@ def service(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield service
 
 
-@pytest.mark.slow
 def test_the_readmes_commands_score_the_file(workplace: Path) -> None:
     lines = (workplace / "scored.csv").read_text().splitlines()
     assert len(lines) == 407
@@ -85,7 +84,6 @@ def test_the_readmes_commands_score_the_file(workplace: Path) -> None:
     assert lines[0].endswith("mean,std,epistemic_std,aleatoric_std,p5,p50,p95")
 
 
-@pytest.mark.slow
 def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace: Path) -> None:
     request = block_after(ROOT / "README.md", "request").replace("http://127.0.0.1:8000", service.address)
     answer, printed = (
@@ -101,7 +99,6 @@ def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace
     assert answer["percentiles"]["values"][0] == pytest.approx(printed["percentiles"]["values"][0], abs=5.0)
 
 
-@pytest.mark.slow
 def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
     printed = json.loads(block_after(ROOT / "README.md", "mistake"))
     request = block_after(ROOT / "README.md", "request").replace('"Cylinders": 4', '"Cylinders": "four"')
@@ -114,7 +111,6 @@ def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
     assert answer["errors"] == printed["errors"]
 
 
-@pytest.mark.slow
 def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> None:
     typed = blocks(ROOT / "docs" / "api.md", "sh")
     assert sum(block.count("curl") for block in typed) >= 8
@@ -165,7 +161,6 @@ def test_every_benchmark_that_documents_name_exists() -> None:
             assert (ROOT / "benchmarks" / f"{name}.py").is_file(), (path, name)
 
 
-@pytest.mark.slow
 def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
     """Its commands, with a quick fit; then every line of the answer begins as it does on the page."""
     page = ROOT / "docs" / "evaluation.md"

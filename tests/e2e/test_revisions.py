@@ -225,7 +225,6 @@ def _shape(line: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"[·█]+", "", re.sub(r"[\d.,]*\d", "0", line))).strip()
 
 
-@pytest.mark.slow
 def test_the_page_about_revisions_is_what_happens(tmp_path: Path) -> None:
     (tmp_path / "examples").mkdir()
     for name in ("cars.csv", "cars.toml"):

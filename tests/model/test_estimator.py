@@ -481,7 +481,6 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.Monkey
         from model import BBBRegressor  # noqa: F401 - the import is what fails
 
 
-@pytest.mark.slow
 def test_the_guide_runs(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "estimator.md").read_text()
     snippets = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

@@ -50,7 +50,6 @@ def _fit_linear(rows: Rows) -> tuple[Tensor, Tensor]:
     return network.mu[0].detach().double(), network.sigma()[0].detach().double()
 
 
-@pytest.mark.slow
 def test_linear_model_recovers_the_exact_posterior_mean() -> None:
     generator = torch.Generator().manual_seed(7)
     design = torch.randn(60, 3, generator=generator)
@@ -62,7 +61,6 @@ def test_linear_model_recovers_the_exact_posterior_mean() -> None:
     assert float(((mu - exact) / exact_std).abs().max()) < 0.1
 
 
-@pytest.mark.slow
 def test_orthogonal_design_recovers_the_exact_variances() -> None:
     # Columns of a Hadamard-like design, orthogonal to each other and to the bias.
     base = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
