@@ -40,6 +40,7 @@ class Candidate:
         noise: A kind of `model.observation.NOISE_KINDS`.
         transform: A key of `model.transforms.TRANSFORMS`.
         encoding: A key of `model.encoding.ENCODINGS`.
+        whitened: Whether directions hidden among correlated numbers are inputs, too, see `model.whitening`.
         hidden: Widths of the hidden layers.
         temperature: Factor of the KL at the end of the fit; None: it rises, and the best one is found on the way.
     """
@@ -47,6 +48,7 @@ class Candidate:
     noise: str
     transform: str
     encoding: str
+    whitened: bool
     hidden: tuple[int, ...]
     temperature: float | None
 
@@ -54,7 +56,8 @@ class Candidate:
         """In words."""
         widths = "x".join(str(width) for width in self.hidden) or "none"
         temperature = "" if self.temperature is None else f", temperature {self.temperature:.3g}"
-        return f"{self.noise} noise, transform {self.transform}, {self.encoding} encoding, hidden {widths}{temperature}"
+        encoding = f"{self.encoding} encoding{', whitened' if self.whitened else ''}"
+        return f"{self.noise} noise, transform {self.transform}, {encoding}, hidden {widths}{temperature}"
 
 
 @dataclass(frozen=True, slots=True)

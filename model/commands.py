@@ -53,6 +53,12 @@ def train(
     encoding: Annotated[
         str | None, typer.Option(help="auto, standard or piecewise.  [default: auto]")
     ] = None,
+    whiten: Annotated[
+        str | None,
+        typer.Option(
+            help="Directions hidden among correlated numbers as inputs: auto, yes or no.  [default: auto]"
+        ),
+    ] = None,
     prior: Annotated[
         str | None,
         typer.Option(help="gaussian, scale-mixture or empirical-bayes.  [default: empirical-bayes]"),
@@ -131,6 +137,7 @@ def train(
         "seed": seed,
         "members": members,
         "encoding": encoding,
+        "whiten": whiten,
         "prior": prior,
         "prior_sigma": prior_sigma,
         "prior_pi": prior_pi,

@@ -1,6 +1,8 @@
 """Encodes rows: canonical columns to the float32 matrix ``[B, D]`` that the network takes.
 
-A new encoding is one class (see `model.feature_encodings`) and one entry of `ENCODINGS`.
+First each feature by itself, then what several numbers say together, if that is wanted (`model.whitening`), then how
+far a row lies beyond the training rows (`model.beyond`). A new encoding is one class (see `model.feature_encodings`)
+and one entry of `ENCODINGS`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from model.feature_encodings import FeatureEncoding, OneHot, Standard
 from model.fields import expect_fields, wrong
 from model.piecewise import PiecewiseLinear
 from model.schema import FeatureKind
+from model.whitening import Whitening
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +63,7 @@ _TILE = 16_384
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes the features of a schema, each by its own `FeatureEncoding`.
+    """Encodes the features of a schema, each by its own `FeatureEncoding`, and perhaps numbers together.
 
     Each row is encoded by itself, so that its numbers are the same alone and in any batch.
 
@@ -68,14 +71,18 @@ class Encoder:
         schema: The features.
         encoding: The name of the encoding, a key of `ENCODINGS`.
         parts: One encoding a feature, in schema order.
+        whitening: Directions hidden among correlated numbers, or None.
     """
 
     schema: Schema
     encoding: str
     parts: tuple[FeatureEncoding, ...]
+    whitening: Whitening | None = None
 
     @classmethod
-    def fit(cls, schema: Schema, columns: Columns, *, encoding: str = "standard") -> Self:
+    def fit(
+        cls, schema: Schema, columns: Columns, *, encoding: str = "standard", whitened: bool = False
+    ) -> Self:
         """Fits the encoding to the training rows.
 
         Args:
@@ -83,6 +90,7 @@ class Encoder:
             columns: Their canonical columns of the training rows, each ``[N]``.
             encoding: A key of `ENCODINGS`: ``standard``, or ``piecewise`` for numeric features in
                 quantile bins.
+            whitened: Whether hidden directions are inputs, too, where there are any.
 
         Returns:
             The encoder.
@@ -96,17 +104,29 @@ class Encoder:
         parts = tuple(
             classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features
         )
-        return cls(schema, encoding, parts)
+        return cls(schema, encoding, parts, Whitening.fit(schema, parts, columns) if whitened else None)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the D encoded features, such as ``Horsepower`` or ``Origin=USA``."""
-        return (*(name for part in self.parts for name in part.names), *self._beyond.names)
+        directions = () if self.whitening is None else self.whitening.names
+        return (
+            *(name for part in self.parts for name in part.names),
+            *directions,
+            *self._beyond.names,
+            *(f"{name} beyond its range" for name in directions),
+        )
 
     @property
     def width(self) -> int:
         """D, the number of encoded features."""
         return len(self.names)
+
+    @cached_property
+    def beyond(self) -> range:
+        """Numbers of the encoded columns that tell how far a row lies beyond the training rows: the last ones."""
+        directions = 0 if self.whitening is None else self.whitening.count
+        return range(self.width - len(self._beyond.features) - directions, self.width)
 
     @cached_property
     def _beyond(self) -> Beyond:
@@ -132,8 +152,11 @@ class Encoder:
         """
         with np.errstate(over="ignore"):
             ends = [part.reach() for part in self.parts]
-            beyond = self._beyond.reach(self.schema).astype(np.float32)
-            return np.concatenate([*ends, beyond], axis=1)
+            beyond = [self._beyond.reach(self.schema).astype(np.float32)]
+            if self.whitening is not None:
+                directions, further = np.split(self.whitening.reach().astype(np.float32), 2, axis=1)
+                beyond = [directions, *beyond, further]
+            return np.concatenate([*ends, *beyond], axis=1)
 
     @cached_property
     def unmoved(self) -> tuple[int, ...]:
@@ -161,8 +184,11 @@ class Encoder:
                 tile = encoded[start : start + _TILE]
                 for name, part, where in self._slices:
                     part.encode(columns[name][start : start + _TILE], tile[:, where])
-                ends = self.width - len(self._beyond.features)
-                self._beyond.encode(columns, slice(start, start + _TILE), tile[:, ends:])
+                some, at = slice(start, start + _TILE), self.beyond.start
+                self._beyond.encode(columns, some, tile[:, at : at + len(self._beyond.features)])
+                if self.whitening is not None:
+                    count = self.whitening.count
+                    tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(columns, some)
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
                 if np.isnan(tile).any():
@@ -179,13 +205,14 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the encoding and what was fitted as JSON data, without the schema."""
-        return {
+        data: dict[str, Any] = {
             "encoding": self.encoding,
             "features": {
                 feature.name: part.to_json()
                 for feature, part in zip(self.schema.features, self.parts, strict=True)
             },
         }
+        return data if self.whitening is None else data | {"whitening": self.whitening.to_json()}
 
     @classmethod
     def from_json(cls, data: object, schema: Schema) -> Self:
@@ -199,7 +226,9 @@ class Encoder:
             CheckpointError: The data are not of that form or don't fit the schema; the message names the
                 field.
         """
-        fields = expect_fields(data, "encoding", ("encoding", "features"))
+        whitened = isinstance(data, dict) and "whitening" in data
+        known = ("encoding", "features", *(("whitening",) if whitened else ()))
+        fields = expect_fields(data, "encoding", known)
         encoding = fields["encoding"]
         if not isinstance(encoding, str) or encoding not in ENCODINGS:
             raise wrong("encoding.encoding", f"one of {', '.join(ENCODINGS)}", encoding)
@@ -211,4 +240,7 @@ class Encoder:
             )
             for feature in schema.features
         )
-        return cls(schema, encoding, parts)
+        if not whitened:
+            return cls(schema, encoding, parts)
+        where = "encoding.whitening"
+        return cls(schema, encoding, parts, Whitening.from_json(fields["whitening"], schema, parts, where))

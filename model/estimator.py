@@ -54,6 +54,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         hidden: Width of each hidden layer; by default chosen by the number of rows, or searched for.
         members: Independently trained networks, M.
         encoding: How numbers become inputs: ``auto``, ``standard`` or ``piecewise``.
+        whiten: Whether directions hidden among correlated numbers are inputs, too: ``auto``, ``yes`` or ``no``.
         prior: Prior of the weights: ``empirical-bayes``, ``gaussian`` or ``scale-mixture``.
         prior_sigma: Standard deviation of the ``gaussian`` prior.
         prior_pi: Weight of the wide component of the ``scale-mixture`` prior.

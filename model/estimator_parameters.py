@@ -89,6 +89,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         hidden: Sequence[int] | None = None,
         members: int = 10,
         encoding: str = "auto",
+        whiten: str = "auto",
         prior: str = "empirical-bayes",
         prior_sigma: float = 1.0,
         prior_pi: float = 0.5,
@@ -120,6 +121,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         self.hidden = hidden
         self.members = members
         self.encoding = encoding
+        self.whiten = whiten
         self.prior = prior
         self.prior_sigma = prior_sigma
         self.prior_pi = prior_pi

@@ -44,6 +44,8 @@ class TrainOptions(BaseModel):
         hidden: Width of each hidden layer; by default two of 64.
         members: Independently trained networks in one checkpoint, M.
         encoding: How numbers become inputs; ``auto`` takes what validates better.
+        whiten: Whether directions hidden among correlated numbers are inputs, too; ``auto`` takes what validates
+            better.
         prior: Prior of the weights.
         prior_sigma: Standard deviation of the ``gaussian`` prior.
         prior_pi: Weight of the wide component of the ``scale-mixture`` prior.
@@ -77,6 +79,7 @@ class TrainOptions(BaseModel):
     hidden: tuple[Annotated[int, Field(ge=1, le=16_384)], ...] | None = Field(default=None, max_length=16)
     members: int = Field(default=10, ge=1, le=64)
     encoding: Literal["auto", "standard", "piecewise"] = "auto"
+    whiten: Literal["auto", "yes", "no"] = "auto"
     prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = "empirical-bayes"
     prior_sigma: Positive = 1.0
     prior_pi: float = Field(default=0.5, gt=0.0, lt=1.0)

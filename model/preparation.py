@@ -59,21 +59,23 @@ class Preparation:
     columns: Columns
     targets: NDArray[np.float64]
     split: Split
-    _encoders: dict[str, Encoder] = field(default_factory=dict)
-    _encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    _encoders: dict[tuple[str, bool], Encoder] = field(default_factory=dict)
+    _encoded: dict[tuple[str, bool], NDArray[np.float32]] = field(default_factory=dict)
 
-    def encoder(self, encoding: str) -> Encoder:
+    def encoder(self, encoding: str, *, whitened: bool = False) -> Encoder:
         """An encoding by name, fitted to the training rows."""
-        if encoding not in self._encoders:
+        key = (encoding, whitened)
+        if key not in self._encoders:
             training = rows_of(self.columns, self.split.training)
-            self._encoders[encoding] = Encoder.fit(self.schema, training, encoding=encoding)
-        return self._encoders[encoding]
+            self._encoders[key] = Encoder.fit(self.schema, training, encoding=encoding, whitened=whitened)
+        return self._encoders[key]
 
-    def encoded(self, encoding: str) -> NDArray[np.float32]:
+    def encoded(self, encoding: str, *, whitened: bool = False) -> NDArray[np.float32]:
         """All rows, ``[N, D]``."""
-        if encoding not in self._encoded:
-            self._encoded[encoding] = self.encoder(encoding).encode(self.columns)
-        return self._encoded[encoding]
+        key = (encoding, whitened)
+        if key not in self._encoded:
+            self._encoded[key] = self.encoder(encoding, whitened=whitened).encode(self.columns)
+        return self._encoded[key]
 
     def fits(self, transform: str) -> bool:
         """Whether the training targets lie in a transform's domain."""
@@ -102,9 +104,9 @@ class Preparation:
             )
         return Standardised(fitted, location, scale)
 
-    def rows(self, encoding: str, transform: str) -> tuple[Rows, Rows]:
+    def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
         """Training and validation rows."""
-        encoded, standardised = self.encoded(encoding), self.standardised(transform)
+        encoded, standardised = self.encoded(encoding, whitened=whitened), self.standardised(transform)
         values = standardised.transform.forward(torch.from_numpy(self.targets))
         targets = ((values - standardised.location) / standardised.scale).float()
         folds = None if self.split.folds is None else torch.from_numpy(self.split.folds)

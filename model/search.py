@@ -109,7 +109,9 @@ class _Search:
         name = f"{candidate!r}, {stage}"
         began = time.monotonic() - self.snapshots.spent(name)
         options, preparation = self.options, self.preparation
-        training, validation = preparation.rows(candidate.encoding, candidate.transform)
+        training, validation = preparation.rows(
+            candidate.encoding, candidate.transform, whitened=candidate.whitened
+        )
         standardised = preparation.standardised(candidate.transform)
         batch_size = options.batch_size or int(np.clip(len(training) // 8, 32, 512))
         minibatches = math.ceil(len(training) / batch_size)
@@ -242,6 +244,7 @@ class _Search:
             noise="heteroscedastic" if options.noise == "auto" else options.noise,
             transform="none" if options.transform == "auto" else options.transform,
             encoding="standard" if options.encoding == "auto" else options.encoding,
+            whitened=options.whiten == "yes",
             hidden=HIDDEN if options.hidden is None else options.hidden,
             temperature=options.temperature or (None if rising else TEMPERATURES[1]),
         )
@@ -259,6 +262,8 @@ class _Search:
         bins = preparation.encoder("piecewise").width - preparation.encoder("standard").width
         if options.encoding == "auto" and bins:
             yield Lever("encoding", ("piecewise",))
+        if options.whiten == "auto" and preparation.encoder("standard", whitened=True).whitening is not None:
+            yield Lever("whitened", (True,))
         if self._base().temperature is not None and options.temperature is None:
             yield Lever("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
 

@@ -118,7 +118,7 @@ def train(
         f"noise.{name}": parameter.detach() for name, parameter in chosen.likelihood.named_parameters()
     }
     architecture = chosen.network.architecture
-    encoder = preparation.encoder(candidate.encoding)
+    encoder = preparation.encoder(candidate.encoding, whitened=candidate.whitened)
     slope = slope_of(len(schema.features))
     tensors = with_doubt(tensors, architecture, encoder.unmoved, slope, means=chosen.likelihood.means)
     facts: dict[str, Any] = {
@@ -170,7 +170,7 @@ def train(
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     conformal, facts["metrics"] = calibrate_and_judge(
         Posterior(facts, tensors),
-        preparation.encoded(candidate.encoding),
+        preparation.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,
         groups,
         calibrating=calibrating,

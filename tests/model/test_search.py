@@ -140,7 +140,7 @@ def test_a_logarithmic_target_is_recognised() -> None:
 
 
 def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
-    candidate = Candidate("mixture", "none", "standard", (8,), 1.0)
+    candidate = Candidate("mixture", "none", "standard", False, (8,), 1.0)
     loss = Tried(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
     in_cents = Tried(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
     assert in_cents - loss == pytest.approx(math.log(100.0))
