@@ -29,14 +29,17 @@ __all__ = ["jobs_of", "main", "network_options", "render"]
 NETWORKS = ("defaults", "protocol")
 
 
-def network_options(network: str, dataset: DataSet) -> dict[str, Any]:
+def network_options(network: str, dataset: DataSet, members: int | None = None) -> dict[str, Any]:
     """Options of a fit: none for ``defaults``; the standard protocol's network, and otherwise the defaults."""
+    counted = {} if members is None else {"members": members}
     if network == "defaults":
-        return {}
-    return {"hidden": [dataset.hidden], "activation": "relu", "skip": False, "members": 1}
+        return counted
+    return {"hidden": [dataset.hidden], "activation": "relu", "skip": False} | counted
 
 
-def jobs_of(names: Sequence[str], network: str, count: int | None, rows: Mapping[str, int]) -> list[Job]:
+def jobs_of(
+    names: Sequence[str], network: str, count: int | None, rows: Mapping[str, int], members: int | None = None
+) -> list[Job]:
     """A job a split.
 
     Args:
@@ -44,13 +47,15 @@ def jobs_of(names: Sequence[str], network: str, count: int | None, rows: Mapping
         network: Of `NETWORKS`.
         count: Splits a set, or None for all of the protocol.
         rows: Set → rows of its table.
+        members: M, or None for as many as Murho takes unless told otherwise.
     """
     jobs = []
+    title = network if members is None else f"{network}-{members}"
     for name in names:
         dataset = SETS[name]
         for number, split in enumerate(splits(dataset, rows[name], count or dataset.most_splits)):
-            job = Job(f"{name}-{number:02d}-{network}", name, split, network_options(network, dataset))
-            jobs.append(job)
+            options = network_options(network, dataset, members)
+            jobs.append(Job(f"{name}-{number:02d}-{title}", name, split, options))
     return jobs
 
 
@@ -107,11 +112,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="defaults",
         help="defaults, or one hidden layer of 50 ReLU units",
     )
+    parser.add_argument(
+        "--members",
+        type=positive,
+        metavar="M",
+        help="networks of that kind in a fit (default: as murho train)",
+    )
     options = parser.parse_args(arguments)
     try:
         names = chosen_sets(options.sets, UCI)
         rows = {name: read_set(SETS[name], options.data).num_rows for name in names}
-        jobs = jobs_of(names, options.network, options.splits, rows)
+        jobs = jobs_of(names, options.network, options.splits, rows, options.members)
         reports = fit_all(
             jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
         )
@@ -119,12 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     runs = {name: [reports[job.name] for job in jobs if job.dataset == name] for name in names}
-    print(f"network: {options.network}; Murho is the raw predictive, ± standard error over splits\n")
+    network = options.network if options.members is None else f"{options.network}-{options.members}"
+    print(f"network: {network}; Murho is the raw predictive, ± standard error over splits\n")
     print(render(names, runs))
-    path = Path(options.output) / f"uci-{options.network}.json"
+    path = Path(options.output) / f"uci-{network}.json"
     write_json(
         path,
-        {"benchmark": "uci", "network": options.network, **facts(), "sources": sources(), "runs": runs},
+        {"benchmark": "uci", "network": network, **facts(), "sources": sources(), "runs": runs},
     )
     print(f"\nwrote {path}")
     return 0

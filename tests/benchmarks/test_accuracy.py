@@ -82,8 +82,12 @@ def test_jobs_of_the_protocol_have_its_network() -> None:
         "yacht-01-protocol",
     ]
     assert jobs[0].options["hidden"] == [100]
-    assert jobs[2].options == {"hidden": [50], "activation": "relu", "skip": False, "members": 1}
+    assert jobs[2].options == {"hidden": [50], "activation": "relu", "skip": False}
+    (alone,) = uci.jobs_of(["yacht"], "protocol", 1, {"yacht": 308}, members=1)
+    assert alone.name == "yacht-00-protocol-1"  # it is kept beside the other
+    assert alone.options == jobs[2].options | {"members": 1}
     assert uci.network_options("defaults", SETS["yacht"]) == {}
+    assert uci.network_options("defaults", SETS["yacht"], 1) == {"members": 1}
     assert len(uci.jobs_of(["protein"], "defaults", None, {"protein": 500})) == 5
 
 
