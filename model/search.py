@@ -59,6 +59,8 @@ TIME_OF_STAGE = {TRIAL: 0.15, FULL: 1.0, SETTLING: 0.25}
 SETTLING_RATE = 0.3
 """First learning rate of a fit that settles, as a share of the usual one."""
 FEWEST_ROWS_FOR_A_MIXTURE = 200
+WELL_HIDDEN = 0.01
+"""Variance of a direction among standardised numbers below which whitening is worth a trial: others are seen anyway."""
 PATIENCE = 2.0
 """How many times longer than told a search may take where other programs have the processor."""
 SECOND_SEED = 10
@@ -262,7 +264,8 @@ class _Search:
         bins = preparation.encoder("piecewise").width - preparation.encoder("standard").width
         if options.encoding == "auto" and bins:
             yield Lever("encoding", ("piecewise",))
-        if options.whiten == "auto" and preparation.encoder("standard", whitened=True).whitening is not None:
+        whitening = preparation.encoder("standard", whitened=True).whitening
+        if options.whiten == "auto" and whitening is not None and whitening.variances.min() < WELL_HIDDEN:
             yield Lever("whitened", (True,))
         if self._base().temperature is not None and options.temperature is None:
             yield Lever("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Whitening"]
 
-HIDDEN_VARIANCE = 0.01
+HIDDEN_VARIANCE = 0.1
 """Variance below which a direction is hidden; that of a standardised number is 1."""
 LEAST_VARIANCE = 1e-8
 """Share of the largest variance below which a direction is taken for rounding: columns that follow from others."""
@@ -103,6 +103,11 @@ class Whitening:
     def count(self) -> int:
         """K, the number of directions."""
         return len(self.axes.T)
+
+    @property
+    def variances(self) -> npt.NDArray[np.float64]:
+        """Of the directions before they are scaled, ``[K]``; that of a standardised number is 1."""
+        return np.asarray(1.0 / np.square(self.axes).sum(axis=0))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -139,12 +139,25 @@ def test_a_logarithmic_target_is_recognised() -> None:
     assert facts["target"]["transform"]["kind"] == "log"
 
 
+@pytest.mark.parametrize(("apart", "tried"), [(0.05, {False, True}), (0.5, {False})])
+def test_whitening_is_tried_where_a_difference_is_well_hidden(apart: float, tried: set[bool]) -> None:
+    load, difference = np.random.default_rng(0).normal(size=(2, 300))
+    table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
+    options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
+    facts = train(table, "wear", options, reporter=Notes()).facts
+    candidates = facts["training"]["candidates"]
+    assert {one["whitened"] for one in candidates if one["stage"] == "trial"} == tried
+    assert ("whitening" in facts["encoding"]) == candidates[-1]["whitened"] == (True in tried)
+
+
 def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
     candidate = Candidate("mixture", "none", "standard", False, (8,), 1.0)
     loss = Tried(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
     in_cents = Tried(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
     assert in_cents - loss == pytest.approx(math.log(100.0))
-    assert str(candidate) == ("mixture noise, transform none, standard encoding, hidden 8, temperature 1")
+    assert str(candidate) == "mixture noise, transform none, standard encoding, hidden 8, temperature 1"
+    whitened = replace(candidate, whitened=True, temperature=None)
+    assert str(whitened) == "mixture noise, transform none, standard encoding, whitened, hidden 8"
 
 
 def test_an_interruption_early_in_the_full_fit_keeps_the_best_trial() -> None:

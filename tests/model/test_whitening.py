@@ -80,6 +80,7 @@ def test_directions_are_the_small_principal_components() -> None:
     variances, vectors = np.linalg.eigh(standardised.T @ standardised / 500)
     hidden = variances < HIDDEN_VARIANCE
     assert whitening.count == hidden.sum() > 0
+    np.testing.assert_allclose(whitening.variances, variances[hidden], rtol=1e-9)
     expected = vectors[:, hidden] / np.sqrt(variances[hidden])
     np.testing.assert_allclose(np.abs(whitening.axes), np.abs(expected), rtol=1e-6, atol=1e-9)
     assert (
