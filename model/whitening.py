@@ -12,7 +12,8 @@ number by itself is an ordinary one. So inputs are held within what training row
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -80,9 +81,10 @@ class Whitening:
         if len(features) < 2 or len(columns[features[0]]) < ROWS_A_NUMBER * len(features):
             return None
         rows = len(columns[features[0]])
+        none = cls(features, scales, np.empty((len(features), 0)), np.empty(0), np.empty(0))
         second_moments = np.zeros((len(features), len(features)))
         for start in range(0, rows, _TILE):
-            numbers = _standardised(features, scales, columns, slice(start, start + _TILE))
+            numbers = none._standardised(columns, slice(start, start + _TILE))
             second_moments += numbers.T @ numbers / rows
         variances, vectors = np.linalg.eigh(second_moments)
         hidden = (variances < HIDDEN_VARIANCE) & (variances > LEAST_VARIANCE * variances[-1])
@@ -93,11 +95,11 @@ class Whitening:
         # An eigenvector is one with either sign: that of its largest number is made positive.
         largest = np.abs(axes).argmax(axis=0)
         axes *= np.sign(axes[largest, np.arange(axes.shape[1])])
-        whitening = cls(features, scales, axes, np.empty(0), np.empty(0))
-        tiles = [whitening._directions(columns, slice(at, at + _TILE)) for at in range(0, rows, _TILE)]
+        free = replace(none, axes=axes)
+        tiles = [free._directions(columns, slice(at, at + _TILE)) for at in range(0, rows, _TILE)]
         minima = np.min([tile.min(axis=0) for tile in tiles], axis=0)
         maxima = np.max([tile.max(axis=0) for tile in tiles], axis=0)
-        return cls(features, scales, axes, minima, maxima)
+        return replace(free, minima=minima, maxima=maxima)
 
     @property
     def count(self) -> int:
@@ -177,9 +179,23 @@ class Whitening:
             raise wrong(f"{where}.minima", "numbers up to the maxima", fields["minima"])
         return cls(features, scales, np.array(rows).T, minima, maxima)
 
+    @cached_property
+    def _standards(self) -> npt.NDArray[np.float64]:
+        """Means, standard deviations and limits of the numbers, ``[3, F]``."""
+        return np.array([(scale.mean, scale.std, scale.limit) for scale in self.scales]).T
+
+    def _standardised(self, columns: Columns, rows: slice) -> npt.NDArray[np.float64]:
+        """All numbers as their scales do each, ``[B, F]``; a missing cell 0."""
+        means, stds, limits = self._standards
+        numbers: npt.NDArray[np.float64] = np.stack([columns[name][rows] for name in self.features], axis=1)
+        with np.errstate(over="ignore"):
+            numbers = np.clip((numbers - means) / stds, -limits, limits)
+        numbers[np.isnan(numbers)] = 0.0
+        return numbers
+
     def _directions(self, columns: Columns, rows: slice) -> npt.NDArray[np.float64]:
         """``[B, K]``, not held. Feature by feature, for a matrix product rounds a row otherwise in another batch."""
-        numbers = _standardised(self.features, self.scales, columns, rows)
+        numbers = self._standardised(columns, rows)
         directions = np.zeros((len(numbers), self.count))
         with np.errstate(invalid="ignore", over="ignore"):
             for number, axis in zip(numbers.T, self.axes, strict=True):
@@ -200,11 +216,3 @@ def _numbers(schema: Schema, parts: Sequence[FeatureEncoding]) -> tuple[tuple[st
         if feature.kind is FeatureKind.NUMERIC and isinstance(part, Scaled)
     ]
     return tuple(name for name, _ in found), tuple(scale for _, scale in found)
-
-
-def _standardised(
-    features: Sequence[str], scales: Sequence[Scale], columns: Columns, rows: slice
-) -> npt.NDArray[np.float64]:
-    """``[B, F]``, a missing cell 0."""
-    numbers = [scale.apply(columns[name][rows]) for name, scale in zip(features, scales, strict=True)]
-    return np.nan_to_num(np.stack(numbers, axis=1), nan=0.0, posinf=np.inf, neginf=-np.inf)
