@@ -95,7 +95,7 @@ class Epoch:
         epochs: Most epochs that will be run.
         negative_log_likelihood: Expected under the posterior, mean over the epoch.
         kl: ``KL / N``, mean over the epoch.
-        validation: Negative log likelihood of the mixture on the validation rows when last measured.
+        validation: Negative log likelihood of the mixture on the validation rows when last measured; NaN before.
         seconds: Since the fit began.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from model.fitting import Epoch
@@ -29,3 +30,13 @@ def test_a_log_gets_a_first_and_a_last_line_with_every_figure(
         "fixed noise: epoch 3/10, free energy 1.750 = nll 1.250 + KL 0.500, validation nll 1.100, "
         "6 s, at most 14 s more",
     ]
+
+
+def test_before_the_first_validation_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = TerminalReporter()
+    reporter.begin("fixed noise")
+    reporter.epoch(Epoch(1, 10, negative_log_likelihood=1.25, kl=0.5, validation=math.nan, seconds=1.0))
+    reporter.end()
+    said = capsys.readouterr().err
+    assert "not validated yet" in said
+    assert "nan" not in said
