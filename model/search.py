@@ -1,8 +1,9 @@
 """Which transform, observation model, encoding and temperature: chosen on rows that the fit has not seen.
 
-One choice after the other is tried by short fits with a member for each fold. A full fit with all members follows, and
-a shorter one that goes on from there; the better one is kept, by what it would score with all members, see
-`model.more_members`. What the user has fixed is not searched.
+One choice after the other is tried by short fits with a member for each fold; one that was made by a narrow margin is
+made again once the later ones are known. A full fit with all members follows, and a shorter one that goes on from
+there; the better one is kept, by what it would score with all members, see `model.more_members`. What the user has
+fixed is not searched.
 
 From `FEW_ROWS` rows on the KL's factor, the temperature, rises along each fit: members first learn much by heart, and
 are then held back more and more. The best parameters on the way are kept, and settle at their temperature. A smaller
@@ -61,6 +62,8 @@ SETTLING_RATE = 0.3
 FEWEST_ROWS_FOR_A_MIXTURE = 200
 WELL_HIDDEN = 0.01
 """Variance of a direction among standardised numbers below which whitening is worth a trial: others are seen anyway."""
+NARROW = 0.05
+"""Difference of two losses, nats, that later choices may turn round."""
 PATIENCE = 2.0
 """How many times longer than told a search may take where other programs have the processor."""
 SECOND_SEED = 10
@@ -99,6 +102,7 @@ class _Search:
         self.budget = options.budget or default_budget(len(preparation.split.training))
         self.clock = Clock(snapshots.carried, patience=self.patience)
         self.time_left = 1.0
+        self.narrow: dict[str, Candidate] = {}
         self.interrupted = False
         self.best: Tried
         self.best_fit: Fit | None = None
@@ -200,6 +204,9 @@ class _Search:
             self._keep(*self.fit(chosen, TRIAL))
             for lever in levers:
                 chosen = self._pull(lever, chosen)
+            # A narrow margin among few rows is chance.
+            if chosen.temperature is None:
+                chosen = self._reconsider(chosen)
         if not self.interrupted:
             self._fit_in_full(chosen)
         if self.best_fit is None:
@@ -213,10 +220,26 @@ class _Search:
             value, before = values.pop(0), self.best.loss
             tried, outcome = self.fit(replace(chosen, **{lever.name: value}), TRIAL)
             self._keep(tried, outcome)
+            if abs(tried.loss - before) < NARROW:
+                given_up = getattr(chosen, lever.name) if tried.loss < before else value
+                self.narrow[lever.name] = replace(chosen, **{lever.name: given_up})
             if tried.loss >= before and lever.otherwise:
                 values = list(lever.otherwise) if value == lever.others[0] else []
-        best = self.best.candidate
-        return replace(best, temperature=None) if chosen.temperature is None else best
+        return self._chosen(rising=chosen.temperature is None)
+
+    def _reconsider(self, chosen: Candidate) -> Candidate:
+        """Tries again what was given up by a narrow margin, with what was chosen after it; what is chosen then."""
+        for name, then in self.narrow.items():
+            now = replace(chosen, **{name: getattr(then, name)})
+            if now not in (then, chosen) and not self.interrupted:
+                self.time_left += TIME_OF_STAGE[TRIAL]
+                self._keep(*self.fit(now, TRIAL))
+                chosen = self._chosen(rising=True)
+        return chosen
+
+    def _chosen(self, *, rising: bool) -> Candidate:
+        """The best so far, at its temperature or at one that rises."""
+        return replace(self.best.candidate, temperature=None) if rising else self.best.candidate
 
     def _keep(self, tried: Tried, outcome: Fit | None) -> None:
         """The better of it and what there is."""

@@ -79,6 +79,33 @@ def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: 
     assert ["temperature" in title for title in notes.titles] == [False] * (len(tried) - 1) + [True]
 
 
+@pytest.mark.parametrize(
+    ("log_alone", "log_with_bins", "tried_again", "transform"),
+    [(0.04, -3.0, True, "log"), (0.04, 3.0, True, "none"), (1.0, -3.0, False, "none")],
+)
+def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_known(
+    monkeypatch: pytest.MonkeyPatch, log_alone: float, log_with_bins: float, tried_again: bool, transform: str
+) -> None:
+    def judged(*arguments: Any, title: str, **others: Any) -> Judged:
+        found = fit_or_resume(*arguments, title=title, **others)
+        log, bins = "transform log" in title, "piecewise" in title
+        nll = (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
+        return replace(found, nll=nll, crps=1.0)
+
+    monkeypatch.setattr("model.search.FEW_ROWS", 100)
+    monkeypatch.setattr("model.search.fit_or_resume", judged)
+    options = make_options(QUICK | {"noise": "heteroscedastic"})
+    facts = train(make_table(), "rent", options, reporter=Notes()).facts
+    trials = [one for one in facts["training"]["candidates"] if one["stage"] == "trial"]
+    assert [(one["transform"], one["encoding"]) for one in trials] == [
+        ("none", "standard"),
+        ("log", "standard"),
+        ("none", "piecewise"),
+        *([("log", "piecewise")] if tried_again else []),
+    ]
+    assert facts["target"]["transform"]["kind"] == transform
+
+
 @pytest.mark.parametrize("better", ["full", "settling"])
 def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_trials_scored(
     monkeypatch: pytest.MonkeyPatch, better: str
