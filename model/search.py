@@ -287,9 +287,10 @@ class _Search:
         bins = preparation.encoder("piecewise").width - preparation.encoder("standard").width
         if options.encoding == "auto" and bins:
             yield Lever("encoding", ("piecewise",))
-        whitening = preparation.encoder("standard", whitened=True).whitening
-        if options.whiten == "auto" and whitening is not None and whitening.variances.min() < WELL_HIDDEN:
-            yield Lever("whitened", (True,))
+        if options.whiten == "auto" and len(preparation.split.training) >= FEW_ROWS:
+            whitening = preparation.encoder("standard", whitened=True).whitening
+            if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
+                yield Lever("whitened", (True,))
         if self._base().temperature is not None and options.temperature is None:
             yield Lever("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
 

@@ -166,14 +166,19 @@ def test_a_logarithmic_target_is_recognised() -> None:
     assert facts["target"]["transform"]["kind"] == "log"
 
 
-@pytest.mark.parametrize(("apart", "tried"), [(0.05, {False, True}), (0.5, {False})])
-def test_whitening_is_tried_where_a_difference_is_well_hidden(apart: float, tried: set[bool]) -> None:
+@pytest.mark.parametrize(
+    ("few_rows", "apart", "tried"), [(100, 0.05, {False, True}), (100, 0.5, {False}), (1000, 0.05, {False})]
+)
+def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
+    monkeypatch: pytest.MonkeyPatch, few_rows: int, apart: float, tried: set[bool]
+) -> None:
+    monkeypatch.setattr("model.search.FEW_ROWS", few_rows)
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
     facts = train(table, "wear", options, reporter=Notes()).facts
     candidates = facts["training"]["candidates"]
-    assert {one["whitened"] for one in candidates if one["stage"] == "trial"} == tried
+    assert {one["whitened"] for one in candidates} == tried
     assert ("whitening" in facts["encoding"]) == candidates[-1]["whitened"] == (True in tried)
 
 
