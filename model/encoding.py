@@ -123,7 +123,7 @@ class Encoder:
         return len(self.names)
 
     @cached_property
-    def beyond(self) -> range:
+    def beyond_columns(self) -> range:
         """Numbers of the encoded columns that tell how far a row lies beyond the training rows: the last ones."""
         directions = 0 if self.whitening is None else self.whitening.count
         return range(self.width - len(self._beyond.features) - directions, self.width)
@@ -184,7 +184,7 @@ class Encoder:
                 tile = encoded[start : start + _TILE]
                 for name, part, where in self._slices:
                     part.encode(columns[name][start : start + _TILE], tile[:, where])
-                some, at = slice(start, start + _TILE), self.beyond.start
+                some, at = slice(start, start + _TILE), self.beyond_columns.start
                 self._beyond.encode(columns, some, tile[:, at : at + len(self._beyond.features)])
                 if self.whitening is not None:
                     count = self.whitening.count

@@ -120,7 +120,7 @@ def doubting_inputs(encoder: Encoder) -> list[int]:
         if isinstance(part, OneHot):
             found.append(start + len(part.feature.categories))
         start += len(part.names)
-    return [*found, *encoder.beyond]
+    return [*found, *encoder.beyond_columns]
 
 
 def cut(

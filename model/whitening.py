@@ -78,9 +78,9 @@ class Whitening:
             None where no direction is hidden, or the rows are too few to tell.
         """
         features, scales = _numbers(schema, parts)
-        if len(features) < 2 or len(columns[features[0]]) < ROWS_A_NUMBER * len(features):
+        rows = len(columns[features[0]]) if features else 0
+        if len(features) < 2 or rows < ROWS_A_NUMBER * len(features):
             return None
-        rows = len(columns[features[0]])
         none = cls(features, scales, np.empty((len(features), 0)), np.empty(0), np.empty(0))
         second_moments = np.zeros((len(features), len(features)))
         for start in range(0, rows, _TILE):

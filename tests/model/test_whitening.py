@@ -65,7 +65,7 @@ def test_the_other_inputs_stay_as_they_are() -> None:
     )
     kept = [encoder.names.index(name) for name in plain.names]
     np.testing.assert_array_equal(encoder.encode(columns)[:, kept], plain.encode(columns))
-    assert list(encoder.beyond) == [4, 5, 6, 7] == list(encoder.unmoved)
+    assert list(encoder.beyond_columns) == [4, 5, 6, 7] == list(encoder.unmoved)
 
 
 def test_directions_are_the_small_principal_components() -> None:
