@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from model.options import TrainOptions
     from model.preparation import Preparation
     from model.validation import Rows
+    from model.whitening import Whitening
 
 __all__ = ["default_budget", "search"]
 
@@ -269,10 +270,14 @@ class _Search:
             noise="heteroscedastic" if options.noise == "auto" else options.noise,
             transform="none" if options.transform == "auto" else options.transform,
             encoding="standard" if options.encoding == "auto" else options.encoding,
-            whitened=options.whiten == "yes",
+            whitened=options.whiten == "yes" and self._whitening() is not None,
             hidden=HIDDEN if options.hidden is None else options.hidden,
             temperature=options.temperature or (None if rising else TEMPERATURES[1]),
         )
+
+    def _whitening(self) -> Whitening | None:
+        """The directions that there are, whatever the encoding."""
+        return self.preparation.encoder("standard", whitened=True).whitening
 
     def _levers(self) -> Iterator[Lever]:
         """What is still open."""
@@ -288,7 +293,7 @@ class _Search:
         if options.encoding == "auto" and bins:
             yield Lever("encoding", ("piecewise",))
         if options.whiten == "auto" and len(preparation.split.training) >= FEW_ROWS:
-            whitening = preparation.encoder("standard", whitened=True).whitening
+            whitening = self._whitening()
             if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
                 yield Lever("whitened", (True,))
         if self._base().temperature is not None and options.temperature is None:

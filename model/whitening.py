@@ -6,8 +6,8 @@ input of unit variance: the principal components of least variance, each divided
 Bottou, Orr and Mueller 1998, "Efficient BackProp", section 4.3).
 
 Where the numbers of a row break the pattern that all training rows follow, such a direction lies far out, though each
-number by itself is an ordinary one. So inputs are held within what training rows had, and what lies beyond is told by
-`model.beyond`.
+number by itself is an ordinary one. So each direction is held within what training rows had, and how far it lies beyond
+is another input, zero within, as those of `model.beyond` are.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ LEAST_VARIANCE = 1e-8
 ROWS_A_NUMBER = 10
 """With fewer training rows for each number, chance alone makes variances small."""
 MOST_DIRECTIONS = 64
+"""Those of least variance, which a fit sees last."""
 
 _TILE = 16_384
 
@@ -90,7 +91,7 @@ class Whitening:
         hidden = (variances < HIDDEN_VARIANCE) & (variances > LEAST_VARIANCE * variances[-1])
         if not hidden.any():
             return None
-        chosen = np.flatnonzero(hidden)[-MOST_DIRECTIONS:]
+        chosen = np.flatnonzero(hidden)[:MOST_DIRECTIONS]
         axes = vectors[:, chosen] / np.sqrt(variances[chosen])
         # An eigenvector is one with either sign: that of its largest number is made positive.
         largest = np.abs(axes).argmax(axis=0)
@@ -117,7 +118,7 @@ class Whitening:
         return tuple(f"hidden direction {number}" for number in range(1, self.count + 1))
 
     def reach(self) -> npt.NDArray[np.float64]:
-        """Least and largest value over the training rows, and then of `beyond` over them: ``[2, 2 K]``."""
+        """Least and largest values of both parts of `encode` over the training rows, side by side: ``[2, 2 K]``."""
         ends = np.stack([self.minima, self.maxima])
         held = self._held(ends)
         return np.concatenate([held, ends - held], axis=1)
@@ -164,7 +165,7 @@ class Whitening:
         """
         fields = expect_fields(data, where, ("features", "axes", "minima", "maxima"))
         features, scales = _numbers(schema, parts)
-        if fields["features"] != list(features):
+        if not features or fields["features"] != list(features):
             raise wrong(f"{where}.features", f"the numeric features {list(features)}", fields["features"])
         minima, maxima = (
             np.array(expect_numbers(fields[end], f"{where}.{end}")) for end in ("minima", "maxima")

@@ -79,6 +79,18 @@ def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: 
     assert ["temperature" in title for title in notes.titles] == [False] * (len(tried) - 1) + [True]
 
 
+@pytest.mark.parametrize(("apart", "whitened"), [(0.05, True), (0.5, False)])
+def test_whitening_that_is_asked_for_is_done_where_there_is_something_to_whiten(
+    apart: float, whitened: bool
+) -> None:
+    load, difference = np.random.default_rng(0).normal(size=(2, 200))
+    table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
+    fixed = {"noise": "homoscedastic", "transform": "none", "encoding": "standard", "temperature": 1.0}
+    facts = train(table, "wear", make_options(QUICK | fixed | {"whiten": "yes"}), reporter=Notes()).facts
+    assert {one["whitened"] for one in facts["training"]["candidates"]} == {whitened}
+    assert ("whitening" in facts["encoding"]) == whitened
+
+
 @pytest.mark.parametrize(
     ("log_alone", "log_with_bins", "tried_again", "transform"),
     [(0.04, -3.0, True, "log"), (0.04, 3.0, True, "none"), (1.0, -3.0, False, "none")],

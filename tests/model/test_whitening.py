@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,16 @@ def test_training_rows_are_within_reach_outliers_too() -> None:
     assert 7 not in encoder.unmoved  # a training row is out there
 
 
+@functools.cache
+def with_missing_cells() -> Encoder:
+    training = sensors()
+    for column in training.values():
+        column[::50] = np.nan
+    encoder = fitted(training)
+    assert encoder.whitening is not None
+    return encoder
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     cells=st.lists(
@@ -145,19 +156,13 @@ def test_training_rows_are_within_reach_outliers_too() -> None:
     )
 )
 def test_a_row_is_encoded_alone_as_among_others_and_finite(cells: list[tuple[float, float, float]]) -> None:
-    training = sensors()
-    for column in training.values():
-        column[::50] = np.nan
-    encoder = _MISSING.setdefault("encoder", fitted(training))
-    columns = dict(zip(training, np.array(cells).T, strict=True))
+    encoder = with_missing_cells()
+    columns = dict(zip(("left", "right", "other"), np.array(cells).T, strict=True))
     together = encoder.encode(columns)
     assert np.isfinite(together).all()
     for row in range(len(cells)):
         alone = encoder.encode({name: column[row : row + 1] for name, column in columns.items()})
         np.testing.assert_array_equal(alone[0], together[row])
-
-
-_MISSING: dict[str, Encoder] = {}
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
