@@ -90,7 +90,7 @@ class Likelihood(Protocol):
 
         Args:
             outputs: Network outputs of rows whose function values are wanted, ``[S, B, P]``.
-            others: Those of rows whose scatter is wanted, ``[S, B, P]``.
+            others: Those of rows whose scatter is wanted, ``[S, B, P]``; the weights of a mixture are part of it.
 
         Returns:
             ``[S, B, P]``.

@@ -53,14 +53,15 @@ class MixtureNoise(nn.Module):
         return means, NOISE_FLOOR + functional.softplus(raw), torch.softmax(logits, dim=-1)
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """See `model.likelihoods.Likelihood.with_scatter_of`: the other mixture, moved to this one's mean."""
-        moved = self._function_values(outputs) - self._function_values(others)
-        return torch.cat((others[..., : self.count] + moved.unsqueeze(-1), others[..., self.count :]), dim=-1)
+        """See `model.likelihoods.Likelihood.with_scatter_of`: the other mixture, moved as its components move on average.
 
-    def _function_values(self, outputs: Tensor) -> Tensor:
-        means, _, logits = outputs.split(self.count, dim=-1)
-        values: Tensor = (torch.softmax(logits, dim=-1) * means).sum(dim=-1)
-        return values
+        Weights are scatter, too. Extrapolated they make components count that no training row has set, and whose means
+        lie anywhere.
+        """
+        there, scatter = others[..., : self.count], others[..., self.count :]
+        weights = torch.softmax(others[..., 2 * self.count :], dim=-1)
+        moved = (weights * (outputs[..., : self.count] - there)).sum(dim=-1, keepdim=True)
+        return torch.cat((there + moved, scatter), dim=-1)
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """See `model.likelihoods.Likelihood.log_density`."""

@@ -91,5 +91,20 @@ def test_function_values_and_scatter_can_be_those_of_two_rows(kind: str) -> None
         return mean, (weights * ((means - mean.unsqueeze(-1)).square() + noise.square())).sum(dim=-1)
 
     mean, variance = moments(likelihood.with_scatter_of(here, there))
-    torch.testing.assert_close(mean, moments(here)[0])
+    means, _, _ = likelihood.components(here)
+    _, _, weights = likelihood.components(there)
+    torch.testing.assert_close(mean, ((1.0 if weights is None else weights) * means).sum(dim=-1))
     torch.testing.assert_close(variance, moments(there)[1])
+
+
+def test_a_component_that_counts_at_the_edge_for_nothing_counts_for_nothing_beyond() -> None:
+    likelihood = make_likelihood("mixture", members=1, components=2)
+    edge = torch.tensor([[[1.0, 50.0, -2.0, -2.0, 20.0, -20.0]]])
+    beyond = torch.tensor([[[1.5, 900.0, 3.0, 3.0, -20.0, 20.0]]])
+    means, noise, weights = likelihood.components(likelihood.with_scatter_of(beyond, edge))
+    _, noise_there, weights_there = likelihood.components(edge)
+    assert weights is not None
+    assert weights_there is not None
+    torch.testing.assert_close(means, torch.tensor([[[1.5, 50.5]]]))
+    torch.testing.assert_close(noise, noise_there)
+    torch.testing.assert_close(weights, weights_there)
