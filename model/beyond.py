@@ -1,9 +1,9 @@
-"""How far a row lies beyond the training range: inputs that are zero for every training row.
+"""How far a row lies from the training rows: inputs that are zero for every training row.
 
 A weight that no training row ever moved keeps its prior. So, just as an unseen category has a level of its
-own, every number and date has an input that is zero within the training range and grows beyond it: inside,
-answers are what they would be without; outside, the function values of different draws part in proportion to
-the distance, and epistemic_std says that nobody knows.
+own, every number and date has an input that is zero where training rows lie and grows beyond their range, and into
+gaps within it (`model.gaps`): among them, answers are what they would be without; elsewhere the function values of
+different draws part in proportion to the distance, and epistemic_std says that nobody knows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from model.feature_encodings import Scaled
 from model.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
     from model.feature_encodings import FeatureEncoding
+    from model.gaps import Gaps
     from model.schema import Columns, Schema
 
 __all__ = ["Beyond"]
@@ -31,22 +32,25 @@ __all__ = ["Beyond"]
 class Beyond:
     """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
 
-    Of a column with outliers the range ends at `model.scaling.FURTHEST` standard deviations.
+    Of a column with outliers the range ends at `model.scaling.FURTHEST` standard deviations. In a gap it is the
+    distance to the nearer end of it, in standard deviations.
 
     Attributes:
         features: The features that have a training range, F of them.
         minima: The lower ends of their ranges, ``[F]``.
         maxima: The upper ends, ``[F]``.
         stds: Their standard deviations over the training rows, ``[F]``.
+        gaps: Of those that have any.
     """
 
     features: tuple[str, ...]
     minima: npt.NDArray[np.float64]
     maxima: npt.NDArray[np.float64]
     stds: npt.NDArray[np.float64]
+    gaps: Mapping[str, Gaps]
 
     @classmethod
-    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding]) -> Self:
+    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding], gaps: Mapping[str, Gaps]) -> Self:
         """Takes ranges from the schema and scales from the features' encodings."""
         rows = []
         for feature, part in zip(schema.features, parts, strict=True):
@@ -60,12 +64,12 @@ class Beyond:
             maximum = min(feature.maximum, scale.mean + reach)
             rows.append((feature.name, minimum, maximum, scale.std))
         names, minima, maxima, stds = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float))
+        return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float), gaps)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Such as ``Horsepower beyond its range``."""
-        return tuple(f"{name} beyond its range" for name in self.features)
+        """Such as ``Horsepower beyond the training rows``."""
+        return tuple(f"{name} beyond the training rows" for name in self.features)
 
     def reach(self, schema: Schema) -> npt.NDArray[np.float64]:
         """Least and largest value over the training rows, ``[2, F]``: not 0 where a column has outliers."""
@@ -80,5 +84,9 @@ class Beyond:
         if not self.features:
             return
         values = np.stack([columns[name][rows] for name in self.features], axis=1)
-        beyond = (values - np.clip(values, self.minima, self.maxima)) / self.stds
+        beyond = values - np.clip(values, self.minima, self.maxima)
+        for number, name in enumerate(self.features):
+            if name in self.gaps:
+                beyond[:, number] += self.gaps[name].distance(values[:, number])
+        beyond /= self.stds
         out[:] = np.nan_to_num(beyond, nan=0.0, posinf=np.inf, neginf=-np.inf)

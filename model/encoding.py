@@ -7,7 +7,7 @@ and one entry of `ENCODINGS`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,6 +19,7 @@ from model.dates import Calendar
 from model.errors import OptionError, TableError
 from model.feature_encodings import FeatureEncoding, OneHot, Standard
 from model.fields import expect_fields, wrong
+from model.gaps import Gaps, fit_gaps, gaps_from_json
 from model.piecewise import PiecewiseLinear
 from model.schema import FeatureKind
 from model.whitening import Whitening
@@ -72,12 +73,14 @@ class Encoder:
         encoding: The name of the encoding, a key of `ENCODINGS`.
         parts: One encoding a feature, in schema order.
         whitening: Directions hidden among correlated numbers, or None.
+        gaps: Of the numbers and dates whose training values leave any.
     """
 
     schema: Schema
     encoding: str
     parts: tuple[FeatureEncoding, ...]
     whitening: Whitening | None = None
+    gaps: Mapping[str, Gaps] = field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -104,7 +107,8 @@ class Encoder:
         parts = tuple(
             classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features
         )
-        return cls(schema, encoding, parts, Whitening.fit(schema, parts, columns) if whitened else None)
+        whitening = Whitening.fit(schema, parts, columns) if whitened else None
+        return cls(schema, encoding, parts, whitening, fit_gaps(schema, parts, columns))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -114,7 +118,7 @@ class Encoder:
             *(name for part in self.parts for name in part.names),
             *directions,
             *self._beyond.names,
-            *(f"{name} beyond its range" for name in directions),
+            *(f"{name} beyond the training rows" for name in directions),
         )
 
     @property
@@ -130,7 +134,7 @@ class Encoder:
 
     @cached_property
     def _beyond(self) -> Beyond:
-        return Beyond.of(self.schema, self.parts)
+        return Beyond.of(self.schema, self.parts, self.gaps)
 
     @cached_property
     def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
@@ -212,7 +216,11 @@ class Encoder:
                 for feature, part in zip(self.schema.features, self.parts, strict=True)
             },
         }
-        return data if self.whitening is None else data | {"whitening": self.whitening.to_json()}
+        if self.whitening is not None:
+            data["whitening"] = self.whitening.to_json()
+        if self.gaps:
+            data["gaps"] = {name: gaps.to_json() for name, gaps in self.gaps.items()}
+        return data
 
     @classmethod
     def from_json(cls, data: object, schema: Schema) -> Self:
@@ -226,9 +234,8 @@ class Encoder:
             CheckpointError: The data are not of that form or don't fit the schema; the message names the
                 field.
         """
-        whitened = isinstance(data, dict) and "whitening" in data
-        known = ("encoding", "features", *(("whitening",) if whitened else ()))
-        fields = expect_fields(data, "encoding", known)
+        optional = [key for key in ("whitening", "gaps") if isinstance(data, dict) and key in data]
+        fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
         encoding = fields["encoding"]
         if not isinstance(encoding, str) or encoding not in ENCODINGS:
             raise wrong("encoding.encoding", f"one of {', '.join(ENCODINGS)}", encoding)
@@ -240,7 +247,8 @@ class Encoder:
             )
             for feature in schema.features
         )
-        if not whitened:
-            return cls(schema, encoding, parts)
-        where = "encoding.whitening"
-        return cls(schema, encoding, parts, Whitening.from_json(fields["whitening"], schema, parts, where))
+        whitening = None
+        if "whitening" in optional:
+            whitening = Whitening.from_json(fields["whitening"], schema, parts, "encoding.whitening")
+        gaps = gaps_from_json(fields["gaps"], schema, "encoding.gaps") if "gaps" in optional else {}
+        return cls(schema, encoding, parts, whitening, gaps)

@@ -53,7 +53,7 @@ class MixtureNoise(nn.Module):
         return means, NOISE_FLOOR + functional.softplus(raw), torch.softmax(logits, dim=-1)
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """See `model.likelihoods.Likelihood.with_scatter_of`: the other mixture, moved as its components move on average.
+        """See `model.likelihoods.Likelihood.with_scatter_of`: the other mixture, moved by the mean shift of components.
 
         Weights are scatter, too. Extrapolated they make components count that no training row has set, and whose means
         lie anywhere.

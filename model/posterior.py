@@ -25,6 +25,7 @@ from model.question import Question
 from model.reach import Outside, Reach
 from model.schema import Schema
 from model.transforms import transform_from_json
+from model.unfamiliar import unfamiliar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model.draws import Draws
-    from model.schema import Columns
+    from model.schema import Columns, UnfamiliarValue
 
 __all__ = ["Posterior"]
 
@@ -196,6 +197,10 @@ class Posterior:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
         """
         return self._reach.outside(rows)
+
+    def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+        """What the training rows know nothing like, see `model.unfamiliar.unfamiliar`."""
+        return unfamiliar(self.encoder, columns, limit)
 
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""

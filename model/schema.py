@@ -18,7 +18,17 @@ import numpy.typing as npt
 from model.cells import format_date
 from model.fields import expect_fields, expect_number, expect_text, wrong
 
-__all__ = ["MOST_CATEGORIES", "Columns", "Feature", "FeatureKind", "Outside", "Schema", "Target"]
+__all__ = [
+    "MOST_CATEGORIES",
+    "Columns",
+    "Feature",
+    "FeatureKind",
+    "Schema",
+    "Target",
+    "UnfamiliarValue",
+    "with_unit",
+    "written",
+]
 
 MOST_CATEGORIES = 200
 """Categories of a column that are told apart, the most frequent ones; the others share the level of unseen ones."""
@@ -91,7 +101,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class UnfamiliarValue:
     """One value that training knows nothing like.
 
     Attributes:
@@ -167,7 +177,7 @@ class Schema:
         }
         return cls(features, target, reasons)
 
-    def outside(self, columns: Columns, limit: int | None = None) -> list[Outside]:
+    def outside(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
         """Lists the values outside the training range and the categories that training has not seen.
 
         Missing cells are never listed.
@@ -187,7 +197,9 @@ class Schema:
         listed = []
         for row, position in found[:limit]:
             feature = self.features[position]
-            listed.append(Outside(row, feature.name, _outside_message(feature, columns[feature.name][row])))
+            listed.append(
+                UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))
+            )
         return listed
 
 
@@ -208,19 +220,21 @@ def _outside_message(feature: Feature, value: Any) -> str:
         rare = ", or too rarely to be told apart" if len(feature.categories) == MOST_CATEGORIES else ""
         return f"category {value!r} was not seen in training{rare} ({_listing(feature.categories)})"
     if feature.minimum is None or feature.maximum is None:
-        return f"{_with_unit(feature, value)} can't be compared: no training row has a value"
+        return f"{with_unit(feature, value)} can't be compared: no training row has a value"
     side = "below" if value < feature.minimum else "above"
-    span = f"{_number(feature, feature.minimum)} to {_with_unit(feature, feature.maximum)}"
-    return f"{_with_unit(feature, value)} is {side} the training range, {span}"
+    span = f"{written(feature, feature.minimum)} to {with_unit(feature, feature.maximum)}"
+    return f"{with_unit(feature, value)} is {side} the training range, {span}"
 
 
-def _number(feature: Feature, value: float) -> str:
+def written(feature: Feature, value: float) -> str:
+    """A value of a number or date as people write it."""
     # 12 digits tell a value from the edge of the range that it exceeds by a hair, and hide binary rounding.
     return format_date(value) if feature.kind is FeatureKind.DATE else f"{value:.12g}"
 
 
-def _with_unit(feature: Feature, value: float) -> str:
-    return f"{_number(feature, value)} {feature.unit}" if feature.unit else _number(feature, value)
+def with_unit(feature: Feature, value: float) -> str:
+    """The same with the feature's unit, if it has one."""
+    return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
 
 
 def _listing(categories: tuple[str, ...], most: int = 10) -> str:

@@ -4,8 +4,8 @@ A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, sect
 it is low, the posterior has not even made up its mind on the sign: most draws of such a weight are noise.
 
 One kind of weight is low for another reason and survives: those of inputs that are zero for every training row,
-"beyond its range" (see `model.beyond`) and "is unseen". No row has moved them, their mean is zero and their scale
-is the prior's. They change nothing where training rows are, and elsewhere they are the model's doubt.
+"beyond the training rows" (see `model.beyond`) and "is unseen". No row has moved them, their mean is zero and their
+scale is the prior's. They change nothing where training rows are, and elsewhere they are the model's doubt.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from model.prediction import Prediction, PredictOptions
-    from model.schema import Columns, Outside, Schema
+    from model.schema import Columns, Schema, UnfamiliarValue
     from service.scheduler import Abandoned, Scheduler
 
 __all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]
@@ -50,6 +50,9 @@ class ModelLike(Protocol):
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
         """Returns the prediction for canonical columns `[B]`."""
 
+    def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+        """Returns the first values that the training rows know nothing like."""
+
     def warm_up(self) -> None:
         """Makes the first prediction as fast as the next."""
 
@@ -72,12 +75,12 @@ class Answer:
 
     Attributes:
         prediction: Finite arrays in the target's unit.
-        outside: The first values outside the training range.
+        outside: The first values that the training rows know nothing like.
         timing: Where the time went.
     """
 
     prediction: Prediction
-    outside: list[Outside]
+    outside: list[UnfamiliarValue]
     timing: Timing = field(default_factory=Timing)
 
 
@@ -106,7 +109,7 @@ class Predictor:
             model: The checkpoint.
             columns: Canonical columns `[B]`, all features of the model's schema.
             options: Valid options.
-            max_outside: The most values outside the training range to look for.
+            max_outside: The most values unlike the training rows to look for.
             deadline: Time on the scheduler's clock at which nobody wants the answer any more.
 
         Raises:
@@ -126,7 +129,7 @@ class Predictor:
         per_chunk = max(1, CHUNK_COST // cost)
         timing = Timing()
 
-        def work(abandoned: Abandoned) -> tuple[Prediction, list[Outside]]:
+        def work(abandoned: Abandoned) -> tuple[Prediction, list[UnfamiliarValue]]:
             chunks = []
             for start in range(0, rows, per_chunk):
                 if abandoned():
@@ -135,7 +138,7 @@ class Predictor:
                 chunks.append(_predict(model, chunk, options))
             prediction = chunks[0] if len(chunks) == 1 else _joined(chunks)
             _require_finite(model, columns, prediction)
-            return prediction, model.schema.outside(columns, max_outside)
+            return prediction, model.unfamiliar(columns, max_outside)
 
         prediction, outside = await self.scheduler.run(
             work, cost=rows * cost, deadline=deadline, timing=timing
@@ -183,7 +186,7 @@ def _require_finite(model: ModelLike, columns: Columns, prediction: Prediction) 
     if finite.all():
         return
     broken = np.flatnonzero(~finite)
-    outside = model.schema.outside({name: column[broken] for name, column in columns.items()})
+    outside = model.unfamiliar({name: column[broken] for name, column in columns.items()})
     explained = {item.row for item in outside}
     if len(explained) < len(broken):
         raise ComputationError(

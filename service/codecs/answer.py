@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from model.prediction import Prediction, PredictOptions
-    from model.schema import Outside
+    from model.schema import UnfamiliarValue
     from service.codecs.inputs import Inputs
 
 __all__ = ["MAX_WARNINGS", "PredictResponse", "describe_outside", "encode_answer"]
@@ -77,12 +77,12 @@ class PredictResponse(BaseModel):
     warnings: list[InputWarning]
 
 
-def describe_outside(outside: Sequence[Outside], inputs: Inputs) -> list[dict[str, str]]:
+def describe_outside(outside: Sequence[UnfamiliarValue], inputs: Inputs) -> list[dict[str, str]]:
     """Returns warnings with pointers in the form of the request.
 
     Args:
-        outside: The first values outside the training range, up to one more than can be listed; that one
-            becomes a last warning that says that there are more.
+        outside: The first values that the training rows know nothing like, up to one more than can be listed; that
+            one becomes a last warning that says that there are more.
         inputs: The rows of the request.
     """
     warnings = [
@@ -90,7 +90,7 @@ def describe_outside(outside: Sequence[Outside], inputs: Inputs) -> list[dict[st
         for item in outside[:MAX_WARNINGS]
     ]
     if len(outside) > MAX_WARNINGS:
-        message = f"More values are outside the training range; the first {MAX_WARNINGS} are listed."
+        message = f"More values are unlike the training rows; the first {MAX_WARNINGS} are listed."
         warnings.append({"pointer": "/inputs", "message": message})
     return warnings
 
@@ -109,7 +109,7 @@ def encode_answer(
         target: The target's name.
         options: What was asked for: keys that were not are absent, those that need draws are null without.
         prediction: Finite arrays in the target's unit.
-        warnings: Values outside the training range.
+        warnings: Values unlike the training rows.
     """
     document: dict[str, Any] = {
         "model": {"name": model[0], "version": model[1]},

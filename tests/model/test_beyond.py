@@ -19,8 +19,11 @@ def test_it_is_zero_for_every_training_row_and_grows_with_the_distance_on_both_s
     columns = columns_from_table(table, plan)
     schema = make_schema(plan, columns)
     encoder = Encoder.fit(schema, columns)
-    where = [index for index, name in enumerate(encoder.names) if name.endswith("beyond its range")]
-    assert [encoder.names[index] for index in where] == ["size beyond its range", "day beyond its range"]
+    where = [index for index, name in enumerate(encoder.names) if name.endswith("beyond the training rows")]
+    assert [encoder.names[index] for index in where] == [
+        "size beyond the training rows",
+        "day beyond the training rows",
+    ]
     assert not encoder.encode(columns)[:, where].any()
 
     size = schema.features[0]
@@ -52,7 +55,7 @@ def test_a_training_value_far_from_all_others_has_no_hold_on_the_standardised_in
     columns = columns_from_table(table, plan)
     encoder = Encoder.fit(make_schema(plan, columns), columns)
     encoded = encoder.encode(columns)
-    inside, beyond = (encoder.names.index(name) for name in ("size", "size beyond its range"))
+    inside, beyond = (encoder.names.index(name) for name in ("size", "size beyond the training rows"))
     assert encoded[7, inside] == 5.0
     assert encoded[7, beyond] > 5.0
     assert not np.delete(encoded[:, beyond], 7).any()
@@ -100,14 +103,14 @@ def test_columns_that_no_training_row_moves_are_named() -> None:
     encoder = Encoder.fit(make_schema(plan, columns), columns)
     assert [encoder.names[number] for number in encoder.unmoved] == [
         "district is unseen",
-        "size beyond its range",
-        "day beyond its range",
+        "size beyond the training rows",
+        "day beyond the training rows",
     ]
     size = columns["size"].copy()
-    size[7] = 60_000.0  # moves "size beyond its range"
+    size[7] = 60_000.0  # moves "size beyond the training rows"
     columns = {**columns, "size": size}
     encoder = Encoder.fit(make_schema(plan, columns), columns)
     assert [encoder.names[number] for number in encoder.unmoved] == [
         "district is unseen",
-        "day beyond its range",
+        "day beyond the training rows",
     ]

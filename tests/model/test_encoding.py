@@ -214,12 +214,12 @@ class TestEncoder:
             "Origin=Japan",
             "Origin=USA",
             "Origin is unseen",
-            "Cylinders beyond its range",
-            "Displacement beyond its range",
-            "Horsepower beyond its range",
-            "Weight_in_lbs beyond its range",
-            "Acceleration beyond its range",
-            "Year beyond its range",
+            "Cylinders beyond the training rows",
+            "Displacement beyond the training rows",
+            "Horsepower beyond the training rows",
+            "Weight_in_lbs beyond the training rows",
+            "Acceleration beyond the training rows",
+            "Year beyond the training rows",
         )
         encoded = encoder.encode(cars[1])
         assert encoded.shape == (406, encoder.width)

@@ -43,7 +43,7 @@ def _rows(posterior: Posterior, *, beyond: float = 0.0) -> NDArray[np.float32]:
             "day": np.linspace(18_100, 18_900, 20),
         }
     )
-    rows[:, posterior.encoder.names.index("size beyond its range")] = beyond
+    rows[:, posterior.encoder.names.index("size beyond the training rows")] = beyond
     return rows
 
 

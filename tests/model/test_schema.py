@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import CheckpointError
-from model.schema import Feature, FeatureKind, Outside, Schema, Target
+from model.schema import Feature, FeatureKind, Schema, Target, UnfamiliarValue
 
 WEIGHT = Feature(
     "Weight", FeatureKind.NUMERIC, "lb", missing=True, minimum=1613.0, maximum=5140.0, categories=()
@@ -160,11 +160,13 @@ def test_values_outside_are_listed_by_row_then_feature() -> None:
         columns([1612.0, 2000.0, 10512.0], [1.0, 4384.0, -0.5], ["USA", "Mars", "USA"], [1.0] * 3)
     )
     assert outside == [
-        Outside(0, "Weight", "1612 lb is below the training range, 1613 to 5140 lb"),
-        Outside(1, "Year", "1982-01-02 is above the training range, 1970-01-01 to 1982-01-01"),
-        Outside(1, "Origin", "category 'Mars' was not seen in training ('Japan', 'USA')"),
-        Outside(2, "Weight", "10512 lb is above the training range, 1613 to 5140 lb"),
-        Outside(2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"),
+        UnfamiliarValue(0, "Weight", "1612 lb is below the training range, 1613 to 5140 lb"),
+        UnfamiliarValue(1, "Year", "1982-01-02 is above the training range, 1970-01-01 to 1982-01-01"),
+        UnfamiliarValue(1, "Origin", "category 'Mars' was not seen in training ('Japan', 'USA')"),
+        UnfamiliarValue(2, "Weight", "10512 lb is above the training range, 1613 to 5140 lb"),
+        UnfamiliarValue(
+            2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"
+        ),
     ]
 
 
@@ -178,7 +180,7 @@ def test_a_value_where_training_had_none_is_outside() -> None:
     empty = Feature("x", FeatureKind.NUMERIC, None, missing=True, minimum=None, maximum=None, categories=())
     schema = Schema((empty,), Target("y", None), {})
     outside = schema.outside({"x": np.array([np.nan, 2.0])})
-    assert outside == [Outside(1, "x", "2 can't be compared: no training row has a value")]
+    assert outside == [UnfamiliarValue(1, "x", "2 can't be compared: no training row has a value")]
 
 
 def test_long_lists_of_categories_are_cut_short() -> None:

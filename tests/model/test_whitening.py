@@ -59,10 +59,10 @@ def test_the_other_inputs_stay_as_they_are() -> None:
         "right",
         "other",
         "hidden direction 1",
-        "left beyond its range",
-        "right beyond its range",
-        "other beyond its range",
-        "hidden direction 1 beyond its range",
+        "left beyond the training rows",
+        "right beyond the training rows",
+        "other beyond the training rows",
+        "hidden direction 1 beyond the training rows",
     )
     kept = [encoder.names.index(name) for name in plain.names]
     np.testing.assert_array_equal(encoder.encode(columns)[:, kept], plain.encode(columns))
@@ -118,13 +118,14 @@ def test_rows_that_break_the_pattern_are_beyond_though_each_number_is_ordinary()
     least, most = encoder.reach
     names = list(encoder.names)
     held, beyond = (
-        row[names.index(name)] for name in ("hidden direction 1", "hidden direction 1 beyond its range")
+        row[names.index(name)]
+        for name in ("hidden direction 1", "hidden direction 1 beyond the training rows")
     )
     assert held in (least[3], most[3])
     assert abs(beyond) > 100.0
     outside = (row < least) | (row > most)
     assert [name for name, out in zip(names, outside, strict=True) if out] == [
-        "hidden direction 1 beyond its range"
+        "hidden direction 1 beyond the training rows"
     ]
 
 

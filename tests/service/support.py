@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
-    from model.schema import Columns
+    from model.schema import Columns, UnfamiliarValue
     from service.predictor import ModelLike
 
 SCHEMA = Schema(
@@ -94,6 +94,9 @@ class FakeModel:
             if options.mc_error
             else None,
         )
+
+    def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+        return self.schema.outside(columns, limit)
 
     def warm_up(self) -> None:
         self.warm = True

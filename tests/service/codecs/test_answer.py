@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from model.prediction import PredictOptions
-from model.schema import Outside
+from model.schema import UnfamiliarValue
 from service.codecs.answer import MAX_WARNINGS, PredictResponse, describe_outside, encode_answer
 from service.codecs.inputs import parse_inputs
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
@@ -71,7 +71,7 @@ def test_percentiles_can_be_left_out() -> None:
 
 @pytest.mark.parametrize("found", [MAX_WARNINGS, MAX_WARNINGS + 1])
 def test_warnings_beyond_the_limit_are_summed_up(found: int) -> None:
-    warnings = describe_outside([Outside(0, NAMES[0], "far out")] * found, ROWS)
+    warnings = describe_outside([UnfamiliarValue(0, NAMES[0], "far out")] * found, ROWS)
     assert warnings[0] == {"pointer": "/inputs/0/Weight", "message": "Weight: far out"}
     assert len(warnings) == found
     assert (warnings[-1]["pointer"] == "/inputs") == (found > MAX_WARNINGS)

@@ -1,0 +1,71 @@
+"""What rows have that the training rows know nothing like, for people: the warnings beside an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from model.schema import UnfamiliarValue, with_unit, written
+
+if TYPE_CHECKING:
+    from model.encoding import Encoder
+    from model.schema import Columns
+    from model.whitening import Whitening
+
+__all__ = ["unfamiliar"]
+
+
+def unfamiliar(encoder: Encoder, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+    """Lists values outside the training range, unseen categories, gaps, and combinations unlike all training rows.
+
+    Missing cells are never listed, and combinations only where nothing else is to be said of the row.
+
+    Args:
+        encoder: Knows the training rows.
+        columns: The features' canonical columns, each ``[B]``.
+        limit: List no more than this many, the first ones.
+
+    Returns:
+        One entry a value or combination, by row, then in the order of the features.
+    """
+    found = [*encoder.schema.outside(columns, limit), *_in_gaps(encoder, columns, limit)]
+    if encoder.whitening is not None:
+        named = {item.row for item in found}
+        found += _combinations(encoder.whitening, columns, named, limit)
+    order = {feature.name: position for position, feature in enumerate(encoder.schema.features)}
+    return sorted(found, key=lambda item: (item.row, order[item.feature]))[:limit]
+
+
+def _in_gaps(encoder: Encoder, columns: Columns, limit: int | None) -> list[UnfamiliarValue]:
+    found = []
+    for feature in encoder.schema.features:
+        gaps = encoder.gaps.get(feature.name)
+        if gaps is None:
+            continue
+        column = columns[feature.name]
+        for row in np.flatnonzero(gaps.distance(column))[:limit]:
+            low, high = gaps.around(column[row])
+            message = (
+                f"{with_unit(feature, column[row])} is in a gap of the training rows, between "
+                f"{written(feature, low)} and {with_unit(feature, high)}"
+            )
+            found.append(UnfamiliarValue(int(row), feature.name, message))
+    return found
+
+
+def _combinations(
+    whitening: Whitening, columns: Columns, named: set[int], limit: int | None
+) -> list[UnfamiliarValue]:
+    """Rows that break a pattern of all training rows, unless they are ``named`` already."""
+    _, further = whitening.encode(columns, slice(None))
+    found = []
+    for row in np.flatnonzero(further.any(axis=1))[: None if limit is None else limit + len(named)]:
+        if int(row) in named:
+            continue
+        # Of the direction that lies furthest out, the two numbers that say most about it.
+        axis = whitening.axes[:, np.abs(further[row]).argmax()]
+        first, second = (whitening.features[number] for number in np.abs(axis).argsort()[::-1][:2])
+        message = f"its combination with {second!r} is unlike all training rows, each value by itself is not"
+        found.append(UnfamiliarValue(int(row), first, message))
+    return found
