@@ -103,9 +103,12 @@ class Mixture:
             the distribution function is too flat for that, to what double precision can tell.
         """
         count, batch = self.means.shape
+        rising = scores.dim() == 1 and bool((scores[1:] >= scores[:-1]).all())
         scores = scores.to(self.means).clamp(-37.0, 37.0).expand(batch, -1)
+        if not scores.numel():
+            return torch.empty_like(scores)
         values = None
-        if scores.device.type == "cpu" and 0 < count * scores.numel() <= FEW_VALUES:
+        if scores.device.type == "cpu" and count * scores.numel() <= FEW_VALUES:
             weights = None if self.weights is None else self.weights.numpy()
             few = few_quantiles(self.means.numpy(), self.noise.numpy(), weights, scores.numpy())
             values = None if few is None else torch.from_numpy(few)
@@ -114,6 +117,8 @@ class Mixture:
         if scores.shape[1] < 2:
             return values
         # Rounding must not turn two levels of the same value round.
+        if rising:
+            return values.cummax(dim=1).values
         order = scores.argsort(dim=1)
         return values.scatter(1, order, values.gather(1, order).cummax(dim=1).values)
 

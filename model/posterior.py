@@ -255,4 +255,6 @@ def _together(parts: Sequence[Tensor]) -> Tensor:
 
 def _joined(tiles: Sequence[Mapping[str, Tensor]]) -> dict[str, NDArray[np.float64]]:
     """The rows of all tiles, on the CPU."""
+    if len(tiles) == 1:
+        return {key: part.cpu().numpy() for key, part in tiles[0].items()}
     return {key: np.concatenate([tile[key].cpu().numpy() for tile in tiles]) for key in tiles[0]}

@@ -211,8 +211,8 @@ def test_an_interruption_early_in_the_full_fit_keeps_the_best_trial() -> None:
             if not self.titles[-1].startswith("trial: "):
                 raise KeyboardInterrupt
 
-    options = make_options({"hidden": (6,), "members": 2, "epochs": 400, "noise": "heteroscedastic"})
-    trained = train(make_table(), "rent", options, reporter=Impatient())
+    chosen = {"hidden": (6,), "members": 2, "epochs": 400, "noise": "heteroscedastic", "budget": 3600.0}
+    trained = train(make_table(), "rent", make_options(chosen), reporter=Impatient())
     assert trained.facts["training"]["interrupted"]
     assert [one["stage"] for one in trained.facts["training"]["candidates"]][-2:] == ["trial", "full"]
     assert trained.facts["training"]["epochs"] == 100
