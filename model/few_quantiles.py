@@ -26,7 +26,7 @@ __all__ = ["FEW_VALUES", "few_quantiles"]
 
 FEW_VALUES = 2**18
 """Components times rows times levels: of more than these PyTorch is the faster."""
-FEW_LEVELS = 96
+FEW_LEVELS = 64
 """Rows times levels: of no more than these plain numbers are faster than arrays."""
 ROUNDS = 4
 FURTHEST_STEP = 1.0
