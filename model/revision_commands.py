@@ -127,8 +127,8 @@ def _read_rows(data: Path, posterior: Posterior) -> LabelledRows:
 def _say_outside(rows: LabelledRows) -> None:
     for feature, count in rows.outside.items():
         sys.stderr.write(
-            f"note: {feature!r} is beyond the training range, or of an unseen category, in {count} of {len(rows)} "
-            "rows: they teach it what to expect there, and its doubt shrinks\n"
+            f"note: {feature!r} is unlike the training rows (beyond their range, in a gap, or unseen) in {count} of "
+            f"{len(rows)} rows: they teach it what to expect there, and its doubt shrinks\n"
         )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from model.schema import Columns, Feature, Schema
+    from model.schema import Columns, Feature
 
 __all__ = ["LabelledRows", "Revision", "labelled_rows", "stamped"]
 
@@ -76,7 +76,7 @@ class LabelledRows:
         encoded: ``[N, D]``.
         targets: ``[N]``, the target's unit.
         left_out: Rows without a target.
-        outside: Feature → number of its cells beyond the training range, or of categories unseen in training.
+        outside: Feature → number of its cells that the training rows know nothing like.
     """
 
     encoded: NDArray[np.float32]
@@ -122,7 +122,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
         encoded=posterior.encoder.encode(columns),
         targets=targets[labelled],
         left_out=len(targets) - len(labelled),
-        outside=_outside(schema, columns),
+        outside=_outside(posterior, columns),
     )
 
 
@@ -161,8 +161,8 @@ def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: 
         )
 
 
-def _outside(schema: Schema, columns: Columns) -> dict[str, int]:
+def _outside(posterior: Posterior, columns: Columns) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for found in schema.outside(columns):
+    for found in posterior.unfamiliar(columns):
         counts[found.feature] = counts.get(found.feature, 0) + 1
     return counts
