@@ -28,7 +28,14 @@ from benchmarks.engine_peers import ENGINE_PEERS
 from benchmarks.engine_peers.cells import Cell, Rates, System, measure, too_large
 from benchmarks.engine_peers.exchange import ACTIVATION, INPUTS, NOISE, EngineTask
 from benchmarks.engine_peers.memory import memory_of_a_call, memory_of_a_file
-from benchmarks.engine_peers.report import memory_table, murho_table, peers_table, with_rates, written
+from benchmarks.engine_peers.report import (
+    best_peer_table,
+    memory_table,
+    murho_table,
+    peers_table,
+    with_rates,
+    written,
+)
 from benchmarks.environments import pythons_of
 from benchmarks.results import facts, table, write_json
 from benchmarks.step_peers import ENVIRONMENTS
@@ -144,6 +151,8 @@ def _speed(options: argparse.Namespace, systems: list[System], report: dict[str,
         raw += ready
     if not raw:
         return
+    if best := best_peer_table(report["cells"], titles):
+        print(f"\nMurho beside the fastest that agrees:\n{best}")
     print(
         f"\nMurho alone. The machine's best: {rates.product / 1e9:.0f} GFLOP/s (float32 products of 2048 x 2048),"
     )

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from benchmarks.engine_peers.cells import Cell, Found, Rates
     from benchmarks.engine_peers.exchange import EngineTask
 
-__all__ = ["LARGEST_ERROR", "memory_table", "murho_table", "peers_table", "with_rates", "written"]
+__all__ = [
+    "LARGEST_ERROR",
+    "best_peer_table",
+    "memory_table",
+    "murho_table",
+    "peers_table",
+    "with_rates",
+    "written",
+]
 
 REFERENCE = "murho"
 OTHER_CALLS = {"fresh": "draws anew", "predictive": "no percentiles"}
@@ -102,6 +110,40 @@ def murho_table(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -
             )
     headers = ["network", "S", "B", "ms", "draws anew", "of peak", "streams", "after forward"]
     return table([*headers, "mean", "std", "percentiles"], rows)
+
+
+def best_peer_table(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:
+    """Murho beside the fastest peer that agrees, a line a cell: how many times as long that takes.
+
+    Once as the whole answer, once as the call without percentiles, which peers do not give either.
+    """
+    rows = []
+    for cell in cells:
+        peers = {
+            name: one["ms"]["call"]
+            for name, one in cell["systems"].items()
+            if "deviation" not in one and one["agrees"]
+        }
+        mine = cell["systems"].get(REFERENCE)
+        if mine is None or not peers:
+            continue
+        best = min(peers, key=lambda name: statistics.median(peers[name]))
+        ratios = [_ratio(peers[best], mine["ms"][kind]) for kind in ("call", "predictive")]
+        ms = [
+            statistics.median(times) for times in (mine["ms"]["call"], mine["ms"]["predictive"], peers[best])
+        ]
+        rows.append(
+            [
+                cell["net"],
+                str(cell["samples"]),
+                str(cell["batch"]),
+                *(f"{one:.3g}" for one in ms),
+                titles[best],
+                *(f"{one:.2g}" for one in ratios),
+            ]
+        )
+    headers = ["network", "S", "B", "Murho, ms", "no percentiles", "best peer, ms", "which", "times Murho's"]
+    return table([*headers, "times without"], rows)
 
 
 def peers_table(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:

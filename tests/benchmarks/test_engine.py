@@ -38,7 +38,14 @@ from benchmarks.engine_peers.reference import (
     exact_answers,
     independent_moments,
 )
-from benchmarks.engine_peers.report import memory_table, murho_table, peers_table, with_rates, written
+from benchmarks.engine_peers.report import (
+    best_peer_table,
+    memory_table,
+    murho_table,
+    peers_table,
+    with_rates,
+    written,
+)
 from benchmarks.step_peers import ENVIRONMENTS, processes
 from benchmarks.step_peers.processes import StepError
 from model.prediction import PredictOptions
@@ -373,6 +380,14 @@ def test_the_tables_of_a_fixed_report() -> None:
             "Murho, no percentiles      0.5   0.25       0.5   0.25",
             "A peer                      20     20        20     20         2         1.2        0.8     yes",
             "Another                      1    0.5                          2         9.0        1.0      NO",
+        )
+    )
+    assert best_peer_table(cells_of_it, TITLES) == "\n".join(
+        (
+            "network    S   B  Murho, ms  no percentiles  best peer, ms   which  times Murho's  times without",
+            "-------  ---  --  ---------  --------------  -------------  ------  -------------  -------------",
+            "1x50     256   1          2             0.5             20  A peer             20             50",
+            "1x50     256  32          2             0.5             20  A peer             20             50",
         )
     )
     assert murho_table(cells_of_it, {"murho": "known noise"}) == "\n".join(
