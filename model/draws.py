@@ -155,16 +155,16 @@ def make_draws(
     means = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".mu")]
     rhos = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".rho")]
     sizes = [mean[0].numel() for mean in means]
-    epsilon = coupled_normals(seed, samples, architecture.members, sum(sizes), start=start)
+    weights = torch.from_numpy(coupled_normals(seed, samples, architecture.members, sum(sizes), start=start))
     members = torch.arange(start, start + samples) % architecture.members
-    drawn = []
-    for mean, rho, noise in zip(
-        means, rhos, torch.split(torch.from_numpy(epsilon), sizes, dim=1), strict=True
-    ):
-        sigma = functional.softplus(rho)
-        drawn.append(
-            torch.addcmul(mean[members], sigma[members], noise.reshape(samples, *mean.shape[1:])).to(device)
-        )
+    mu = torch.cat([mean.flatten(1) for mean in means], dim=1)
+    sigma = functional.softplus(torch.cat([rho.flatten(1) for rho in rhos], dim=1))
+    for row, member in zip(weights, members.tolist(), strict=True):  # a draw stays in the cache
+        torch.addcmul(mu[member], sigma[member], row, out=row)
+    drawn = [
+        part.reshape(samples, *mean.shape[1:]).to(device)
+        for mean, part in zip(means, torch.split(weights, sizes, dim=1), strict=True)
+    ]
     return Draws.of(
         drawn[0::2],
         drawn[1::2],

@@ -48,19 +48,16 @@ def place_in_block(draw: int, members: int) -> PlaceInBlock:
     return PlaceInBlock(member, (draw - first) // members, 1 + (start + BLOCK - 1 - first) // members)
 
 
-def standard_normals(seed: int, draw: int, count: int) -> np.ndarray:
+def standard_normals(seed: int, draw: int, out: np.ndarray) -> None:
     """Independent standard normal numbers for one draw.
 
     Args:
         seed: 0 to 2^63 - 1.
         draw: Number of the draw, from 0.
-        count: How many.
-
-    Returns:
-        ``[count]``, float32.
+        out: Where to put them, ``[P]``, float32.
     """
     key = np.array([seed, draw], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=key)).standard_normal(count, dtype=np.float32)
+    np.random.Generator(np.random.Philox(key=key)).standard_normal(dtype=np.float32, out=out)
 
 
 def coupled_normals(seed: int, samples: int, members: int, count: int, *, start: int = 0) -> np.ndarray:
@@ -83,18 +80,21 @@ def coupled_normals(seed: int, samples: int, members: int, count: int, *, start:
         raise ValueError(f"draws start at a multiple of {BLOCK}, not at {start}")
     normals = np.empty((samples, count), dtype=np.float32)
     sums = np.zeros((members, count), dtype=np.float32)
+    scratch = np.empty(count, dtype=np.float32)
     for draw, row in enumerate(normals, start=start):
         place = place_in_block(draw, members)
         size, left, total = place.size, place.size - place.before, sums[place.member]
         if place.before == 0:
-            row[:] = total[:] = standard_normals(seed, draw, count)
+            standard_normals(seed, draw, row)
+            total[:] = row
             continue
         if left == 1:
             np.negative(total, out=row)
             continue
         scale = math.sqrt(size * (left - 1) / ((size - 1) * left))
-        np.multiply(standard_normals(seed, draw, count), np.float32(scale), out=row)
-        row -= total * np.float32(1.0 / left)
+        standard_normals(seed, draw, row)
+        row *= np.float32(scale)
+        row -= np.multiply(total, np.float32(1.0 / left), out=scratch)
         total += row
     return normals
 
