@@ -205,6 +205,14 @@ def test_a_large_set_is_cut_and_features_of_few_values_make_no_split() -> None:
     assert [job.name for job in shift.jobs_of("yacht", read)] == [job.name for job in jobs]
 
 
+def test_some_features_of_a_shift_are_evenly_among_all() -> None:
+    columns = {f"feature_{number}": np.arange(30.0) for number in range(6)}
+    read = pa.table({**columns, "few": np.arange(30) % 3, SETS["yacht"].target: np.arange(30.0)})
+    for most, expected in ((2, "03"), (3, "024"), (6, "012345"), (9, "012345")):
+        names = [job.name for job in shift.jobs_of("yacht", read, most)]
+        assert names == [f"{kind}-yacht-feature_{number}" for number in expected for kind in shift.SHIFTS]
+
+
 def test_shift_gives_the_mean_over_splits_and_then_over_sets() -> None:
     gap = {
         "yacht": [report_of(coverage=0.8), report_of(coverage=1.0)],
