@@ -49,7 +49,7 @@ class Settings(BaseSettings):
     draws_bytes: int | None = Field(
         default=None,
         ge=1,
-        description="Memory for the draws of each model, in bytes, 256 MiB by default; draws beyond it are made anew "
+        description="Memory for the draws of each model, in bytes, 1 GiB by default; draws beyond it are made anew "
         "by every request.",
     )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
