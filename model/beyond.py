@@ -32,8 +32,8 @@ __all__ = ["Beyond"]
 class Beyond:
     """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
 
-    Of a column with outliers the range ends at `model.scaling.FURTHEST` standard deviations. In a gap it is the
-    distance to the nearer end of it, in standard deviations.
+    Of a column with outliers the range ends at `model.scaling.FURTHEST` standard deviations. In a gap it is what
+    `model.gaps.Gaps.distance` says, in standard deviations.
 
     Attributes:
         features: The features that have a training range, F of them.

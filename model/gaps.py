@@ -34,6 +34,8 @@ LEAST_WIDTH = 0.25
 LEAST_SPACINGS = 1.5
 """Of a gap, in median spacings of the different training values: integers, or steps of 0.5, are no gaps."""
 MEASURED = (FeatureKind.NUMERIC, FeatureKind.DATE)
+MARGIN = 0.01
+"""Share of a gap at either end that does not count: new rows of a cluster lie a little beyond the old ones."""
 MOST_GAPS = 64
 """Of a feature, the widest."""
 
@@ -70,7 +72,7 @@ class Gaps:
         return len(self.ends)
 
     def distance(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """How far each value lies in a gap, 0 elsewhere: ``a b / sqrt(a^2 + b^2)`` at a and b from its ends.
+        """How far each value lies in a gap, 0 elsewhere: ``a b / sqrt(a^2 + b^2)`` at a and b from its margins.
 
         A line from either end, its slope of some variance, leaves a variance in proportion to a^2 or b^2; of the
         two together, each weighted by its precision, to ``1 / (1 / a^2 + 1 / b^2)``.
@@ -86,7 +88,9 @@ class Gaps:
         inside = np.flatnonzero(place % 2)
         if inside.size:
             upper, within = place[inside], values[inside]
-            above, below = within - self._flat[upper - 1], self._flat[upper] - within
+            low, high = self._flat[upper - 1], self._flat[upper]
+            margin = MARGIN * (high - low)
+            above, below = np.maximum(within - low - margin, 0.0), np.maximum(high - within - margin, 0.0)
             with np.errstate(divide="ignore", over="ignore"):
                 distances[inside] = above / np.hypot(1.0, above / below)
         return distances

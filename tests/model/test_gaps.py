@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model.encoding import ENCODINGS, Encoder
 from model.errors import CheckpointError
 from model.feature_encodings import Scaled
-from model.gaps import MOST_GAPS, Gaps
+from model.gaps import MARGIN, MOST_GAPS, Gaps
 from model.kinds import columns_from_table
 from model.posterior import Posterior
 from model.prediction import PredictOptions
@@ -59,15 +59,15 @@ def test_of_many_gaps_the_widest_are_kept_in_order() -> None:
 def test_the_distance_is_that_of_two_lines_weighted_by_their_precision(share: float, width: float) -> None:
     low, high = -2.0, -2.0 + width
     value = low + share * (high - low)
-    above, below = value - low, high - value
+    above, below = value - low - MARGIN * width, high - value - MARGIN * width
     expected = (above**-2 + below**-2) ** -0.5 if above > 0 and below > 0 else 0.0
     gaps = Gaps(((-5.0, -4.0), (low, high), (high, high + 1.0)))
-    assert gaps.distance(np.array([value]))[0] == pytest.approx(expected, rel=1e-9, abs=1e-300)
+    assert gaps.distance(np.array([value]))[0] == pytest.approx(expected, rel=1e-9, abs=1e-9 * width)
 
 
 def test_outside_of_gaps_and_for_missing_cells_the_distance_is_zero() -> None:
     gaps = Gaps(((1.0, 2.0), (2.0, 4.0)))
-    values = np.array([np.nan, -np.inf, -1.0, 1.0, 2.0, 4.0, 9.0, np.inf])
+    values = np.array([np.nan, -np.inf, -1.0, 1.0, 1.009, 2.0, 3.99, 4.0, 9.0, np.inf])
     np.testing.assert_array_equal(gaps.distance(values), 0.0)
     assert gaps.around(3.0) == (2.0, 4.0)
 
@@ -79,9 +79,8 @@ def test_the_input_beyond_the_training_rows_is_zero_for_them_and_not_in_gaps(enc
     (at,) = encoder.beyond_columns
     assert not encoder.encode({"x": column})[:, at].any()
     middle = encoder.encode({"x": np.array([2.0, 1.5, 5.0])})[:, at]
-    np.testing.assert_allclose(
-        middle * np.nanstd(column), [0.5**0.5, (4 + 1 / 1.5**2) ** -0.5, 1.0], rtol=1e-5
-    )
+    halfway, aside = 0.98 * 0.5**0.5, (0.48**-2 + 1.48**-2) ** -0.5
+    np.testing.assert_allclose(middle * np.nanstd(column), [halfway, aside, 1.0], rtol=1e-5)
     assert list(encoder.unmoved) == [at]
 
 
@@ -136,7 +135,7 @@ def test_doubt_grows_in_a_gap_as_the_slope_says_and_the_scatter_does_not() -> No
     part = posterior.encoder.parts[0]
     assert isinstance(part, Scaled)
     slope = posterior.facts["beyond"]["slope"] * posterior.scale / part.scale.std
-    expected = np.array([0.0, slope * (high - low) / 2.0 / 2.0**0.5, 0.0])
+    expected = np.array([0.0, slope * 0.98 * (high - low) / 2.0 / 2.0**0.5, 0.0])
     grown = np.sqrt(np.square(doubtful.epistemic_std) - np.square(certain.epistemic_std))
     np.testing.assert_allclose(grown, expected, rtol=0.1)
     assert certain.aleatoric_std == pytest.approx(doubtful.aleatoric_std)
