@@ -59,7 +59,8 @@ class Gaps:
             scale: What standardises them.
         """
         values = np.unique(column[np.isfinite(column)])
-        widths = np.diff(values)
+        with np.errstate(over="ignore"):  # what is infinitely wide is no gap
+            widths = np.diff(values)
         if not widths.size:
             return cls(())
         least = max(LEAST_WIDTH * scale.std, LEAST_SPACINGS * float(np.median(widths)))

@@ -29,7 +29,7 @@ KEPT_SEEDS = 4
 KEPT_BYTES = 2**30
 """Draws of recent seeds that are kept: at most so many seeds and so many bytes in all.
 
-256 draws of three layers of 512 are half of it. Made anew for a row they take 4 s, kept 30 ms."""
+256 draws of three layers of 512 are half of it. Made anew for a row they take 4 s, kept 50 ms."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,8 @@ def unfamiliar(encoder: Encoder, columns: Columns, limit: int | None = None) -> 
     Returns:
         One entry a value or combination, by row, then in the order of the features.
     """
+    if limit == 0:
+        return []
     found = [*encoder.schema.outside(columns, limit), *_in_gaps(encoder, columns, limit)]
     if encoder.whitening is not None:
         named = {item.row for item in found}

@@ -186,7 +186,8 @@ def _require_finite(model: ModelLike, columns: Columns, prediction: Prediction) 
     if finite.all():
         return
     broken = np.flatnonzero(~finite)
-    outside = model.unfamiliar({name: column[broken] for name, column in columns.items()})
+    # Beyond the range alone can numbers grow without bound; in a gap, say, the fault is not the client's.
+    outside = model.schema.outside({name: column[broken] for name, column in columns.items()})
     explained = {item.row for item in outside}
     if len(explained) < len(broken):
         raise ComputationError(

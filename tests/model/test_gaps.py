@@ -44,6 +44,10 @@ def test_a_value_left_out_of_a_grid_is_a_gap() -> None:
     assert gaps_of(np.array([2.0, 3.0, 5.0, 6.0, 7.0])) == ((3.0, 5.0),)
 
 
+def test_numbers_at_the_ends_of_float64_leave_no_gap() -> None:
+    assert Gaps.fit(np.array([-1.7e308, 1.7e308]), Scale(0.0, 1.0)).ends == ()
+
+
 def test_of_many_gaps_the_widest_are_kept_in_order() -> None:
     wide = np.arange(MOST_GAPS + 10) % 7 + 10.0
     steps = np.stack([np.full(len(wide), 1e-3), wide], axis=1).ravel()

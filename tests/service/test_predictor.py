@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from model.prediction import Prediction, PredictOptions
+from model.schema import UnfamiliarValue
 from service import predictor
 from service.errors import ComputationError, DeadlineError, NotReadyError
 from service.predictor import Answer, Predictor, RowsNotFiniteError
@@ -68,6 +69,16 @@ def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
     options = PredictOptions(samples=4, thresholds=(1.0,), draws=True)
     with pytest.raises(ComputationError, match="isn't finite"):
         predict(Broken(field, above=2500.0), columns([2000.0, 3000.0]), options)
+
+
+def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
+    class InGap(Broken):
+        def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+            found = [UnfamiliarValue(row, "Weight", "in a gap") for row in range(len(columns["Weight"]))]
+            return found[:limit]
+
+    with pytest.raises(ComputationError, match="within the training range"):
+        predict(InGap("mean", above=2500.0), columns([3000.0]))
 
 
 @pytest.mark.parametrize("part", ["mean", "std", "percentiles"])
