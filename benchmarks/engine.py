@@ -3,7 +3,8 @@
 Each system is a process of its own, in an environment of its own. Processes take turns: in every round each of them
 answers for a short while, so that what else the machine does falls on all alike. Murho goes through its public path,
 `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. Peers give mean and std of the function
-values alone. Murho keeps the draws of a seed; what it takes with draws made anew in each call is timed as well.
+values alone, and once more with percentiles of draws with noise; so Murho is timed without percentiles too. It keeps
+the draws of a seed; what it takes with draws made anew in each call is timed as well.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ SAMPLES = "256"
 SECONDS = 0.2
 """Of a system's turn in a round; a call that takes longer is made once."""
 EXPLANATION = """
-Medians of the rounds; ratios are to Murho with kept draws, in the same round. "draws anew": with another seed in each
-call, as peers draw in each; "no percentiles": up to function values and noise under every draw, with kept draws.
+Medians of the rounds; ratios are to Murho's whole answer with kept draws, in the same round. "draws anew": with another
+seed in each call, as peers draw in each; "mean and std": the answer without percentiles. A peer's line is mean and std
+alone; "percentiles too": with draws of an observation and a sort of them.
 first: seconds of the first call, which compiles, or makes the draws that are kept; it is in no median.
 s.e.: how far mean and std are from an independent Monte Carlo, root mean square over rows in standard errors.
 Of "first" and "s.e." the worst batch is shown."""

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn
+from torch import Tensor
 
 from benchmarks.engine_peers.exchange import drive, inverse_softplus
-from benchmarks.engine_peers.torch_parts import begin, loaded, moments, with_activations
+from benchmarks.engine_peers.torch_parts import begin, calls_of, loaded, with_activations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from benchmarks.engine_peers.exchange import Call, EngineTask
 
 PARAMETERS = {
@@ -42,12 +38,10 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         loaded(layer.rho_bias, inverse_softplus(given.bias_sigma))
     model.eval()
 
-    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        inputs = torch.from_numpy(rows)
-        with torch.no_grad():
-            return moments(torch.stack([model(inputs) for _ in range(samples)]))
+    def draw(rows: Tensor, samples: int) -> Tensor:
+        return torch.stack([model(rows) for _ in range(samples)])
 
-    return {"call": call}
+    return calls_of(draw)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from blitz.utils import variational_estimator
 from torch import Tensor
 
 from benchmarks.engine_peers.exchange import drive, inverse_softplus
-from benchmarks.engine_peers.torch_parts import begin, loaded, with_activations
+from benchmarks.engine_peers.torch_parts import begin, calls_of, loaded, with_activations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,10 @@ def prepare(task: EngineTask) -> dict[str, Call]:
             mean, std = model.mfvi_forward(torch.from_numpy(rows), sample_nbr=samples)
         return {"mean": mean[:, 0].numpy(), "epistemic_std": std[:, 0].numpy()}
 
-    return {"call": call}
+    def draw(rows: Tensor, samples: int) -> Tensor:  # as in its README, for a confidence interval
+        return torch.stack([model(rows) for _ in range(samples)])
+
+    return {**calls_of(draw), "call": call}
 
 
 if __name__ == "__main__":

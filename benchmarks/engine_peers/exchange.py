@@ -31,12 +31,14 @@ __all__ = [
     "COLUMNS",
     "EDGE",
     "INPUTS",
+    "LEVELS",
     "NOISE",
     "EngineTask",
     "Layer",
     "Request",
     "drive",
     "inverse_softplus",
+    "percentiles_of",
     "shown_rows",
 ]
 
@@ -50,6 +52,8 @@ ACTIVATION = "silu"
 """As `murho train` has it by default."""
 NOISE = 0.2
 """Known standard deviation of the observation noise."""
+LEVELS = (5.0, 50.0, 95.0)
+"""Percentiles of an observation that are asked for, as Murho gives by default."""
 SHOWN = 64
 """At most so many rows of an answer are given back, to be compared."""
 
@@ -159,6 +163,24 @@ def inverse_softplus(sigma: NDArray[np.float32]) -> NDArray[np.float32]:
     """The rho of which ``log(1 + exp(rho))`` is sigma."""
     rho: NDArray[np.float32] = np.log(np.expm1(sigma.astype(np.float64))).astype(np.float32)
     return rho
+
+
+def percentiles_of(observations: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Those of draws of an observation: what `numpy.percentile` gives, by a sort, which takes less time.
+
+    Args:
+        observations: ``[S, B]``.
+
+    Returns:
+        ``[B, K]`` for `LEVELS`.
+    """
+    ordered = np.sort(np.ascontiguousarray(observations.T), axis=1)
+    places = np.array(LEVELS) / 100.0 * (ordered.shape[1] - 1)
+    below = places.astype(np.intp)
+    above = np.minimum(below + 1, ordered.shape[1] - 1)
+    share = (places - below).astype(np.float32)
+    percentiles: NDArray[np.float32] = (1.0 - share) * ordered[:, below] + share * ordered[:, above]
+    return percentiles
 
 
 def drive(

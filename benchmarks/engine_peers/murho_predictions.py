@@ -1,7 +1,8 @@
 """Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
 
 Draws of recent seeds are kept, so that a second call of the same seed makes none. What a call takes with draws made
-anew, as in every call of a peer, and what it takes to the function values and the noise under every draw, is timed too.
+anew, as in every call of a peer, without percentiles, and what it takes to the function values and the noise under
+every draw, is timed too.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ def prepare(task: EngineTask) -> dict[str, Call]:
             posterior.predictive(torch.from_numpy(rows[start : start + step]), samples, DEFAULT_SEED)
         return {}
 
-    return {"call": call, "fresh": fresh, "predictive": predictive}
+    def moments(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        posterior.predict_encoded(rows, PredictOptions(samples=samples, percentiles=()))
+        return {}
+
+    return {"call": call, "fresh": fresh, "moments": moments, "predictive": predictive}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from numpyro.infer import SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 from numpyro.infer.initialization import init_to_value
 
-from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive
+from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive, percentiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,30 +57,39 @@ def prepare(task: EngineTask) -> dict[str, Call]:
     svi.init(jax.random.PRNGKey(task.seed), jnp.zeros((1, INPUTS)), jnp.zeros(1))
     key = jax.random.PRNGKey(task.seed + 1)
 
+    def new_key() -> Any:
+        nonlocal key
+        key, this = jax.random.split(key)
+        return this
+
     @cache
-    def compiled(samples: int) -> Any:
+    def compiled(samples: int, *, observations: bool) -> Any:
         predictive = Predictive(
             model,
             guide=guide,
             params=parameters,
             num_samples=samples,
-            return_sites=["mean"],
+            return_sites=["mean", "target"],
             parallel=task.variant == "parallel",
         )
 
         def predict(this: Any, rows: Any) -> Any:
-            draws = predictive(this, rows)["mean"]
-            return draws.mean(axis=0), draws.std(axis=0)
+            drawn = predictive(this, rows)
+            moments = drawn["mean"].mean(axis=0), drawn["mean"].std(axis=0)
+            return (*moments, drawn["target"]) if observations else moments
 
         return jax.jit(predict)
 
     def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        nonlocal key
-        key, this = jax.random.split(key)
-        mean, std = compiled(samples)(this, jnp.asarray(rows))
+        mean, std = compiled(samples, observations=False)(new_key(), jnp.asarray(rows))
         return {"mean": np.asarray(mean), "epistemic_std": np.asarray(std)}
 
-    return {"call": call}
+    def percentiles(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        mean, std, targets = compiled(samples, observations=True)(new_key(), jnp.asarray(rows))
+        moments = {"mean": np.asarray(mean), "epistemic_std": np.asarray(std)}
+        return {**moments, "percentiles": percentiles_of(np.asarray(targets))}
+
+    return {"call": call, "percentiles": percentiles}
 
 
 if __name__ == "__main__":

@@ -13,13 +13,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from benchmarks.engine_peers.exchange import drive
-from benchmarks.engine_peers.torch_parts import begin, loaded, moments, with_activations
+from benchmarks.engine_peers.torch_parts import begin, calls_of, loaded, with_activations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
     from benchmarks.engine_peers.exchange import Call, EngineTask
 
 
@@ -38,18 +34,15 @@ def prepare(task: EngineTask) -> dict[str, Call]:
     means = {name: parameter.detach() for name, parameter in model.named_parameters()}
     state: Any = posteriors.vi.diag.init(means, torchopt.adam(), init_log_sds=log_sigmas)
 
-    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        inputs = torch.from_numpy(rows)
-
+    def draw(rows: Tensor, samples: int) -> Tensor:
         def values(weights: dict[str, Tensor]) -> Tensor:
-            drawn: Tensor = functional_call(model, weights, (inputs,))
+            drawn: Tensor = functional_call(model, weights, (rows,))
             return drawn
 
-        with torch.no_grad():
-            draws = posteriors.vi.diag.sample(state, sample_shape=torch.Size([samples]))
-            return moments(torch.vmap(values)(draws))
+        draws = posteriors.vi.diag.sample(state, sample_shape=torch.Size([samples]))
+        return torch.vmap(values)(draws)
 
-    return {"call": call}
+    return calls_of(draw)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyro
 import torch
@@ -18,11 +18,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive
-from benchmarks.engine_peers.torch_parts import begin, moments
+from benchmarks.engine_peers.torch_parts import begin, calls_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -60,14 +58,14 @@ def prepare(task: EngineTask) -> dict[str, Call]:
     guide.scale = torch.cat([torch.from_numpy(sigmas[name]).flatten() for name in sites])
     parallel = task.variant == "parallel"
 
-    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+    def draw(rows: Tensor, samples: int) -> Tensor:
         predictive = Predictive(
             model, guide=guide, num_samples=samples, return_sites=("_RETURN",), parallel=parallel
         )
-        with torch.no_grad():
-            return moments(predictive(torch.from_numpy(rows))["_RETURN"])
+        drawn: Tensor = predictive(rows)["_RETURN"]
+        return drawn
 
-    return {"call": call}
+    return calls_of(draw)
 
 
 if __name__ == "__main__":

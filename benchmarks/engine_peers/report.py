@@ -24,8 +24,10 @@ __all__ = [
 ]
 
 REFERENCE = "murho"
-OTHER_CALLS = {"fresh": "draws anew", "predictive": "no percentiles"}
-"""Kinds of call that only Murho's script makes."""
+OTHER_CALLS = {"fresh": "draws anew", "moments": "mean and std", "percentiles": "percentiles too"}
+"""Kinds of call beside the main one, which gives percentiles with Murho, and mean and std alone with the others."""
+LIKE_WITH_LIKE = (("percentiles", "call"), ("call", "moments"))
+"""Kinds of call of a peer, and that of Murho's which gives the same."""
 LARGEST_ERROR = 4.0
 """Standard errors beyond which a mean or a std does not agree."""
 
@@ -48,7 +50,7 @@ def written(
             said["ratios"] = {
                 f"{kind} to {other}": round(_ratio(one.times[kind], reference.times[other]), 4)
                 for kind in one.times
-                for other in ("call", "fresh")
+                for other in ("call", "fresh", "moments")
                 if other in reference.times
             }
         if one.deviation:
@@ -115,35 +117,27 @@ def murho_table(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -
 def best_peer_table(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:
     """Murho beside the fastest peer that agrees, a line a cell: how many times as long that takes.
 
-    Once as the whole answer, once as the call without percentiles, which peers do not give either.
+    Like with like: once mean, std and percentiles, once mean and std alone.
     """
     rows = []
     for cell in cells:
+        mine = cell["systems"].get(REFERENCE)
         peers = {
-            name: one["ms"]["call"]
+            name: one["ms"]
             for name, one in cell["systems"].items()
             if "deviation" not in one and one["agrees"]
         }
-        mine = cell["systems"].get(REFERENCE)
         if mine is None or not peers:
             continue
-        best = min(peers, key=lambda name: statistics.median(peers[name]))
-        ratios = [_ratio(peers[best], mine["ms"][kind]) for kind in ("call", "predictive")]
-        ms = [
-            statistics.median(times) for times in (mine["ms"]["call"], mine["ms"]["predictive"], peers[best])
-        ]
-        rows.append(
-            [
-                cell["net"],
-                str(cell["samples"]),
-                str(cell["batch"]),
-                *(f"{one:.3g}" for one in ms),
-                titles[best],
-                *(f"{one:.2g}" for one in ratios),
-            ]
-        )
-    headers = ["network", "S", "B", "Murho, ms", "no percentiles", "best peer, ms", "which", "times Murho's"]
-    return table([*headers, "times without"], rows)
+        row = [cell["net"], str(cell["samples"]), str(cell["batch"])]
+        for kind, own in LIKE_WITH_LIKE:
+            medians = {name: statistics.median(ms[kind]) for name, ms in peers.items()}
+            best = min(medians, key=medians.__getitem__)
+            row += [f"{statistics.median(mine['ms'][own]):.3g}", f"{medians[best]:.3g}", titles[best]]
+            row.append(f"{_ratio(peers[best][kind], mine['ms'][own]):.2g}")
+        rows.append(row)
+    headers = ["network", "S", "B", "Murho, ms", "best, ms", "which", "ratio"]
+    return table([*headers, "mean, std", "best, ms", "which", "ratio"], rows)
 
 
 def peers_table(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> str:

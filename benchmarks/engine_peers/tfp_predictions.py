@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 import tf_keras
 
-from benchmarks.engine_peers.exchange import INPUTS, drive, inverse_softplus
+from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive, inverse_softplus, percentiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,15 +58,25 @@ def prepare(task: EngineTask) -> dict[str, Call]:
     def one(rows: Any) -> Any:
         return model(rows)
 
-    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+    def draw(rows: NDArray[np.float32], samples: int) -> Any:
         inputs = tf.constant(rows)
-        draws = tf.stack([one(inputs) for _ in range(samples)])[..., 0]
+        return tf.stack([one(inputs) for _ in range(samples)])[..., 0]
+
+    def moments(draws: Any) -> dict[str, NDArray[Any]]:
         return {
             "mean": tf.reduce_mean(draws, axis=0).numpy(),
             "epistemic_std": tf.math.reduce_std(draws, axis=0).numpy(),
         }
 
-    return {"call": call}
+    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        return moments(draw(rows, samples))
+
+    def percentiles(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        draws = draw(rows, samples)
+        observations = draws + NOISE * tf.random.normal(draws.shape)
+        return {**moments(draws), "percentiles": percentiles_of(observations.numpy())}
+
+    return {"call": call, "percentiles": percentiles}
 
 
 if __name__ == "__main__":

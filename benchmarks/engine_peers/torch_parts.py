@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from benchmarks.engine_peers.exchange import NOISE, percentiles_of
 from benchmarks.step_peers.torch_parts import sequential
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from benchmarks.engine_peers.exchange import EngineTask
+    from benchmarks.engine_peers.exchange import Call, EngineTask
 
-__all__ = ["begin", "loaded", "moments", "with_activations"]
+__all__ = ["begin", "calls_of", "loaded", "with_activations"]
 
 
 def begin(task: EngineTask) -> None:
@@ -37,7 +38,28 @@ def loaded(parameter: Tensor, values: NDArray[np.float32]) -> None:
         parameter.copy_(torch.from_numpy(values.T))
 
 
-def moments(draws: Tensor) -> dict[str, NDArray[Any]]:
-    """Of function values ``[S, B]`` or ``[S, B, 1]``."""
-    draws = draws.reshape(draws.shape[:2])
+def calls_of(draw: Callable[[Tensor, int], Tensor]) -> dict[str, Call]:
+    """Mean and std alone; and with them percentiles of an observation, from draws with noise.
+
+    Args:
+        draw: Function values ``[S, B]`` or ``[S, B, 1]`` of rows ``[B, D]`` under S draws.
+    """
+
+    def drawn(rows: NDArray[np.float32], samples: int) -> Tensor:
+        with torch.no_grad():
+            draws = draw(torch.from_numpy(rows), samples)
+        return draws.reshape(draws.shape[:2])
+
+    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        return _moments(drawn(rows, samples))
+
+    def percentiles(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        draws = drawn(rows, samples)
+        observations = draws + NOISE * torch.randn_like(draws)
+        return {**_moments(draws), "percentiles": percentiles_of(observations.numpy())}
+
+    return {"call": call, "percentiles": percentiles}
+
+
+def _moments(draws: Tensor) -> dict[str, NDArray[Any]]:
     return {"mean": draws.mean(dim=0).numpy(), "epistemic_std": draws.std(dim=0, correction=0).numpy()}

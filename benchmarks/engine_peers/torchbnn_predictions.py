@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torchbnn
+from torch import Tensor
 
 from benchmarks.engine_peers.exchange import drive
-from benchmarks.engine_peers.torch_parts import begin, loaded, moments, with_activations
+from benchmarks.engine_peers.torch_parts import begin, calls_of, loaded, with_activations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
     from benchmarks.engine_peers.exchange import Call, EngineTask
 
 
@@ -33,12 +30,10 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         layers.append(layer)
     model = with_activations(layers)
 
-    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
-        inputs = torch.from_numpy(rows)
-        with torch.no_grad():
-            return moments(torch.stack([model(inputs) for _ in range(samples)]))
+    def draw(rows: Tensor, samples: int) -> Tensor:
+        return torch.stack([model(rows) for _ in range(samples)])
 
-    return {"call": call}
+    return calls_of(draw)
 
 
 if __name__ == "__main__":

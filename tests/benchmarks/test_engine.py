@@ -21,11 +21,13 @@ from benchmarks.engine_peers.exchange import (
     COLUMNS,
     EDGE,
     INPUTS,
+    LEVELS,
     NOISE,
     SHOWN,
     EngineTask,
     drive,
     inverse_softplus,
+    percentiles_of,
     shown_rows,
 )
 from benchmarks.engine_peers.memory import memory_of_a_call, memory_of_a_file
@@ -46,6 +48,7 @@ from benchmarks.engine_peers.report import (
     with_rates,
     written,
 )
+from benchmarks.engine_peers.torch_parts import calls_of
 from benchmarks.step_peers import ENVIRONMENTS, processes
 from benchmarks.step_peers.processes import StepError
 from model.prediction import PredictOptions
@@ -197,6 +200,24 @@ def test_murho_is_given_the_parameters_of_the_task_and_a_table_of_plain_columns(
     np.testing.assert_allclose(answer.aleatoric_std, NOISE, rtol=1e-6)
 
 
+@pytest.mark.parametrize("samples", [1, 64, 256])
+def test_percentiles_of_draws_are_those_of_numpy(samples: int) -> None:
+    observations = np.random.default_rng(0).normal(size=(samples, 7)).astype(np.float32)
+    expected = np.percentile(observations, LEVELS, axis=0).T
+    np.testing.assert_allclose(percentiles_of(observations), expected, atol=1e-6)
+
+
+def test_a_library_of_pytorch_is_timed_with_and_without_percentiles() -> None:
+    calls = calls_of(lambda rows, samples: rows[:, :1].expand(samples, -1, -1))  # every draw says the same
+    rows = TASK.rows(3)
+    for kind, answer in ((kind, call(rows, 20_000)) for kind, call in calls.items()):
+        np.testing.assert_allclose(answer["mean"], rows[:, 0], rtol=1e-5)
+        np.testing.assert_allclose(answer["epistemic_std"], 0.0, atol=1e-5)
+        assert ("percentiles" in answer) == (kind == "percentiles")
+    scores = torch.special.ndtri(torch.tensor(LEVELS) / 100.0).numpy()
+    np.testing.assert_allclose(answer["percentiles"], rows[:, :1] + NOISE * scores, atol=0.02)
+
+
 def test_one_draw_is_a_gaussian() -> None:
     exact = exact_answers(TASK, TASK.rows(5), samples=1)
     scores = torch.special.ndtri(torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)).numpy()
@@ -336,15 +357,22 @@ def _found(**times: list[float]) -> Found:
     return Found(times=times, first=dict.fromkeys(times, 2.0), errors=(1.2, 0.8))
 
 
-MURHO = _found(call=[1e-3, 2e-3, 4e-3], fresh=[5e-3, 6e-3, 8e-3], predictive=[4e-4, 5e-4, 1e-3])
+MURHO = _found(
+    call=[1e-3, 2e-3, 4e-3],
+    fresh=[5e-3, 6e-3, 8e-3],
+    moments=[5e-4, 1e-3, 2e-3],
+    predictive=[4e-4, 5e-4, 1e-3],
+)
 MURHO.deviation = {"mean": 1.234e-7, "std": 2e-7, "percentiles": 3e-6}
-TITLES = {"murho": "Murho", "slow": "A peer", "wrong": "Another"}
+TITLES = {"murho": "Murho", "slow": "A peer", "slower": "One more", "wrong": "Another"}
 
 
 def _cell(batch: int) -> dict[str, Any]:
-    found = {"murho": MURHO, "slow": _found(call=[2e-2, 2e-2, 2e-1])}
+    peers = {"slow": _found(call=[2e-2, 2e-2, 2e-1], percentiles=[4e-2, 4e-2, 3e-1])}
+    peers["slower"] = _found(call=[3e-2, 3e-2, 3e-1], percentiles=[3e-2, 3e-2, 3e-1])
+    found = {"murho": MURHO, **peers}
     if batch == 1:
-        found["wrong"] = _found(call=[1e-3, 1e-3, 1e-3])
+        found["wrong"] = _found(call=[1e-3, 1e-3, 1e-3], percentiles=[1e-3, 1e-3, 1e-3])
         found["wrong"].errors = (9.0, 1.0)
     said = written(EngineTask((50,)), Cell(256, batch), found, {} if batch == 1 else {"wrong": "too large"})
     return with_rates(said, Rates(product=1e9, copy=1e9))
@@ -355,6 +383,10 @@ def test_ratios_are_medians_of_the_rounds() -> None:
     assert cell["systems"]["slow"]["ratios"] == {
         "call to call": 20.0,  # of 20, 10 and 50
         "call to fresh": 4.0,  # of 4, 3.33 and 25
+        "call to moments": 40.0,
+        "percentiles to call": 40.0,
+        "percentiles to fresh": 8.0,
+        "percentiles to moments": 80.0,
     }
     assert cell["systems"]["murho"]["ratios"]["fresh to call"] == 3.0  # of 5, 3 and 2
     assert cell["systems"]["murho"]["ratios"]["call to call"] == 1.0
@@ -373,21 +405,25 @@ def test_the_tables_of_a_fixed_report() -> None:
     cells_of_it = [_cell(1), _cell(32)]
     assert peers_table(cells_of_it, TITLES) == "\n".join(
         (
-            "system                 B=1, ms  ratio  B=32, ms  ratio  first, s  mean, s.e.  std, s.e.  agrees",
-            "---------------------  -------  -----  --------  -----  --------  ----------  ---------  ------",
-            "Murho                        2      1         2      1         2         1.2        0.8     yes",
-            "Murho, draws anew            6      3         6      3",
-            "Murho, no percentiles      0.5   0.25       0.5   0.25",
-            "A peer                      20     20        20     20         2         1.2        0.8     yes",
-            "Another                      1    0.5                          2         9.0        1.0      NO",
+            "system                     B=1, ms  ratio  B=32, ms  ratio  first, s  mean, s.e.  std, s.e.  agrees",
+            "-------------------------  -------  -----  --------  -----  --------  ----------  ---------  ------",
+            "Murho                            2      1         2      1         2         1.2        0.8     yes",
+            "Murho, draws anew                6      3         6      3",
+            "Murho, mean and std              1    0.5         1    0.5",
+            "A peer                          20     20        20     20         2         1.2        0.8     yes",
+            "A peer, percentiles too         40     40        40     40",
+            "One more                        30     30        30     30         2         1.2        0.8     yes",
+            "One more, percentiles too       30     30        30     30",
+            "Another                          1    0.5                          2         9.0        1.0      NO",
+            "Another, percentiles too         1    0.5",
         )
     )
     assert best_peer_table(cells_of_it, TITLES) == "\n".join(
         (
-            "network    S   B  Murho, ms  no percentiles  best peer, ms   which  times Murho's  times without",
-            "-------  ---  --  ---------  --------------  -------------  ------  -------------  -------------",
-            "1x50     256   1          2             0.5             20  A peer             20             50",
-            "1x50     256  32          2             0.5             20  A peer             20             50",
+            "network    S   B  Murho, ms  best, ms     which  ratio  mean, std  best, ms   which  ratio",
+            "-------  ---  --  ---------  --------  --------  -----  ---------  --------  ------  -----",
+            "1x50     256   1          2        30  One more     30          1        20  A peer     40",
+            "1x50     256  32          2        30  One more     30          1        20  A peer     40",
         )
     )
     assert murho_table(cells_of_it, {"murho": "known noise"}) == "\n".join(
@@ -442,6 +478,7 @@ def test_the_command_measures_murho_and_keeps_the_numbers(
             assert {kind: len(values) for kind, values in system["ms"].items()} == {
                 "call": 2,
                 "fresh": 2,
+                "moments": 2,
                 "predictive": 2,
             }
 
