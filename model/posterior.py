@@ -157,7 +157,7 @@ class Posterior:
             outside = Outside.of(self.outside(tile))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
             predictive = self._observe(draws, tile, outside)
-            answers.append(question.answer(predictive, outside))
+            answers.append({**question.answer(predictive, outside), "outside": outside.mask})
             if with_errors:
                 mirrored = self._observe(self._draws.image_parts(samples, seed), tile, outside)
                 errors.append(self._errors(predictive, mirrored, answers[-1]["percentiles"], options))
@@ -198,9 +198,11 @@ class Posterior:
         """
         return self._reach.outside(rows)
 
-    def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+    def unfamiliar(
+        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
+    ) -> list[UnfamiliarValue]:
         """What the training rows know nothing like, see `model.unfamiliar.unfamiliar`."""
-        return unfamiliar(self.encoder, columns, limit)
+        return unfamiliar(self.encoder, columns, limit, among=among)
 
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""
@@ -253,7 +255,7 @@ def _together(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
-def _joined(tiles: Sequence[Mapping[str, Tensor]]) -> dict[str, NDArray[np.float64]]:
+def _joined(tiles: Sequence[Mapping[str, Tensor]]) -> dict[str, NDArray[Any]]:
     """The rows of all tiles, on the CPU."""
     if len(tiles) == 1:
         return {key: part.cpu().numpy() for key, part in tiles[0].items()}

@@ -58,6 +58,7 @@ class Prediction:
         exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
         draws: Function values, ``[B, S]``; None unless asked for.
         mc_error: Standard errors for the finite number of draws; None unless asked for, and if S is 0.
+        outside: Whether each row lies beyond the training rows (see `model.reach`), ``[B]``; None: not known.
     """
 
     samples: int
@@ -71,3 +72,4 @@ class Prediction:
     exceedance: NDArray[np.float64] | None = None
     draws: NDArray[np.float64] | None = None
     mc_error: MonteCarloError | None = None
+    outside: NDArray[np.bool_] | None = None

@@ -124,13 +124,13 @@ class Whitening:
         return np.concatenate([held, ends - held], axis=1)
 
     def encode(
-        self, columns: Columns, rows: slice
+        self, columns: Columns, rows: slice | npt.NDArray[np.intp]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Whitens rows, each by itself.
 
         Args:
             columns: Canonical columns.
-            rows: Which B of their rows.
+            rows: Which B of their rows, a part or numbers of them.
 
         Returns:
             The directions, held within the range of the training rows and `model.scaling.FURTHEST` standard
@@ -185,7 +185,7 @@ class Whitening:
         """Means, standard deviations and limits of the numbers, ``[3, F]``."""
         return np.array([(scale.mean, scale.std, scale.limit) for scale in self.scales]).T
 
-    def _standardised(self, columns: Columns, rows: slice) -> npt.NDArray[np.float64]:
+    def _standardised(self, columns: Columns, rows: slice | npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """All numbers as their scales do each, ``[B, F]``; a missing cell 0."""
         means, stds, limits = self._standards
         numbers: npt.NDArray[np.float64] = np.stack([columns[name][rows] for name in self.features], axis=1)
@@ -194,7 +194,7 @@ class Whitening:
         numbers[np.isnan(numbers)] = 0.0
         return numbers
 
-    def _directions(self, columns: Columns, rows: slice) -> npt.NDArray[np.float64]:
+    def _directions(self, columns: Columns, rows: slice | npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """``[B, K]``, not held. Feature by feature, for a matrix product rounds a row otherwise in another batch."""
         numbers = self._standardised(columns, rows)
         directions = np.zeros((len(numbers), self.count))

@@ -17,6 +17,8 @@ from service.scheduler import Timing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from model.prediction import Prediction, PredictOptions
     from model.schema import Columns, Schema, UnfamiliarValue
     from service.scheduler import Abandoned, Scheduler
@@ -25,7 +27,7 @@ __all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]
 
 # Row-draws computed between two looks at whether anybody still waits: about a second on a slow processor.
 CHUNK_COST = 2**20
-ARRAYS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws")
+NUMBERS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws")
 
 
 class ModelLike(Protocol):
@@ -50,8 +52,10 @@ class ModelLike(Protocol):
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
         """Returns the prediction for canonical columns `[B]`."""
 
-    def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
-        """Returns the first values that the training rows know nothing like."""
+    def unfamiliar(
+        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
+    ) -> list[UnfamiliarValue]:
+        """Returns the first values that the training rows know nothing like, given which rows have any."""
 
     def warm_up(self) -> None:
         """Makes the first prediction as fast as the next."""
@@ -138,7 +142,7 @@ class Predictor:
                 chunks.append(_predict(model, chunk, options))
             prediction = chunks[0] if len(chunks) == 1 else _joined(chunks)
             _require_finite(model, columns, prediction)
-            return prediction, model.unfamiliar(columns, max_outside)
+            return prediction, model.unfamiliar(columns, max_outside, among=prediction.outside)
 
         prediction, outside = await self.scheduler.run(
             work, cost=rows * cost, deadline=deadline, timing=timing
@@ -162,7 +166,7 @@ def _predict(model: ModelLike, columns: Columns, options: PredictOptions) -> Pre
 def _joined(chunks: list[Prediction]) -> Prediction:
     """Returns the prediction for all rows of consecutive chunks."""
     joined: dict[str, Any] = {}
-    for name in ARRAYS:
+    for name in (*NUMBERS, "outside"):
         parts = [getattr(chunk, name) for chunk in chunks]
         joined[name] = None if parts[0] is None else np.concatenate(parts)
     errors = [chunk.mc_error for chunk in chunks if chunk.mc_error is not None]
@@ -177,7 +181,7 @@ def _joined(chunks: list[Prediction]) -> Prediction:
 
 def _require_finite(model: ModelLike, columns: Columns, prediction: Prediction) -> None:
     finite = np.ones(len(prediction.mean), dtype=bool)
-    arrays = [getattr(prediction, name) for name in ARRAYS]
+    arrays = [getattr(prediction, name) for name in NUMBERS]
     if prediction.mc_error is not None:
         arrays += [getattr(prediction.mc_error, part.name) for part in fields(prediction.mc_error)]
     for array in arrays:

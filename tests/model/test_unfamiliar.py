@@ -64,6 +64,19 @@ def test_no_more_are_listed_than_asked_for_and_these_are_the_first() -> None:
         assert unfamiliar(encoder(), ROWS, limit) == every[:limit]
 
 
+def test_rows_that_are_known_to_be_beyond_are_all_that_is_looked_at_for_gaps_and_combinations() -> None:
+    every = unfamiliar(encoder(), ROWS)
+    of_encoded = ((rows := encoder().encode(ROWS)) < encoder().reach[0]) | (rows > encoder().reach[1])
+    assert unfamiliar(encoder(), ROWS, among=of_encoded.any(axis=1)) == every
+    none = np.zeros(5, dtype=bool)
+    assert unfamiliar(encoder(), ROWS, among=none) == encoder().schema.outside(ROWS)
+    for row in range(5):
+        only = none.copy()
+        only[row] = True
+        found = [item for item in unfamiliar(encoder(), ROWS, among=only) if item.row == row]
+        assert found == [item for item in every if item.row == row]
+
+
 def test_rows_like_the_training_rows_and_missing_cells_are_not_listed() -> None:
     rows = {name: column[:1].copy() for name, column in ROWS.items()}
     assert unfamiliar(encoder(), rows) == []

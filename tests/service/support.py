@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fastapi import FastAPI
+    from numpy.typing import NDArray
     from starlette.types import Receive, Scope, Send
 
     from model.schema import Columns, UnfamiliarValue
@@ -95,8 +96,11 @@ class FakeModel:
             else None,
         )
 
-    def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
-        return self.schema.outside(columns, limit)
+    def unfamiliar(
+        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
+    ) -> list[UnfamiliarValue]:
+        found = self.schema.outside(columns)
+        return [item for item in found if among is None or among[item.row]][:limit]
 
     def warm_up(self) -> None:
         self.warm = True

@@ -73,7 +73,7 @@ def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
 
 def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
     class InGap(Broken):
-        def unfamiliar(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+        def unfamiliar(self, columns: Columns, limit: int | None = None, **_: Any) -> list[UnfamiliarValue]:
             found = [UnfamiliarValue(row, "Weight", "in a gap") for row in range(len(columns["Weight"]))]
             return found[:limit]
 
@@ -108,7 +108,7 @@ def test_a_request_in_chunks_gives_the_same_answer(monkeypatch: pytest.MonkeyPat
     model = FakeModel()
     parts = predict(model, rows, options).prediction
     assert len(model.calls) == 8
-    for field in predictor.ARRAYS:
+    for field in predictor.NUMBERS:
         assert np.array_equal(getattr(whole, field), getattr(parts, field))
     assert whole.mc_error is parts.mc_error is None
     bare = predict(FakeModel(), rows, PredictOptions(samples=0)).prediction
