@@ -11,6 +11,7 @@ median stays where it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def _normal_quantile(levels: np.ndarray) -> np.ndarray:
     return values
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConformalMap:
     """A monotone, odd map between nominal and calibrated normal scores: a polygon through (0, 0) and knots.
 
@@ -51,18 +52,11 @@ class ConformalMap:
     observed: tuple[float, ...]
     rows: int
 
-    def _interpolate(self, scores: Tensor, source: tuple[float, ...], goal: tuple[float, ...]) -> Tensor:
-        magnitude = scores.detach().abs().cpu().numpy()
-        xs, ys = np.array([0.0, *source]), np.array([0.0, *goal])
-        slope = self._outer_slope if source is self.nominal else 1.0 / self._outer_slope
-        mapped = np.where(
-            magnitude <= xs[-1], np.interp(magnitude, xs, ys), ys[-1] + (magnitude - xs[-1]) * slope
-        )
-        return torch.sign(scores) * torch.as_tensor(mapped, dtype=scores.dtype, device=scores.device)
-
-    @property
-    def _outer_slope(self) -> float:
-        return max(1.0, self.observed[-1] / self.nominal[-1])
+    @cached_property
+    def _knots(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """Nominal and observed scores from 0 on, and the slope beyond them."""
+        slope = max(1.0, self.observed[-1] / self.nominal[-1])
+        return np.array([0.0, *self.nominal]), np.array([0.0, *self.observed]), slope
 
     def calibrated(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
         """The score that a band must reach to in the raw predictive, for nominal scores of any shape.
@@ -72,13 +66,14 @@ class ConformalMap:
             widening: Where a band may only become wider, broadcastable to ``scores``: for rows unlike those that made
                 the map, which can't vouch there that the raw band is too wide.
         """
-        mapped = self._interpolate(scores, self.nominal, self.observed)
+        mapped = _interpolate(scores, *self._knots)
         narrower = torch.as_tensor(widening, device=scores.device) & (mapped.abs() < scores.abs())
         return torch.where(narrower, scores, mapped)
 
     def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
         """The inverse of `calibrated`."""
-        mapped = self._interpolate(scores, self.observed, self.nominal)
+        nominal, observed, slope = self._knots
+        mapped = _interpolate(scores, observed, nominal, 1.0 / slope)
         narrower = torch.as_tensor(widening, device=scores.device) & (mapped.abs() > scores.abs())
         return torch.where(narrower, scores, mapped)
 
@@ -111,6 +106,14 @@ class ConformalMap:
             if not (knots and increasing and np.isfinite(knots[-1]) and len(nominal) == len(observed)):
                 raise CheckpointError(f"calibration.{name} must be increasing positive numbers")
         return cls(nominal, observed, rows)
+
+
+def _interpolate(scores: Tensor, source: np.ndarray, goal: np.ndarray, slope: float) -> Tensor:
+    """From scores to scores, odd: the polygon from source to goal, and a line beyond."""
+    magnitude = scores.detach().abs().cpu().numpy()
+    beyond = goal[-1] + (magnitude - source[-1]) * slope
+    mapped = np.where(magnitude <= source[-1], np.interp(magnitude, source, goal), beyond)
+    return torch.sign(scores) * torch.as_tensor(mapped, dtype=scores.dtype, device=scores.device)
 
 
 def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from model.reach import Outside
 
 __all__ = ["Question"]
+
+KEPT_QUESTIONS = 64
+"""Made ready once: a service is mostly asked the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Question:
     thresholds: Tensor
 
     @classmethod
+    @lru_cache(maxsize=KEPT_QUESTIONS)
     def of(cls, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> Self:
         """Makes a request ready.
 
