@@ -89,6 +89,10 @@ class KeptDraws:
         """Memory of all that is kept, on the device."""
         return sum(kept.nbytes for kept in self._kept.values())
 
+    def holds(self, samples: int) -> bool:
+        """Whether S draws may be kept all at once."""
+        return samples * self.bytes_per_draw <= self.most_bytes
+
     def parts(self, samples: int, seed: int) -> Iterator[Draws]:
         """The first draws of a seed, one part after the other, in no more memory than allowed.
 
@@ -96,7 +100,7 @@ class KeptDraws:
             samples: S, at least 1.
             seed: Seed of the draws.
         """
-        if samples * self.bytes_per_draw <= self.most_bytes:
+        if self.holds(samples):
             yield self.first(samples, seed)
             return
         # Room for one block beside those that are kept.

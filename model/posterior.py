@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Posterior"]
 
 TILE_VALUES = 2**19
-"""Function values worked on at a time: 4 MiB of float64, a few times over for temporaries."""
+"""Outputs worked on at a time: 4 MiB of float64, a few times over for temporaries."""
+TILE_ROWS = 256
+"""At least, where so many draws leave room for them: products of fewer are slow."""
 
 
 class Posterior:
@@ -150,7 +152,7 @@ class Posterior:
         seed = self.seed if options.seed is None else options.seed
         question = Question.of(options, self.calibration, self.device)
         samples, with_errors = options.samples, options.mc_error and options.samples > 0
-        per_tile = max(1, TILE_VALUES // max(1, samples))
+        per_tile = self._rows_per_tile(samples)
         answers, errors = [], []
         for start in range(0, max(len(rows), 1), per_tile):
             tile = torch.from_numpy(rows[start : start + per_tile]).to(self.device)
@@ -214,6 +216,12 @@ class Posterior:
                 PredictOptions(noise=False, thresholds=(0.0,)),
             ):
                 self.predict_encoded(rows, options)
+
+    def _rows_per_tile(self, samples: int) -> int:
+        most = max(1, TILE_VALUES // max(1, samples))
+        if not self._draws.holds(samples):  # draws are made anew for every tile
+            return most
+        return max(min(most, TILE_ROWS), most // self.architecture.outputs)
 
     def _observe(self, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> Predictive:
         outputs, members = zip(

@@ -75,18 +75,18 @@ class Predictive:
             transform: None: the components are in the target's unit already.
         """
         transform = transform or Identity()
+        # Rows last, as `model.forward` lays them out: a sum over few components is then one over long rows.
+        means, noise = means.transpose(1, 2), noise.transpose(1, 2)
         values, deviations = transform.moments(means, noise)
         if weights is None:
-            mixture = Mixture(means[..., 0], noise[..., 0])
-            return cls(values[..., 0], deviations[..., 0], mixture, transform)
-        mean = (weights * values).sum(dim=-1)
-        variance = (weights * ((values - mean.unsqueeze(-1)).square() + deviations.square())).sum(dim=-1)
-        samples, batch, components = means.shape
-        flat = (
-            tensor.expand_as(means).permute(0, 2, 1).reshape(samples * components, batch)
-            for tensor in (means, noise, weights / samples)
-        )
-        return cls(mean, variance.sqrt(), Mixture(*flat), transform)
+            mixture = Mixture(means[:, 0], noise[:, 0])
+            return cls(values[:, 0], deviations[:, 0], mixture, transform)
+        weights = weights.transpose(1, 2)
+        mean = (weights * values).sum(dim=1)
+        squares = (values - mean.unsqueeze(1)).square_().addcmul_(deviations, deviations)
+        variance = squares.mul_(weights).sum(dim=1)
+        flat = (tensor.expand_as(means).flatten(0, 1) for tensor in (means, noise, weights / len(means)))
+        return cls(mean, variance.sqrt_(), Mixture(*flat), transform)
 
     def of_rows(self, rows: Tensor) -> Predictive:
         """Of some rows alone, by a mask ``[B]`` or their numbers."""

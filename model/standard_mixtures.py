@@ -25,7 +25,7 @@ __all__ = ["StandardMixture", "Tails", "slices", "tile_values"]
 
 TILE_VALUES = 2**16
 """Values of components that a thread works on at a time: 256 KiB of float32 in each of three buffers."""
-LEAST_ROWS = 16
+LEAST_ROWS = 64
 """Rows to standardise at a time: those side by side share the lines of a cache."""
 DEVICE_TILE_VALUES = 2**22
 """Values that an accelerator works on at a time."""

@@ -19,6 +19,13 @@ from model.mixtures import LOG_SQRT_2PI, normal_cdf
 
 __all__ = ["TRANSFORMS", "Identity", "Logarithm", "Transform", "transform_from_json"]
 
+NEAR_SEAM = 7.0
+"""Standard deviations below its seam from which on `Logarithm` is an exponential, to 1e-12 of its moments."""
+FAR_BEYOND_SEAM = 30.0
+"""Normal scores at which Phi is no longer told from 0."""
+LEAST_DEVIATION = 1e-12
+"""In units of the largest training target."""
+
 
 class Transform(Protocol):
     """A smooth rising map between the target ``y`` and what the network learns, ``z``."""
@@ -144,21 +151,23 @@ class Logarithm:
         return -torch.log((targets + self.shift).clamp_min(1e-300)).clamp_max(self.top)
 
     def moments(self, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Transform.moments`: the truncated moments of a lognormal and of a normal on either side of the seam."""
-        noise = noise.expand_as(means)
-        means = means - self.top  # in units of y(top) + shift from here on
-        seam = -means / noise
-        above = normal_cdf(-seam)
-        density = torch.exp(-0.5 * seam.square() - LOG_SQRT_2PI)
-        line = 1.0 + means
-        first = torch.exp(means + 0.5 * noise.square() + torch.special.log_ndtr(seam - noise))
-        first = first + line * above + noise * density
-        second = torch.exp(2.0 * (means + noise.square()) + torch.special.log_ndtr(seam - 2.0 * noise))
-        second = second + (line.square() + noise.square()) * above
-        second = second + noise * (2.0 * line + noise * seam) * density
-        deviation = (second - first.square()).clamp_min(1e-24).sqrt()
+        """See `Transform.moments`: those of a lognormal, and near the seam the truncated ones of either side.
+
+        A lognormal's deviation is written so that nothing overflows or cancels (Johnson, Kotz and Balakrishnan 1994,
+        "Continuous univariate distributions", chapter 14).
+        """
+        noise = noise.expand_as(means).contiguous()
+        means = (means - self.top).contiguous()  # in units of y(top) + shift from here on
+        square = noise.square()
+        value = torch.exp(torch.add(means, square, alpha=0.5))
+        deviation = torch.exp(means + square).mul_(square.neg().expm1_().neg_().sqrt_())
+        near = (means > noise * (-NEAR_SEAM - 2.0 * noise)).view(-1).nonzero().squeeze(1)
+        if len(near):
+            parts = _moments_near_seam(means.view(-1)[near], noise.view(-1)[near])
+            for whole, part in zip((value, deviation), parts, strict=True):
+                whole.view(-1)[near] = part
         unit = math.exp(self.top)
-        return unit * first - self.shift, unit * deviation
+        return unit * value - self.shift, unit * deviation.clamp_min_(LEAST_DEVIATION)
 
     def to_json(self) -> dict[str, Any]:
         """See `Transform.to_json`."""
@@ -170,6 +179,33 @@ class Logarithm:
         fields = expect_fields(data, "target.transform", ("kind", "shift", "top"))
         shift, top = (expect_number(fields[name], f"target.transform.{name}") for name in ("shift", "top"))
         return cls(shift, top)
+
+
+def _moments_near_seam(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of ``exp(z)`` below ``z = 0`` and ``1 + z`` above it."""
+    seam = -means / noise
+    above = normal_cdf(-seam)
+    density = torch.exp(-0.5 * seam.square() - LOG_SQRT_2PI)
+    line = 1.0 + means
+    first = _below_seam(means, noise, seam, 1) + line * above + noise * density
+    second = _below_seam(means, noise, seam, 2) + (line.square() + noise.square()) * above
+    second = second + noise * (2.0 * line + noise * seam) * density
+    return first, (second - first.square()).clamp_min(LEAST_DEVIATION**2).sqrt()
+
+
+def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tensor:
+    """``E[exp(power z); z < 0] = exp(power mean + (power noise)^2 / 2) Phi(seam - power noise)``.
+
+    Where Phi underflows, by ``exp(-seam^2 / 2) erfcx((power noise - seam) / sqrt(2)) / 2``, which is the same.
+    """
+    excess = power * noise - seam
+    part = torch.exp(power * means + 0.5 * (power * noise).square()) * normal_cdf(-excess)
+    far = excess > FAR_BEYOND_SEAM
+    if not bool(far.any()):
+        return part
+    return torch.where(
+        far, 0.5 * torch.exp(-0.5 * seam.square()) * torch.special.erfcx(excess * 0.5**0.5), part
+    )
 
 
 TRANSFORMS: dict[str, type[Identity | Logarithm]] = {"none": Identity, "log": Logarithm}

@@ -288,7 +288,32 @@ def test_draws_and_their_mirror_images_are_made_once_a_request(
 def test_where_a_row_lies_is_found_out_once_a_tile(
     rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("model.posterior.TILE_VALUES", 600 * OPTIONS.samples)
+    outputs = rent.architecture.outputs
+    monkeypatch.setattr("model.posterior.TILE_VALUES", 600 * OPTIONS.samples * outputs)
     with patch.object(Reach, "outside", autospec=True, side_effect=Reach.outside) as outside:
         rent.predict(columns, dataclasses.replace(OPTIONS, mc_error=True))
     assert [len(call.args[1]) for call in outside.call_args_list] == [600, 400]
+
+
+@pytest.mark.parametrize(
+    ("draws_bytes", "rows_per_draw", "parts"),
+    [
+        (2**30, 500, [256, 256, 256, 232]),  # half of 500 by the two outputs of a row, but 256 at least
+        (2**30, 100, [100] * 10),
+        (1, 500, [500, 500]),  # draws are made anew for each tile
+    ],
+)
+def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
+    rent_checkpoints: Path,
+    columns: Columns,
+    monkeypatch: pytest.MonkeyPatch,
+    draws_bytes: int,
+    rows_per_draw: int,
+    parts: list[int],
+) -> None:
+    posterior = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=draws_bytes)
+    assert posterior.architecture.outputs == 2
+    monkeypatch.setattr("model.posterior.TILE_VALUES", rows_per_draw * OPTIONS.samples)
+    with patch.object(Reach, "outside", autospec=True, side_effect=Reach.outside) as outside:
+        posterior.predict(columns, OPTIONS)
+    assert [len(call.args[1]) for call in outside.call_args_list] == parts
