@@ -248,9 +248,10 @@ def predict(
         scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
     table = read_table(data)
     with naming(data), advancing("scoring", table.num_rows) as advance:
-        scored, outside = score_table(table, scorer, options, advance)
-    if outside:
-        sys.stderr.write(f"note: {outside} values lie outside the training range or are unseen categories\n")
+        scored, unlike = score_table(table, scorer, options, advance)
+    if unlike:
+        rows = "1 row is" if unlike == 1 else f"{unlike} rows are"
+        sys.stderr.write(f"note: {rows} unlike the training rows (beyond their range, in a gap, or unseen)\n")
     columns: dict[str, Any] = {}
     if keep_inputs:
         clash = sorted(set(scored) & set(table.column_names))

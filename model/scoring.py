@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,10 +21,23 @@ if TYPE_CHECKING:
     from model.row_progress import Advance
     from model.schema import Columns
 
-__all__ = ["RemoteScorer", "Scorer", "percentile_name", "score_table"]
+__all__ = ["LocalScorer", "RemoteScorer", "Scored", "Scorer", "percentile_name", "score_table"]
 
 ROWS_PER_CHUNK = 16_384
 ROWS_PER_REQUEST = 4_096
+
+
+class Scored(NamedTuple):
+    """The answer for some rows.
+
+    Attributes:
+        columns: Output columns by name, ``[B]`` each, NaN where there is no answer (``samples=0``).
+        unlike: Whether each row is unlike the training rows, ``[B]``; a service tells only values beyond their range
+            and unseen categories.
+    """
+
+    columns: dict[str, NDArray[np.float64]]
+    unlike: NDArray[np.bool_]
 
 
 class Scorer(Protocol):
@@ -32,8 +45,8 @@ class Scorer(Protocol):
 
     schema: Schema
 
-    def score(self, columns: Columns, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
-        """Output columns for a chunk of rows, by name, NaN where there is no answer (``samples=0``)."""
+    def score(self, columns: Columns, options: PredictOptions) -> Scored:
+        """The answer for a chunk of rows."""
         ...
 
 
@@ -50,7 +63,7 @@ class LocalScorer:
         self.posterior = posterior
         self.schema = posterior.schema
 
-    def score(self, columns: Columns, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
+    def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """See `Scorer.score`."""
         answer = self.posterior.predict(columns, options)
         none = np.full((len(answer.mean), len(options.percentiles)), np.nan)
@@ -61,7 +74,8 @@ class LocalScorer:
         percentiles = none if answer.percentiles is None else answer.percentiles
         for index, level in enumerate(options.percentiles):
             scored[percentile_name(level)] = percentiles[:, index]
-        return scored
+        unlike = _rows_outside(self.schema, columns)
+        return Scored(scored, unlike if answer.outside is None else unlike | answer.outside)
 
 
 class RemoteScorer:
@@ -89,7 +103,7 @@ class RemoteScorer:
             {},
         )
 
-    def score(self, columns: Columns, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
+    def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """See `Scorer.score`."""
         count = len(next(iter(columns.values())))
         parts = [
@@ -98,7 +112,8 @@ class RemoteScorer:
             )
             for start in range(0, count, ROWS_PER_REQUEST)
         ]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        scored = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return Scored(scored, _rows_outside(self.schema, columns))
 
     def _score(self, columns: Columns, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
         body: dict[str, Any] = {
@@ -163,6 +178,13 @@ def _feature(item: dict[str, Any]) -> Feature:
     )
 
 
+def _rows_outside(schema: Schema, columns: Columns) -> NDArray[np.bool_]:
+    """Rows with a value beyond its range or of an unseen category, ``[B]``."""
+    outside = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+    outside[[item.row for item in schema.outside(columns)]] = True
+    return outside
+
+
 def _json_cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
     if feature.kind is FeatureKind.CATEGORICAL:
         return list(column)
@@ -186,17 +208,17 @@ def score_table(
         advance: Is told of rows that are done.
 
     Returns:
-        Output columns by name, and the number of values outside the training range.
+        Output columns by name, and the number of rows unlike the training rows.
 
     Raises:
         TableError: The table has no rows, or a feature's cells can't be used.
     """
     if table.num_rows == 0:
         raise TableError("the table has no rows to score")
-    parts, outside = [], 0
+    parts = []
     for start in range(0, table.num_rows, ROWS_PER_CHUNK):
         columns = columns_from_table(table.slice(start, ROWS_PER_CHUNK), scorer.schema)
-        outside += len(scorer.schema.outside(columns))
         parts.append(scorer.score(columns, options))
         advance(len(next(iter(columns.values()))))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, outside
+    scored = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    return scored, sum(int(part.unlike.sum()) for part in parts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 from model import scoring
 from model.errors import MurhoError, TableError
-from model.prediction import PredictOptions
+from model.kinds import columns_from_table
+from model.prediction import Prediction, PredictOptions
 from model.scoring import LocalScorer, RemoteScorer, percentile_name, score_table
 from tests.model.conftest import make_table
 
@@ -22,7 +24,7 @@ def test_percentile_columns_are_named_by_level() -> None:
     assert [percentile_name(level) for level in (5.0, 97.5, 0.1)] == ["p5", "p97.5", "p0.1"]
 
 
-def test_chunks_change_nothing_and_values_outside_are_counted(
+def test_chunks_change_nothing_and_rows_unlike_the_training_rows_are_counted(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table(rows=50, seed=8)
@@ -30,12 +32,31 @@ def test_chunks_change_nothing_and_values_outside_are_counted(
     size[3] = 1e5
     table = table.set_column(0, "size", [size])
     options = PredictOptions(samples=16)
-    whole, outside = score_table(table, LocalScorer(rent), options)
+    whole, unlike = score_table(table, LocalScorer(rent), options)
     monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
-    parts, outside_in_parts = score_table(table, LocalScorer(rent), options)
-    assert outside == outside_in_parts >= 1
+    parts, unlike_in_parts = score_table(table, LocalScorer(rent), options)
+    named = rent.unfamiliar(columns_from_table(table, rent.schema))
+    assert unlike == unlike_in_parts == len({item.row for item in named}) >= 1
     for name, values in whole.items():
         np.testing.assert_allclose(parts[name], values, rtol=1e-5)
+
+
+def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(rows=50, seed=8)
+    _, before = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
+    real = type(rent).predict
+
+    def with_a_gap(self: Posterior, *asked: Any) -> Prediction:
+        answer = real(self, *asked)
+        assert answer.outside is not None
+        (inside,) = np.nonzero(~answer.outside)
+        return replace(answer, outside=answer.outside | np.isin(np.arange(50), inside[:2]))
+
+    monkeypatch.setattr(type(rent), "predict", with_a_gap)
+    _, unlike = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
+    assert unlike == before + 2
 
 
 def test_without_samples_spreads_are_missing(rent: Posterior) -> None:
