@@ -61,17 +61,13 @@ Of "first" and "s.e." the worst batch is shown."""
 
 
 def murho_systems() -> list[System]:
-    """Murho with known noise, as the peers have it, and with heteroscedastic noise; in this environment."""
+    """Murho with known noise, as the peers have it, and with what it learns of noise; in this environment."""
     python = Path(sys.executable)
     return [
         System("murho", "Murho", python, "murho_predictions", keeps_draws=True),
-        System(
-            "murho-heteroscedastic",
-            "Murho, heteroscedastic",
-            python,
-            "murho_predictions",
-            "heteroscedastic",
-            keeps_draws=True,
+        *(
+            System(f"murho-{noise}", f"Murho, {noise}", python, "murho_predictions", noise, keeps_draws=True)
+            for noise in ("heteroscedastic", "mixture")
         ),
     ]
 
@@ -165,7 +161,7 @@ def _speed(options: argparse.Namespace, systems: list[System], report: dict[str,
         "after forward: share of the call behind function values and noise under every draw; then the largest"
     )
     print("deviations from double precision, relative to the larger of value and std.")
-    print(murho_table(report["cells"], {"murho": "known noise", "murho-heteroscedastic": "heteroscedastic"}))
+    print(murho_table(report["cells"], titles))
 
 
 def _memory(options: argparse.Namespace, report: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACTIVATION",
     "COLUMNS",
+    "COMPONENTS",
     "EDGE",
     "INPUTS",
     "LEVELS",
@@ -52,6 +53,10 @@ ACTIVATION = "silu"
 """As `murho train` has it by default."""
 NOISE = 0.2
 """Known standard deviation of the observation noise."""
+COMPONENTS = 3
+"""Of an observation, where its noise is a mixture."""
+NETWORK_OUTPUTS = {"fixed": 1, "heteroscedastic": 2, "mixture": 3 * COMPONENTS}
+"""Kind of noise → outputs: means, then noises, then logits of weights."""
 LEVELS = (5.0, 50.0, 95.0)
 """Percentiles of an observation that are asked for, as Murho gives by default."""
 SHOWN = 64
@@ -80,7 +85,8 @@ class EngineTask:
 
     Attributes:
         hidden: Widths of the hidden layers, `ACTIVATION` between them.
-        noise: ``fixed``; Murho knows ``heteroscedastic``, too, with a second output for it.
+        noise: ``fixed``; Murho knows ``heteroscedastic``, too, with a second output for it, and ``mixture``, of
+            `COMPONENTS`, with nine outputs.
         variant: Of the script, see `benchmarks.engine_peers.EnginePeer`.
         threads: How many to compute with.
         seed: Of parameters and rows.
@@ -105,7 +111,7 @@ class EngineTask:
     @property
     def sizes(self) -> list[tuple[int, int]]:
         """``(inputs, outputs)`` of each layer."""
-        return list(pairwise((INPUTS, *self.hidden, 2 if self.noise == "heteroscedastic" else 1)))
+        return list(pairwise((INPUTS, *self.hidden, NETWORK_OUTPUTS[self.noise])))
 
     @property
     def parameters(self) -> int:
@@ -125,9 +131,10 @@ class EngineTask:
             parts = []
             for shape in ((inputs, outputs), (outputs,)):
                 parts += [scale * generator.normal(size=shape), scale * generator.uniform(0.15, 0.45, shape)]
-            if self.noise == "heteroscedastic" and number == len(self.sizes) - 1:
+            means = 1 if self.noise != "mixture" else COMPONENTS
+            if number == len(self.sizes) - 1:
                 for part, start in zip(parts, (0.0, 0.0, -1.5, 0.0), strict=True):  # softplus(-1.5) is NOISE
-                    part[..., 1] = start + 0.1 * part[..., 1]
+                    part[..., means : 2 * means] = start + 0.1 * part[..., means : 2 * means]
             layers.append(Layer(*(part.astype(np.float32) for part in parts)))
         return layers
 

@@ -9,6 +9,7 @@ import torch
 from benchmarks.engine_peers.exchange import (
     ACTIVATION,
     COLUMNS,
+    COMPONENTS,
     EDGE,
     INPUTS,
     NOISE,
@@ -53,7 +54,11 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
             "members": 1,
             "skip": False,
         },
-        "likelihood": {"kind": task.noise, "sigma": NOISE if task.noise == "fixed" else None},
+        "likelihood": {
+            "kind": task.noise,
+            "sigma": NOISE if task.noise == "fixed" else None,
+            "components": COMPONENTS if task.noise == "mixture" else None,
+        },
         "schema": {"features": features, "target": {"name": "y", "unit": None}, "left_out": {}},
         "encoding": {"encoding": "standard", "features": encodings},
         "target": {"location": 0.0, "scale": 1.0, "transform": {"kind": "none"}},

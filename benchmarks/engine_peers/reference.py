@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from benchmarks.engine_peers.exchange import NOISE
+from benchmarks.engine_peers.exchange import COMPONENTS, NOISE
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, facts_of, tensors_of
 from model.draws import make_draws
 from model.likelihoods import NOISE_FLOOR
@@ -73,18 +73,28 @@ def exact_answers(
             for weight, bias in zip(draws.weights, draws.biases, strict=True)
         ]
         outputs[draw] = _network(rows.astype(np.float64), layers)
-    means = torch.from_numpy(outputs[..., 0])
-    if task.noise == "heteroscedastic":
-        noise = torch.from_numpy(NOISE_FLOOR + np.logaddexp(0.0, outputs[..., 1]))
-    else:
-        noise = torch.full_like(means, NOISE)
-    variance = means.var(dim=0, correction=0) + noise.square().mean(dim=0)
-    percentiles = [_quantile(means, noise, level / 100.0) for level in DEFAULT_PERCENTILES]
+    means, noise, weights = (torch.from_numpy(part) for part in _components(task, outputs))
+    shares = weights / samples
+    mean = (shares * means).sum(dim=(0, 2))
+    variance = (shares * ((means - mean[:, None]).square() + noise.square())).sum(dim=(0, 2))
+    percentiles = [_quantile(means, noise, shares, level / 100.0) for level in DEFAULT_PERCENTILES]
     return {
-        "mean": means.mean(dim=0).numpy(),
+        "mean": mean.numpy(),
         "std": variance.sqrt().numpy(),
         "percentiles": torch.stack(percentiles, dim=1).numpy(),
     }
+
+
+def _components(task: EngineTask, outputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Means, standard deviations and weights of an observation, ``[..., K]``, from outputs ``[..., P]``."""
+    if task.noise == "mixture":
+        means, raw, logits = np.split(outputs, [COMPONENTS, 2 * COMPONENTS], axis=-1)
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return means, NOISE_FLOOR + np.logaddexp(0.0, raw), weights / weights.sum(axis=-1, keepdims=True)
+    means = outputs[..., :1]
+    if task.noise == "heteroscedastic":
+        return means, NOISE_FLOOR + np.logaddexp(0.0, outputs[..., 1:]), np.ones_like(means)
+    return means, np.full_like(means, NOISE), np.ones_like(means)
 
 
 def _network(rows: NDArray[Any], layers: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[Any]:
@@ -96,13 +106,14 @@ def _network(rows: NDArray[Any], layers: Sequence[tuple[NDArray[Any], NDArray[An
     return hidden
 
 
-def _quantile(means: Tensor, noise: Tensor, level: float) -> Tensor:
-    """Of an equal-weight mixture of Gaussians ``[S, B]``; ``[B]``."""
+def _quantile(means: Tensor, noise: Tensor, shares: Tensor, level: float) -> Tensor:
+    """Of a mixture of Gaussians ``[S, B, K]``; ``[B]``."""
     reach = 10.0 * noise
-    lower, upper = (means - reach).amin(dim=0), (means + reach).amax(dim=0)
+    lower, upper = (means - reach).amin(dim=(0, 2)), (means + reach).amax(dim=(0, 2))
     for _ in range(BISECTIONS):
         middle = 0.5 * (lower + upper)
-        below = 0.5 * torch.erfc((means - middle) / (noise * math.sqrt(2.0))).mean(dim=0) < level
+        tails = 0.5 * torch.erfc((means - middle[:, None]) / (noise * math.sqrt(2.0)))
+        below = (shares * tails).sum(dim=(0, 2)) < level
         lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
     return 0.5 * (lower + upper)
 
@@ -139,7 +150,8 @@ def independent_moments(
             )
             for mu, sigma, bias_mu, bias_sigma in layers
         ]
-        values[draw] = _network(rows, drawn)[:, 0]
+        means, _, weights = _components(task, _network(rows, drawn))
+        values[draw] = (weights * means).sum(axis=-1)
     mean, std = values.mean(axis=0), values.std(axis=0)
     return Moments(count, mean, std, ((values - mean) ** 4).mean(axis=0) / std**4)
 

@@ -73,7 +73,7 @@ def with_rates(cell: Mapping[str, Any], rates: Rates) -> dict[str, Any]:
     """A cell with what its times are of the machine's best.
 
     For every system ``peak_share``, of the rate of matrix products; for Murho with one row ``streams``, how often its
-    draws could be copied past in the time of a call. Second outputs (heteroscedastic noise) are not counted.
+    draws could be copied past in the time of a call. Further outputs (of noise that is learned) are not counted.
     """
     systems = {}
     for name, said in cell["systems"].items():

@@ -225,7 +225,7 @@ def test_one_draw_is_a_gaussian() -> None:
     np.testing.assert_allclose(exact["percentiles"], exact["mean"][:, None] + NOISE * scores, atol=1e-12)
 
 
-@pytest.mark.parametrize("noise", ["fixed", "heteroscedastic"])
+@pytest.mark.parametrize("noise", ["fixed", "heteroscedastic", "mixture"])
 def test_murhos_answers_are_those_of_double_precision(noise: str) -> None:
     task = EngineTask((32, 32), noise=noise)
     calls = prepare(task)
@@ -238,6 +238,14 @@ def test_murhos_answers_are_those_of_double_precision(noise: str) -> None:
 def test_heteroscedastic_noise_starts_where_the_known_noise_is() -> None:
     exact = exact_answers(EngineTask((32,), noise="heteroscedastic"), TASK.rows(50), samples=1)
     assert np.median(exact["std"]) == pytest.approx(NOISE, rel=0.5)
+
+
+@pytest.mark.parametrize("noise", ["heteroscedastic", "mixture"])
+def test_mean_and_std_of_learned_noise_agree_with_another_monte_carlo(noise: str) -> None:
+    task = EngineTask((16,), noise=noise)
+    rows = task.rows(40)
+    answer = prepare(task)["call"](rows, 1024)
+    assert max(disagreement([answer], 1024, independent_moments(task, rows))) < 3.0
 
 
 def test_the_other_calls_of_murho_draw_anew_and_stop_before_the_percentiles(
@@ -471,7 +479,7 @@ def test_the_command_measures_murho_and_keeps_the_numbers(
     assert "commit" in kept
     assert [(cell["samples"], cell["batch"]) for cell in kept["cells"]] == [(64, 1), (64, 3)]
     for cell in kept["cells"]:
-        assert set(cell["systems"]) == {"murho", "murho-heteroscedastic"}
+        assert set(cell["systems"]) == {"murho", "murho-heteroscedastic", "murho-mixture"}
         for system in cell["systems"].values():
             assert system["agrees"]
             assert max(system["deviation"].values()) < 1e-5
