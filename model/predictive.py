@@ -70,7 +70,7 @@ class Predictive:
 
         Args:
             means: ``[S, B, K]``, float64, as the network learned the target.
-            noise: Broadcastable to it.
+            noise: Likewise, or 1 instead of any of these.
             weights: ``[S, B, K]`` of sum 1 over K; None where K is 1.
             transform: None: the components are in the target's unit already.
         """
