@@ -42,7 +42,7 @@ def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     mean = means.mean(dim=0)
     epistemic = (means - mean).square().mean(dim=0).sqrt()
-    aleatoric = noise.expand_as(means).square().mean(dim=0).sqrt()
+    aleatoric = noise.square().mean(dim=0).sqrt().expand_as(mean)  # what draws or rows share is averaged once
     return mean, epistemic, aleatoric
 
 
