@@ -29,6 +29,8 @@ FEW_VALUES = 2**18
 FEW_LEVELS = 64
 """Rows times levels: of no more than these plain numbers are faster than arrays."""
 ROUNDS = 4
+BRACKETED_ROUNDS = 40
+"""Further ones, for the levels between components far apart that free steps run past."""
 FURTHEST_STEP = 1.0
 SQRT_PI, SQRT_TWO_PI = math.sqrt(math.pi), math.sqrt(2.0 * math.pi)
 STANDARD = NormalDist()
@@ -47,6 +49,8 @@ def few_quantiles(means: Doubles, noise: Doubles, weights: Doubles | None, score
     Returns:
         ``[B, K]``; None where a level takes more than a few steps.
     """
+    if np.abs(scores).max(initial=0.0) > SINGLE.furthest_score:
+        return None
     mixtures = _FewMixtures(means, noise, weights)
     values = _by_numbers(mixtures, scores) if scores.size <= FEW_LEVELS else _by_arrays(mixtures, scores)
     return None if values is None else mixtures.centre + mixtures.unit * values
@@ -115,6 +119,11 @@ class _FewMixtures:
         some._products = first[rows], second[rows], third[rows]
         return some
 
+    def bracket(self, row: int, score: float) -> tuple[float, float]:
+        """The least and the largest of the components' own quantiles, between which the mixture's lies."""
+        own = self._means[row, 0] + np.float32(score * SQRT_HALF) / self._precisions[row, 0]
+        return float(own.min()), float(own.max())
+
     def sums(self, values: Floats, signs: Floats) -> tuple[Floats, ...]:
         """Sums over components, see `model.standard_mixtures.StandardMixture`.
 
@@ -160,7 +169,14 @@ def _by_numbers(mixtures: _FewMixtures, scores: Doubles, guesses: Doubles | None
     towards = np.array(signs, dtype=np.float32).reshape(scores.shape)
     values: list[float | None] = [None] * len(wanted)
     rows, indices = np.arange(len(scores)), list(range(len(wanted)))
-    for _ in range(ROUNDS):
+    brackets: dict[int, tuple[float, float]] = {}
+    for turn in range(ROUNDS + BRACKETED_ROUNDS):
+        if turn == ROUNDS:
+            brackets = {
+                index: mixtures.bracket(index // levels, wanted[index])
+                for index in indices
+                if values[index] is None
+            }
         here = np.array([starts[index] for index in indices], dtype=np.float32).reshape(-1, levels)
         found = (part.ravel().tolist() for part in (here, *mixtures.take(rows).sums(here, towards[rows])))
         left = set()
@@ -174,7 +190,7 @@ def _by_numbers(mixtures: _FewMixtures, scores: Doubles, guesses: Doubles | None
             sign, score = signs[index], wanted[index]
             missing = (tail - goals[index]) * sign
             step, near = taylor_step(start, tail, missing, density, slope, curvature, quartics[index], SINGLE)
-            if near and abs(score) <= SINGLE.furthest_score:
+            if near:
                 values[index] = start + step
                 continue
             if not (0.0 < tail < 1.0 and density > 0.0):
@@ -184,6 +200,17 @@ def _by_numbers(mixtures: _FewMixtures, scores: Doubles, guesses: Doubles | None
             steepness = density * SQRT_TWO_PI * math.exp(0.5 * reached * reached)
             step = score_step(-abs(score), reached, steepness, -sign * slope / density)
             starts[index] = start - sign * min(max(step, -FURTHEST_STEP), FURTHEST_STEP)
+            if brackets:
+                if abs(missing) <= 2.0 * SINGLE.rounding * tail:
+                    return None
+                lower, upper = brackets[index]
+                lower, upper = (start, upper) if missing > 0.0 else (lower, start)
+                if upper - lower <= SINGLE.tolerance + 4.0 * SINGLE.grain * abs(start):
+                    return None
+                brackets[index] = lower, upper
+                # Whatever the steps do, every third one halves the bracket.
+                if turn % 3 == 2 or not lower < starts[index] < upper:
+                    starts[index] = 0.5 * (lower + upper)
         if not left:
             return np.array(values).reshape(scores.shape)
         rows = np.array(sorted(left))
@@ -195,8 +222,6 @@ def _by_arrays(mixtures: _FewMixtures, scores: Doubles) -> Doubles | None:
     """Standardised values, ``[B, K]``, all levels at once for as long as they are many."""
     share, scale = mixtures.share, mixtures.share / SQRT_PI
     outward = np.abs(scores)
-    if outward.max() > SINGLE.furthest_score:
-        return None
     signs = np.where(scores > 0.0, 1.0, -1.0)
     goals = 0.5 * torch.from_numpy(outward * SQRT_HALF).erfc_().numpy()
     skewness, kurtosis = (
@@ -229,8 +254,8 @@ def _by_arrays(mixtures: _FewMixtures, scores: Doubles) -> Doubles | None:
         if not rows.size:
             return values
         if rows.size * scores.shape[1] <= FEW_LEVELS:
-            rest = _by_numbers(mixtures.take(rows), scores[rows], values[rows])
-            if rest is not None:
-                values[rows] = rest
-            return None if rest is None else values
-    return None
+            break
+    rest = _by_numbers(mixtures.take(rows), scores[rows], values[rows])
+    if rest is not None:
+        values[rows] = rest
+    return None if rest is None else values

@@ -49,8 +49,23 @@ def test_of_hard_mixtures_they_are_exact_or_left_to_others(kind: str) -> None:
             given_up += values is None
             if values is not None:
                 assert_exact(alone, SCORES, values)
-    if kind in ("a staircase", "two far and narrow spikes", "widths over twelve decades"):
+    if kind in ("two far and narrow spikes", "widths over twelve decades"):
         assert given_up > 0
+
+
+@pytest.mark.parametrize("seed", [3, 6, 9, 10])
+def test_between_components_far_apart_a_bracket_finds_what_free_steps_run_past(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(seed)
+    means = torch.from_numpy(4.0 * generator.normal(size=(12, 1)))
+    mixture = Mixture(means, torch.from_numpy(np.exp(generator.normal(size=(12, 1)) - 1.2)))
+    scores = torch.tensor([-1.6, 0.0, 1.6]).double()
+    values = few(mixture, scores)
+    assert values is not None
+    assert_exact(mixture, scores, values)
+    monkeypatch.setattr(module, "BRACKETED_ROUNDS", 0)
+    assert few(mixture, scores) is None
 
 
 @pytest.mark.usefixtures("few_levels")
