@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from model.errors import MurhoError, OptionError
+from model.processors import let_threads_sleep
 
 __all__ = ["app", "main"]
 
@@ -75,6 +76,7 @@ def options(
 
 def main() -> None:
     """Runs the command line; an error that is somebody's to mend is one line, not a traceback."""
+    let_threads_sleep()
     try:
         app()
     except MurhoError as error:

@@ -14,6 +14,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -102,6 +103,22 @@ def test_predict_writes_one_line_a_row_in_order(checkpoints: Path) -> None:
     assert len(rows) == 406
     assert list(rows[0]) == ["mean", "std", "epistemic_std", "aleatoric_std", "p2.5", "p50", "p97.5"]
     assert all(float(row["p2.5"]) < float(row["p50"]) < float(row["p97.5"]) for row in rows)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only the OpenMP of Linux's PyTorch shows its settings so"
+)
+def test_threads_of_a_command_sleep_while_they_wait(checkpoints: Path) -> None:
+    command = [MURHO, "predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--samples", "0"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    said = subprocess.run(
+        [str(word) for word in command],
+        env=environment | {"OMP_DISPLAY_ENV": "true"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in said.stderr
 
 
 def test_predict_without_samples_leaves_the_spread_empty(checkpoints: Path) -> None:

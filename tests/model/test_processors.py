@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from model.processors import available_processors
+from model.processors import available_processors, let_threads_sleep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,3 +35,14 @@ def test_a_quota_of_version_1_limits_the_count(tmp_path: Path, quota: str, expec
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
     assert available_processors(tmp_path) == expected
+
+
+def test_threads_sleep_while_they_wait_unless_somebody_wants_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    let_threads_sleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "active"
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    let_threads_sleep()
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
