@@ -31,7 +31,7 @@ def let_threads_sleep() -> None:
     """Makes the threads of OpenMP sleep while they wait for each other, unless the environment says otherwise.
 
     By default they spin. Where something else wants the processor too, the kernel then takes it from them for 4 ms at
-    a time, in the middle of an operation that takes a tenth of that: two threads, 256 draws, a mixture as noise, and one
+    a time, in the middle of an operation that takes a tenth of that: two threads, 256 draws, a mixture as noise and one
     busy process beside them on two cores: one row 68 ms, sleeping 2.8; 1,000 rows 1,900 and 240. With nothing beside
     them sleeping takes 1.1 to 1.2 times as long.
 
