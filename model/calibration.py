@@ -25,7 +25,6 @@ __all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
 
 FURTHEST_SCORE = 3.0
 """Scores further out than this say of a row that it is odd, not how well members agree."""
-ROWS_THAT_TELL_THE_LINE = 1_000
 MAXIMUM_KNOTS = 400
 MINIMUM_ROWS = 10
 
@@ -152,9 +151,7 @@ def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members:
 
     The spread of scores falls with the number m of members mixed about as ``a + b / m``: what each has learned
     wrongly by itself averages out, and the mixture is wider by their disagreement. One member and ``judges`` of them
-    give the line, see `model.more_members`. From 1,000 rows on it is followed to all members. Few rows tell it too
-    badly for that, and one that is too steep makes bands too narrow: there it is followed half the way to no
-    disagreement at most.
+    give the line, see `model.more_members`; it is followed to all members.
 
     Args:
         alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or some of these.
@@ -168,5 +165,4 @@ def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members:
     one, several = (float(np.minimum(np.abs(scores), FURTHEST_SCORE).mean()) for scores in (alone, together))
     if several <= 0.0:
         return 1.0
-    followed_to = members if len(together) >= ROWS_THAT_TELL_THE_LINE else min(members, 2 * judges)
-    return float(np.clip(score_of_all(one, several, judges, followed_to) / several, 0.5, 1.0))
+    return float(np.clip(score_of_all(one, several, judges, members) / several, 0.5, 1.0))
