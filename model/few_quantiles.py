@@ -19,6 +19,8 @@ from model.quantile_steps import SINGLE, SQRT_HALF, cornish_fisher, score_step, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from model.wide_component import WideComponent
+
     Doubles = NDArray[np.float64]
     Floats = NDArray[np.float32]
 
@@ -37,7 +39,13 @@ STANDARD = NormalDist()
 
 
 @np.errstate(all="ignore")
-def few_quantiles(means: Doubles, noise: Doubles, weights: Doubles | None, scores: Doubles) -> Doubles | None:
+def few_quantiles(
+    means: Doubles,
+    noise: Doubles,
+    weights: Doubles | None,
+    scores: Doubles,
+    wide: WideComponent | None = None,
+) -> Doubles | None:
     """Inverts distribution functions, see `model.mixture_quantiles.mixture_quantiles`.
 
     Args:
@@ -45,13 +53,14 @@ def few_quantiles(means: Doubles, noise: Doubles, weights: Doubles | None, score
         noise: Standard deviations, broadcastable to ``[C, B]``.
         weights: ``[C, B]``, of sum 1 over C; None: all components weigh the same.
         scores: Normal scores, ``[B, K]``, of at least one row and level.
+        wide: One more component; it knows the mean and the standard deviation of the others.
 
     Returns:
         ``[B, K]``; None where a level takes more than a few steps.
     """
     if np.abs(scores).max(initial=0.0) > SINGLE.furthest_score:
         return None
-    mixtures = _FewMixtures(means, noise, weights)
+    mixtures = _FewMixtures(means, noise, weights, wide)
     values = _by_numbers(mixtures, scores) if scores.size <= FEW_LEVELS else _by_arrays(mixtures, scores)
     return None if values is None else mixtures.centre + mixtures.unit * values
 
@@ -63,28 +72,36 @@ class _FewMixtures:
         centre: ``[B, 1]``, float64.
         unit: ``[B, 1]``, float64.
         share: What sums over components are to be multiplied by.
+        wide: Precisions of one more component, ``[B]``, float64, if there is one. What is below is without it.
+        of_wide: Its weight.
         third: Third central moment, ``[B]``.
         fourth: Fourth one, ``[B]``.
         quartic: ``sum_c(weight_c / width_c^4)``, ``[B]``.
     """
 
-    def __init__(self, means: Doubles, noise: Doubles, weights: Doubles | None) -> None:
+    def __init__(
+        self, means: Doubles, noise: Doubles, weights: Doubles | None, wide: WideComponent | None
+    ) -> None:
         """Standardises rows, see `few_quantiles`."""
         rows, count = means.T, len(means)
         widths = noise.T if len(noise) == count else np.broadcast_to(noise.T, rows.shape)
-        if weights is None:
-            self.share = 1.0 / count
+        self.share = 1.0 / count if weights is None else 1.0
+        self.wide, self.of_wide = None, 0.0
+        if wide is not None:
+            self.centre, self.unit = wide.means.numpy()[:, None], wide.spreads.numpy()[:, None]
+            self.wide, self.of_wide = SQRT_HALF * wide.spreads.numpy() / wide.noise.numpy(), wide.weight
+            centred = rows - self.centre
+        elif weights is None:
             self.centre = rows.sum(axis=1, keepdims=True) * self.share
             centred = rows - self.centre
             variance = (np.vecdot(centred, centred) + np.vecdot(widths, widths)) * self.share
+            self.unit = np.sqrt(variance)[:, None]
         else:
-            self.share = 1.0
             self.centre = np.vecdot(rows, weights.T)[:, None]
             centred = rows - self.centre
             squares = centred * centred
             squares += widths * widths
-            variance = np.vecdot(squares, weights.T)
-        self.unit = np.sqrt(variance)[:, None]
+            self.unit = np.sqrt(np.vecdot(squares, weights.T))[:, None]
         centred *= 1.0 / self.unit
         standard = centred.astype(np.float32, order="C")
         precisions = np.divide(self.unit * SQRT_HALF, widths, out=centred).astype(np.float32, order="C")
@@ -113,6 +130,7 @@ class _FewMixtures:
             return self
         some = copy(self)
         some.third, some.fourth, some.quartic = self.third[rows], self.fourth[rows], self.quartic[rows]
+        some.wide = None if self.wide is None else self.wide[rows]
         some._means, some._precisions = self._means[rows], self._precisions[rows]
         some._weights = None if self._weights is None else self._weights[rows]
         first, second, third = self._products
@@ -122,10 +140,11 @@ class _FewMixtures:
     def bracket(self, row: int, score: float) -> tuple[float, float]:
         """The least and the largest of the components' own quantiles, between which the mixture's lies."""
         own = self._means[row, 0] + np.float32(score * SQRT_HALF) / self._precisions[row, 0]
-        return float(own.min()), float(own.max())
+        further = 0.0 if self.wide is None else score * SQRT_HALF / float(self.wide[row])
+        return min(float(own.min()), further), max(float(own.max()), further)
 
     def sums(self, values: Floats, signs: Floats) -> tuple[Floats, ...]:
-        """Sums over components, see `model.standard_mixtures.StandardMixture`.
+        """Sums over the C components, see `model.standard_mixtures.StandardMixture`.
 
         Args:
             values: ``[B, K]``.
@@ -165,6 +184,13 @@ def _by_numbers(mixtures: _FewMixtures, scores: Doubles, guesses: Doubles | None
             signs.append(1.0 if score > 0.0 else -1.0)
             starts.append(cornish_fisher(score, skewness, kurtosis))
             quartics.append(4.0 * share * quartic)
+    wide, of_wide = [], mixtures.of_wide
+    if mixtures.wide is not None:
+        wide = np.repeat(mixtures.wide, levels).tolist()
+        quartics = [
+            (1.0 - of_wide) * quartic + of_wide * 4.0 * precision**4
+            for quartic, precision in zip(quartics, wide, strict=True)
+        ]
     starts = starts if guesses is None else guesses.ravel().tolist()
     towards = np.array(signs, dtype=np.float32).reshape(scores.shape)
     values: list[float | None] = [None] * len(wanted)
@@ -188,6 +214,16 @@ def _by_numbers(mixtures: _FewMixtures, scores: Doubles, guesses: Doubles | None
             slope *= -2.0 * scale
             curvature = 2.0 * scale * (2.0 * curvature - less)
             sign, score = signs[index], wanted[index]
+            if wide:
+                precision = wide[index]
+                place = precision * start
+                bell = precision * math.exp(-place * place) / SQRT_PI
+                tail += of_wide * (0.5 * math.erfc(sign * place) - tail)
+                density += of_wide * (bell - density)
+                slope += of_wide * (-2.0 * precision * place * bell - slope)
+                curvature += of_wide * (
+                    (4.0 * place * place - 2.0) * precision * precision * bell - curvature
+                )
             missing = (tail - goals[index]) * sign
             step, near = taylor_step(start, tail, missing, density, slope, curvature, quartics[index], SINGLE)
             if near:
@@ -240,8 +276,18 @@ def _by_arrays(mixtures: _FewMixtures, scores: Doubles) -> Doubles | None:
         density *= scale
         slope *= -2.0 * scale
         curvature = 2.0 * scale * (2.0 * curvature - less)
-        start, missing = here.astype(np.float64), (tail - goals[rows]) * sign
+        start = here.astype(np.float64)
         quartic = (4.0 * share * some.quartic.astype(np.float64))[:, None]
+        if some.wide is not None:
+            precision, of_wide = some.wide[:, None], some.of_wide
+            place = precision * start
+            bell = precision * np.exp(-place * place) / SQRT_PI
+            tail += of_wide * (0.5 * torch.from_numpy(sign * place).erfc_().numpy() - tail)
+            density += of_wide * (bell - density)
+            slope += of_wide * (-2.0 * precision * place * bell - slope)
+            curvature += of_wide * ((4.0 * place * place - 2.0) * precision * precision * bell - curvature)
+            quartic += of_wide * (4.0 * precision**4 - quartic)
+        missing = (tail - goals[rows]) * sign
         step, near = taylor_step(start, tail, missing, density, slope, curvature, quartic, SINGLE)
         far = np.nonzero(~near)
         if len(far[0]):

@@ -20,6 +20,7 @@ from model.standard_mixtures import StandardMixture, slices, tile_values
 
 if TYPE_CHECKING:
     from model.quantile_steps import Precision
+    from model.wide_component import WideComponent
 
 __all__ = ["mixture_quantiles"]
 
@@ -33,7 +34,9 @@ FEW = 0.25
 ITERATIONS = 150
 
 
-def mixture_quantiles(means: Tensor, noise: Tensor, weights: Tensor | None, scores: Tensor) -> Tensor:
+def mixture_quantiles(
+    means: Tensor, noise: Tensor, weights: Tensor | None, scores: Tensor, wide: WideComponent | None = None
+) -> Tensor:
     """Inverts distribution functions: ``y`` with ``F(y) = Phi(score)``.
 
     Args:
@@ -41,6 +44,7 @@ def mixture_quantiles(means: Tensor, noise: Tensor, weights: Tensor | None, scor
         noise: Standard deviations, broadcastable to ``[C, B]``.
         weights: ``[C, B]``, of sum 1 over C; None: all components weigh the same.
         scores: Normal scores, within -37 and 37, ``[B, K]``.
+        wide: A component more.
 
     Returns:
         ``[B, K]``, to 1e-6 of the mixture's standard deviation, or where a distribution function is too flat for that
@@ -50,13 +54,15 @@ def mixture_quantiles(means: Tensor, noise: Tensor, weights: Tensor | None, scor
     values = torch.empty_like(scores)
     most = BLOCK_TILES * tile_values(means.device)
     for rows in slices(batch, most // max(1, len(means), NUMBERS_A_LEVEL * levels)):
-        values[rows] = _quantiles(*_of_rows(means, noise, weights, rows), scores[rows])
+        values[rows] = _quantiles(*_of_rows(means, noise, weights, wide, rows), scores[rows])
     return values
 
 
-def _quantiles(means: Tensor, noise: Tensor, weights: Tensor | None, scores: Tensor) -> Tensor:
+def _quantiles(
+    means: Tensor, noise: Tensor, weights: Tensor | None, wide: WideComponent | None, scores: Tensor
+) -> Tensor:
     """Those of a few rows, see `mixture_quantiles`."""
-    mixture, goals = StandardMixture.of(means, noise, weights), Goals.of(scores)
+    mixture, goals = StandardMixture.of(means, noise, weights, wide), Goals.of(scores)
     if scores.shape[1] >= DENSE_LEVELS:
         values, settled = dense_quantiles(mixture, goals)
     else:
@@ -70,7 +76,8 @@ def _quantiles(means: Tensor, noise: Tensor, weights: Tensor | None, scores: Ten
         for some in slices(len(rows), most):
             found[some], near[some] = _search(mixture.take(rows[some]), goals.take(some), found[some], SINGLE)
         for some in (~near).squeeze(1).nonzero().squeeze(1).split(max(1, most)):
-            double = StandardMixture.of(*_of_rows(means, noise, weights, rows[some]), kind=torch.float64)
+            of_some = _of_rows(means, noise, weights, wide, rows[some])
+            double = StandardMixture.of(*of_some, kind=torch.float64)
             found[some], _ = _search(double, goals.take(some), found[some], DOUBLE)
         values[rows, levels] = found.squeeze(1)
     return torch.addcmul(mixture.centre, mixture.unit, values)
@@ -164,12 +171,17 @@ def _search(
 
 
 def _of_rows(
-    means: Tensor, noise: Tensor, weights: Tensor | None, rows: slice | Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
+    means: Tensor,
+    noise: Tensor,
+    weights: Tensor | None,
+    wide: WideComponent | None,
+    rows: slice | Tensor,
+) -> tuple[Tensor, Tensor, Tensor | None, WideComponent | None]:
     """Mixtures of some rows; noise that all rows share stays as it is."""
     shared = noise.shape[-1] == 1
     return (
         means[:, rows],
         noise if shared else noise[..., rows],
         None if weights is None else weights[:, rows],
+        None if wide is None else wide.of_rows(rows),
     )

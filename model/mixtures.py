@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from model.few_quantiles import FEW_VALUES, few_quantiles
 from model.mixture_quantiles import mixture_quantiles
+
+if TYPE_CHECKING:
+    from model.wide_component import WideComponent
 
 __all__ = ["Mixture", "normal_cdf"]
 
@@ -35,21 +39,23 @@ class Mixture:
         means: Means of the components, ``[C, B]``.
         noise: Their standard deviations, broadcastable to ``[C, B]``, positive.
         weights: Their weights, ``[C, B]``, of sum 1 over C; None: all weigh the same.
+        wide: One more component of a weight w; the others count 1 - w times as much beside it.
     """
 
     means: Tensor
     noise: Tensor
     weights: Tensor | None = None
+    wide: WideComponent | None = None
 
     def average(self, values: Tensor) -> Tensor:
-        """Mean over the components of values ``[C, B, ...]``; ``[B, ...]``."""
+        """Mean over the C components of values ``[C, B, ...]``; ``[B, ...]``."""
         return _average(values, self.weights)
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of each row, ``[B]`` each."""
+        """Mean and standard deviation of each row, ``[B]`` each, of the C components."""
         mean = self.average(self.means)
-        variance = self.average((self.means - mean).square() + self.noise.square())
-        return mean, variance.sqrt()
+        squares = (self.means - mean).square_().addcmul_(self.noise, self.noise)
+        return mean, self.average(squares).sqrt()
 
     def normal_score(self, values: Tensor) -> Tensor:
         """``z = Phi^-1(F(y))``: where a value stands in its row's mixture, as a standard normal score.
@@ -66,6 +72,10 @@ class Mixture:
         share = 1.0 / len(self.means) if self.weights is None else self.weights
         lower = (normal_cdf(standardised) * share).sum(dim=-2)
         upper = (normal_cdf(-standardised) * share).sum(dim=-2)
+        if self.wide is not None:
+            wider = (values - self.wide.means) / self.wide.noise
+            lower = torch.lerp(lower, normal_cdf(wider), self.wide.weight)
+            upper = torch.lerp(upper, normal_cdf(-wider), self.wide.weight)
         scores = torch.where(lower < upper, torch.special.ndtri(lower), -torch.special.ndtri(upper))
         return scores.clamp(-37.0, 37.0)
 
@@ -81,13 +91,21 @@ class Mixture:
         standardised = (values - self.means) / self.noise
         components = -0.5 * standardised.square() - torch.log(self.noise) - LOG_SQRT_2PI
         if self.weights is None:
-            return torch.logsumexp(components, dim=0) - math.log(len(self.means))
-        return torch.logsumexp(components + torch.log(self.weights), dim=0)
+            density = torch.logsumexp(components, dim=0) - math.log(len(self.means))
+        else:
+            density = torch.logsumexp(components + torch.log(self.weights), dim=0)
+        if self.wide is None:
+            return density
+        wider = -0.5 * ((values - self.wide.means) / self.wide.noise).square()
+        wider = wider - torch.log(self.wide.noise) - LOG_SQRT_2PI + math.log(self.wide.weight)
+        return torch.logaddexp(density + math.log1p(-self.wide.weight), wider)
 
     def of_rows(self, rows: slice | Tensor) -> Mixture:
         """Of some rows alone, by a slice, a mask ``[B]`` or their numbers."""
         noise = self.noise if self.noise.shape[-1] == 1 else self.noise[..., rows]
-        return Mixture(self.means[:, rows], noise, None if self.weights is None else self.weights[:, rows])
+        weights = None if self.weights is None else self.weights[:, rows]
+        wide = None if self.wide is None else self.wide.of_rows(rows)
+        return Mixture(self.means[:, rows], noise, weights, wide)
 
     def quantiles(self, scores: Tensor) -> Tensor:
         """Inverts the distribution function: ``y`` with ``F(y) = Phi(score)``.
@@ -110,10 +128,10 @@ class Mixture:
         values = None
         if scores.device.type == "cpu" and count * scores.numel() <= FEW_VALUES:
             weights = None if self.weights is None else self.weights.numpy()
-            few = few_quantiles(self.means.numpy(), self.noise.numpy(), weights, scores.numpy())
+            few = few_quantiles(self.means.numpy(), self.noise.numpy(), weights, scores.numpy(), self.wide)
             values = None if few is None else torch.from_numpy(few)
         if values is None:
-            values = mixture_quantiles(self.means, self.noise, self.weights, scores)
+            values = mixture_quantiles(self.means, self.noise, self.weights, scores, self.wide)
         if scores.shape[1] < 2:
             return values
         # Rounding must not turn two levels of the same value round.
@@ -126,7 +144,8 @@ class Mixture:
         """Continuous ranked probability score, in closed form (Grimit et al. 2006, equation 3).
 
         ``E|Y - y| - 1/2 E|Y - Y'|`` with both expectations over Gaussian components; quadratic in C, and so
-        the second one in single precision, in units of the row's own spread: to about 1e-6 of it.
+        the second one in single precision, in units of the row's own spread: to about 1e-6 of it. With a wide
+        component of weight w each is a mixture, too, of weights 1 - w and w, or their products.
 
         Args:
             values: ``[B]``.
@@ -150,7 +169,17 @@ class Mixture:
             if weights is not None:
                 apart *= weights * weights.roll(shift, dims=0)
             between += apart.sum(dim=0).double() * (1.0 if 2 * shift == count else 2.0)
-        return to_value - 0.5 * spread * between / count**2
+        between = spread * between / count**2
+        if self.wide is not None:
+            wide, weight = self.wide, self.wide.weight
+            to_value = torch.lerp(to_value, _absolute_moment(values - wide.means, wide.noise), weight)
+            across = (noise.square() + wide.noise.square()).sqrt()
+            across = self.average(_absolute_moment(self.means - wide.means, across))
+            within = 2.0 / math.sqrt(math.pi) * wide.noise  # E|Y - Y'| of one Gaussian
+            between = torch.lerp(
+                torch.lerp(between, across, weight), torch.lerp(across, within, weight), weight
+            )
+        return to_value - 0.5 * between
 
 
 def _average(values: Tensor, weights: Tensor | None) -> Tensor:

@@ -26,6 +26,7 @@ from model.reach import Outside, Reach
 from model.schema import Schema
 from model.transforms import transform_from_json
 from model.unfamiliar import unfamiliar
+from model.wide_component import WideRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +97,7 @@ class Posterior:
                 "model.json: target.location and target.scale must be finite, the scale positive"
             )
         self.transform = transform_from_json(facts["target"].get("transform"))
+        self._wide = WideRule.from_json(facts["likelihood"].get("wide"))
         calibration = facts.get("calibration")
         self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
         self._reach = Reach.from_facts(facts, self.encoder, self.device)
@@ -159,9 +161,12 @@ class Posterior:
             outside = Outside.of(self.outside(tile))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
             predictive = self._observe(draws, tile, outside)
+            if samples:
+                predictive = self._widened(predictive)
             answers.append({**question.answer(predictive, outside), "outside": outside.mask})
             if with_errors:
-                mirrored = self._observe(self._draws.image_parts(samples, seed), tile, outside)
+                images = self._draws.image_parts(samples, seed)
+                mirrored = self._widened(self._observe(images, tile, outside))
                 errors.append(self._errors(predictive, mirrored, answers[-1]["percentiles"], options))
         return Prediction(
             samples=options.samples,
@@ -188,7 +193,7 @@ class Posterior:
             rounds = -(-samples // len(members))
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
-        return self._observe(parts, rows, Outside.of(self.outside(rows)))
+        return self._widened(self._observe(parts, rows, Outside.of(self.outside(rows))))
 
     def outside(self, rows: Tensor) -> Tensor:
         """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
@@ -234,6 +239,9 @@ class Posterior:
             None if weights is None else weights.double(),
             self.transform,
         )
+
+    def _widened(self, predictive: Predictive) -> Predictive:
+        return predictive if self._wide is None else predictive.with_wide(self._wide, self.scale)
 
     @torch.inference_mode()  # as `forward` does, whose outputs are changed in place
     def _outputs(self, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:

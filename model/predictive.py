@@ -6,7 +6,7 @@ target; a transform leads from there to the target's own unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from model.transforms import Transform
+    from model.wide_component import WideRule
 
 __all__ = ["Predictive", "function_exceedance", "function_quantiles", "split"]
 
@@ -26,6 +27,8 @@ PANELS = 64
 """Panels of about equal probability in the integral of the CRPS where it has no closed form."""
 POOLED = 5
 POINTS_AT_A_TIME = 16
+WIDE_KNOTS = (-7.0, -3.5, -2.0, -1.0, 1.0, 2.0, 3.5, 7.0)
+"""Further ones where there is a wide component, in its standard deviations."""
 ABSCISSAE = ((-(0.6**0.5), 5.0 / 9.0), (0.0, 8.0 / 9.0), (0.6**0.5, 5.0 / 9.0))
 """Nodes and weights of Gauss and Legendre on [-1, 1], exact to degree 5."""
 
@@ -52,15 +55,19 @@ class Predictive:
 
     Attributes:
         means: Function values, ``[S, B]``, the target's unit.
-        noise: Standard deviation of an observation given each draw, broadcastable to ``[S, B]``, likewise.
-        mixture: The distribution of an observation, as the network learned the target, C = S * K components.
+        noise: Standard deviation of an observation given each draw, broadcastable to ``[S, B]``, likewise, without
+            what a wide component adds.
+        mixture: The distribution of an observation, as the network learned the target, C = S * K components, and
+            perhaps a wide one.
         transform: From there to the target's unit.
+        moments: Mean, epistemic_std and aleatoric_std, ``[B]`` each, with a wide component.
     """
 
     means: Tensor
     noise: Tensor
     mixture: Mixture
     transform: Transform
+    moments: tuple[Tensor, Tensor, Tensor] | None = None
 
     @classmethod
     def of(
@@ -85,17 +92,49 @@ class Predictive:
         mean = (weights * values).sum(dim=1)
         squares = (values - mean.unsqueeze(1)).square_().addcmul_(deviations, deviations)
         variance = squares.mul_(weights).sum(dim=1)
-        flat = (tensor.expand_as(means).flatten(0, 1) for tensor in (means, noise, weights / len(means)))
-        return cls(mean, variance.sqrt_(), Mixture(*flat), transform)
+        means, noise, weights = (
+            part.expand_as(means).flatten(0, 1) for part in (means, noise, weights / len(means))
+        )
+        return cls(mean, variance.sqrt_(), Mixture(means, noise, weights), transform)
 
     def of_rows(self, rows: Tensor) -> Predictive:
         """Of some rows alone, by a mask ``[B]`` or their numbers."""
         noise = self.noise.expand_as(self.means)[:, rows]
-        return Predictive(self.means[:, rows], noise, self.mixture.of_rows(rows), self.transform)
+        moments = None
+        if self.moments is not None:
+            mean, epistemic, aleatoric = self.moments
+            moments = mean[rows], epistemic[rows], aleatoric[rows]
+        return Predictive(self.means[:, rows], noise, self.mixture.of_rows(rows), self.transform, moments)
+
+    def with_wide(self, rule: WideRule, most: float) -> Predictive:
+        """The same with a wide component beside each row's mixture.
+
+        Its share of the mean belongs to every draw alike, so that their spread stays what it is: what it adds to the
+        variance is aleatoric.
+
+        Args:
+            rule: Of the wide components.
+            most: How wide they become, see `model.wide_component.WideRule.component`.
+        """
+        mean, epistemic, aleatoric = split(self.means, self.noise)
+        std, share, means = torch.hypot(epistemic, aleatoric), rule.weight, self.means
+        if isinstance(self.transform, Identity):
+            wide = rule.component(mean, std, aleatoric, most)
+            added = share * (wide.noise.square() - std.square())
+        else:
+            location, spread = self.mixture.moments()
+            wide = rule.component(location, spread, spread * (aleatoric / std), most)
+            centre, deviation = self.transform.moments(location, wide.noise)
+            apart = centre - mean
+            added = share * (deviation.square() - std.square() + (1.0 - share) * apart.square())
+            means, mean = torch.add(means, apart, alpha=share), torch.add(mean, apart, alpha=share)
+        aleatoric = aleatoric.square().add_(added).clamp_min_(0.0).sqrt_()
+        mixture = replace(self.mixture, wide=wide)
+        return Predictive(means, self.noise, mixture, self.transform, (mean, epistemic, aleatoric))
 
     def split(self) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, epistemic_std and aleatoric_std, each ``[B]``, see `split`."""
-        return split(self.means, self.noise)
+        return split(self.means, self.noise) if self.moments is None else self.moments
 
     def normal_score(self, values: Tensor) -> Tensor:
         """Where values of the target ``[..., B]`` stand, see `model.mixtures.Mixture.normal_score`."""
@@ -165,6 +204,9 @@ class Predictive:
             inside = pooled.gather(1, torch.searchsorted(weights, ends).clamp_max(pooled.shape[1] - 1))
         tails = [(means + side * noise * reach).T for side in (-1.0, 1.0) for reach in (3.5, 7.0)]
         outer = [tail.amin(dim=1) for tail in tails[:2]] + [tail.amax(dim=1) for tail in tails[2:]]
+        wide = self.mixture.wide
+        if wide is not None:
+            outer += [wide.means + reach * wide.noise for reach in WIDE_KNOTS]
         return torch.cat((inside, torch.stack(outer, dim=1)), dim=1)
 
     def _cdf(self, points: Tensor) -> Tensor:
@@ -180,7 +222,11 @@ class Predictive:
         for some in scaled.split(POINTS_AT_A_TIME):
             share = normal_cdf((some.unsqueeze(1) - centred) / widths)
             total.append(share.mean(dim=1) if weights is None else (share * weights).sum(dim=1))
-        return torch.cat(total).T.double()
+        cdf = torch.cat(total).T.double()
+        wide = self.mixture.wide
+        if wide is None:
+            return cdf
+        return torch.lerp(cdf, normal_cdf((points - wide.means[:, None]) / wide.noise[:, None]), wide.weight)
 
 
 def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:

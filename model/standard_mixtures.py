@@ -8,7 +8,7 @@ a processor's second cache holds, and are kept from underflow: where the answer 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from model.quantile_steps import Precision
+    from model.wide_component import WideComponent
 
 __all__ = ["StandardMixture", "Tails", "slices", "tile_values"]
 
@@ -58,6 +59,16 @@ class Tails:
     slope: Tensor
     curvature: Tensor
 
+    def blend(self, other: Self, share: float) -> None:
+        """Makes these those of two distributions mixed.
+
+        Args:
+            other: Tails of the other one at the same values.
+            share: Its weight.
+        """
+        for field in fields(self):
+            getattr(self, field.name).lerp_(getattr(other, field.name), share)
+
 
 @dataclass(frozen=True, slots=True)
 class StandardMixture:
@@ -69,6 +80,9 @@ class StandardMixture:
         means: ``[B, C]``.
         precisions: ``1 / (sqrt(2) width)``, ``[B, C]``.
         weights: ``[B, C]``, of sum 1 over C; None: all weigh the same.
+        wide: Precisions of one more component about the mean, ``[B, 1]``, float64, if there is one. It sets neither
+            centre nor unit nor `shape`.
+        share: Its weight.
     """
 
     centre: Tensor
@@ -76,10 +90,17 @@ class StandardMixture:
     means: Tensor
     precisions: Tensor
     weights: Tensor | None
+    wide: Tensor | None
+    share: float
 
     @classmethod
     def of(
-        cls, means: Tensor, noise: Tensor, weights: Tensor | None, kind: torch.dtype = torch.float32
+        cls,
+        means: Tensor,
+        noise: Tensor,
+        weights: Tensor | None,
+        wide: WideComponent | None = None,
+        kind: torch.dtype = torch.float32,
     ) -> Self:
         """Standardises rows.
 
@@ -87,6 +108,7 @@ class StandardMixture:
             means: ``[C, B]``, float64.
             noise: Standard deviations, broadcastable to ``[C, B]``.
             weights: ``[C, B]``, of sum 1 over C, or None.
+            wide: One more component; it knows the mean and the standard deviation of the others.
             kind: Type of the numbers to work with.
         """
         count, batch = means.shape
@@ -95,33 +117,34 @@ class StandardMixture:
         shares = None if weights is None else means.new_empty((batch, count), dtype=kind)
         for rows in slices(batch, max(LEAST_ROWS, tile_values(means.device) // (2 * max(1, count)))):
             some, widths = means[:, rows], noise if noise.shape[-1] == 1 else noise[..., rows]
-            if weights is None or shares is None:
-                mean = some.mean(dim=0)
-                centred = some - mean
-                work = centred.square()
-                variance = work.mean(dim=0).add_(widths.square().mean(dim=0))
+            weight = None if weights is None else weights[:, rows]
+            if wide is None:
+                mean, spread, centred, work = _standardise(some, widths, weight)
             else:
-                share = weights[:, rows]
-                work = some * share
-                mean = work.sum(dim=0)
+                mean, spread = wide.means[rows], wide.spreads[rows]
                 centred = some - mean
-                variance = torch.square(centred, out=work).addcmul_(widths, widths).mul_(share).sum(dim=0)
-                shares[rows] = share.T
-            spread = variance.sqrt_()
+                work = torch.empty_like(centred)
+            if weight is not None and shares is not None:
+                shares[rows] = weight.T
             centre[rows, 0], unit[rows, 0] = mean, spread
             standard[rows] = centred.div_(spread).T
             precisions[rows] = torch.div(spread * SQRT_HALF, widths.expand_as(some), out=work).T
-        return cls(centre, unit, standard, precisions, shares)
+        if wide is None:
+            return cls(centre, unit, standard, precisions, shares, None, 0.0)
+        of_wide = (wide.spreads * SQRT_HALF).div_(wide.noise).unsqueeze(1)
+        return cls(centre, unit, standard, precisions, shares, of_wide, wide.weight)
 
     def take(self, rows: Tensor | slice) -> StandardMixture:
         """Of some rows; numbers of rows may repeat."""
         weights = None if self.weights is None else self.weights[rows]
-        return StandardMixture(
-            self.centre[rows], self.unit[rows], self.means[rows], self.precisions[rows], weights
+        wide = None if self.wide is None else self.wide[rows]
+        centre, unit, means, precisions = (
+            part[rows] for part in (self.centre, self.unit, self.means, self.precisions)
         )
+        return StandardMixture(centre, unit, means, precisions, weights, wide, self.share)
 
     def average(self, values: Tensor) -> Tensor:
-        """Weighted mean over the components of values ``[B, C]``, which are overwritten; ``[B, 1]``, float64."""
+        """Weighted mean over the C components of values ``[B, C]``, which are overwritten; ``[B, 1]``, float64."""
         if self.weights is None:
             return values.sum(dim=1, keepdim=True).double().div_(values.shape[1])
         return values.mul_(self.weights).sum(dim=1, keepdim=True).double()
@@ -131,7 +154,10 @@ class StandardMixture:
         values = self.precisions.square()
         for _ in range(power.bit_length() - 2):
             values.square_()
-        return self.average(values).mul_(2.0 ** (power // 2))
+        mean = self.average(values)
+        if self.wide is not None:
+            mean.lerp_(self.wide.pow(power), self.share)
+        return mean.mul_(2.0 ** (power // 2))
 
     def shape(self) -> tuple[Tensor, Tensor]:
         """Skewness and excess kurtosis, ``[B, 1]`` each, float64, held to what `cornish_fisher` can use."""
@@ -151,7 +177,11 @@ class StandardMixture:
             ``[B, 1]`` each, float64.
         """
         own = (scores.to(self.means) * SQRT_HALF / self.precisions).add_(self.means)
-        return own.amin(dim=1, keepdim=True).double(), own.amax(dim=1, keepdim=True).double()
+        least, most = own.amin(dim=1, keepdim=True).double(), own.amax(dim=1, keepdim=True).double()
+        if self.wide is None:
+            return least, most
+        further = scores * SQRT_HALF / self.wide
+        return torch.minimum(least, further), torch.maximum(most, further)
 
     def tails(self, values: Tensor, signs: Tensor, precision: Precision = SINGLE) -> Tails:
         """Tails and the density's derivatives.
@@ -178,12 +208,15 @@ class StandardMixture:
         tail, density, slope, curvature, less = sums.double()
         share = 1.0 / count if self.weights is None else 1.0
         scale = share / math.sqrt(math.pi)
-        return Tails(
+        found = Tails(
             tail.mul_(0.5 * share),
             density.mul_(scale),
             slope.mul_(-2.0 * scale),
             curvature.mul_(2.0).sub_(less).mul_(2.0 * scale),
         )
+        if self.wide is not None:
+            found.blend(_tails_of_wide(values, signs, self.wide), self.share)
+        return found
 
     def _add_up(
         self, values: Tensor, signs: Tensor, scratch: Tensor, sums: Tensor, precision: Precision
@@ -214,3 +247,29 @@ class StandardMixture:
         torch.sum(density.mul_(work), dim=2, out=sums[3])
         tail = place.mul_(signs).erfc_()
         torch.sum(tail if self.weights is None else tail.mul_(self.weights.unsqueeze(1)), dim=2, out=sums[0])
+
+
+def _standardise(
+    means: Tensor, widths: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean and standard deviation, ``[B]``, of components ``[C, B]``, these about the mean, and room for as many."""
+    if weights is None:
+        mean = means.mean(dim=0)
+        centred = means - mean
+        work = centred.square()
+        variance = work.mean(dim=0).add_(widths.square().mean(dim=0))
+    else:
+        work = means * weights
+        mean = work.sum(dim=0)
+        centred = means - mean
+        variance = torch.square(centred, out=work).addcmul_(widths, widths).mul_(weights).sum(dim=0)
+    return mean, variance.sqrt_(), centred, work
+
+
+def _tails_of_wide(values: Tensor, signs: Tensor, precisions: Tensor) -> Tails:
+    """Tails ``[B, K]`` of Gaussians about 0, their precisions ``[B, 1]``."""
+    place = values * precisions
+    density = torch.exp(-place.square()).mul_(precisions / math.sqrt(math.pi))
+    slope = density * place * precisions * -2.0
+    curvature = (place.square().mul_(2.0).sub_(1.0)).mul_(density).mul_(precisions.square() * 2.0)
+    return Tails(torch.erfc(place.mul_(signs)).mul_(0.5), density, slope, curvature)

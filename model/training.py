@@ -24,6 +24,7 @@ from model.schema import MOST_CATEGORIES, FeatureKind
 from model.search import search
 from model.snapshots import Snapshots
 from model.splits import split_rows
+from model.wide_component import WideRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,6 +138,7 @@ def train(
             "kind": candidate.noise,
             "sigma": chosen.likelihood.sigma if isinstance(chosen.likelihood, FixedNoise) else None,
             "components": options.noise_components if candidate.noise == "mixture" else None,
+            "wide": None if candidate.noise == "fixed" else WideRule.after(len(split.training)).to_json(),
         },
         "target": {
             "name": schema.target.name,

@@ -26,6 +26,7 @@ from model.update_fit import (
     split_new_rows,
     temperature_of,
 )
+from model.wide_component import WideRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,6 +104,8 @@ def update(
     learned = len(split.training)
     tensors |= noise_of_all_rows(revision.tensors, outcome, rows_before, learned)
     facts = stamped(revision.facts)
+    if facts["likelihood"].get("wide") is not None:
+        facts["likelihood"] = facts["likelihood"] | {"wide": WideRule.after(rows_before + learned).to_json()}
     new = Posterior(facts, tensors)
     groups = split.held_out(old.architecture.members) if enough else [HeldOut(split.training, None)]
     calibrating = range(0 if split.folds is not None else 1, len(groups)) if enough else ()

@@ -16,7 +16,7 @@ def few(mixture: Mixture, scores: torch.Tensor) -> torch.Tensor | None:
     """What NumPy makes of a mixture; None where it gives up."""
     weights = None if mixture.weights is None else mixture.weights.numpy()
     asked = scores.expand(mixture.means.shape[1], -1).numpy()
-    values = few_quantiles(mixture.means.numpy(), mixture.noise.numpy(), weights, asked)
+    values = few_quantiles(mixture.means.numpy(), mixture.noise.numpy(), weights, asked, mixture.wide)
     return None if values is None else torch.from_numpy(values)
 
 
@@ -51,6 +51,16 @@ def test_of_hard_mixtures_they_are_exact_or_left_to_others(kind: str) -> None:
                 assert_exact(alone, SCORES, values)
     if kind in ("two far and narrow spikes", "widths over twelve decades"):
         assert given_up > 0
+
+
+@pytest.mark.usefixtures("few_levels")
+@pytest.mark.parametrize("kind", [kind for kind in HARD if "wide" in kind and "staircase" not in kind])
+def test_beside_a_wide_component_ordinary_levels_are_found_in_a_few_steps(kind: str) -> None:
+    mixture = make(kind)
+    scores = torch.special.ndtri(torch.tensor([1.0, 2.5, 5.0, 25.0, 50.0, 90.0, 99.0]).double() / 100.0)
+    values = few(mixture, scores)
+    assert values is not None
+    assert_exact(mixture, scores, values, tolerance=2e-6)
 
 
 @pytest.mark.parametrize("seed", [3, 6, 9, 10])

@@ -10,6 +10,8 @@ from torch import Tensor
 from model.mixtures import Mixture
 from model.predictive import Predictive, function_exceedance, function_quantiles, split
 from model.transforms import Logarithm
+from model.wide_component import WideRule
+from tests.model.mixture_references import spelt_out
 
 
 def _components(seed: int, samples: int = 12, rows: int = 3, count: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,7 +72,8 @@ def test_density_integrates_to_one_and_crps_equals_its_integral(transform: Logar
     predictive = Predictive.of(means, noise, weights, transform)
     low = -0.5 + 1e-9 if transform else -20.0
     grid = torch.linspace(low, 20.0, 2_000_001, dtype=torch.float64)
-    many = Mixture(*(part.expand(-1, len(grid)) for part in _parts(predictive.mixture)))
+    means, noise, weights = (part.expand(-1, len(grid)) for part in _parts(predictive.mixture))
+    many = Mixture(means, noise, weights)
     wide = Predictive(predictive.means, predictive.noise, many, predictive.transform)
     density = wide.log_density(grid).exp()
     assert float(torch.trapezoid(density, grid)) == pytest.approx(1.0, abs=1e-6)
@@ -80,6 +83,54 @@ def test_density_integrates_to_one_and_crps_equals_its_integral(transform: Logar
         assert float(predictive.crps(torch.tensor([value], dtype=torch.float64))[0]) == pytest.approx(
             float(integral), rel=2e-4
         )
+
+
+@pytest.mark.parametrize("transform", [None, Logarithm(0.5, 0.8)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_wide_component_is_part_of_moments_scores_and_percentiles(
+    count: int, transform: Logarithm | None
+) -> None:
+    means, noise, weights = _components(11, rows=2, count=count)
+    plain = Predictive.of(means, noise, weights if count > 1 else None, transform)
+    predictive = plain.with_wide(WideRule(0.02, 3.0), most=2.0)
+    spelt = Predictive(
+        predictive.means, predictive.noise, spelt_out(predictive.mixture), predictive.transform
+    )
+
+    levels = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
+    values = spelt.quantiles(torch.special.ndtri(levels))
+    mean, epistemic, aleatoric = predictive.split()
+    std = (epistemic.square() + aleatoric.square()).sqrt()
+    torch.testing.assert_close(mean, values.mean(dim=1), rtol=0.0, atol=1e-3)
+    torch.testing.assert_close(std, values.std(dim=1), rtol=2e-3, atol=0.0)
+    torch.testing.assert_close(predictive.means.mean(dim=0), mean)
+    torch.testing.assert_close(epistemic, plain.split()[1])
+    assert (aleatoric > plain.split()[2]).all()
+
+    scores = torch.tensor([-2.5, 0.0, 1.6], dtype=torch.float64)
+    torch.testing.assert_close(predictive.quantiles(scores), spelt.quantiles(scores), rtol=0.0, atol=1e-5)
+    for observed in (-0.4, 0.9, 30.0):
+        truth = torch.full((2,), observed, dtype=torch.float64)
+        torch.testing.assert_close(predictive.log_density(truth), spelt.log_density(truth))
+        torch.testing.assert_close(predictive.normal_score(truth), spelt.normal_score(truth))
+        torch.testing.assert_close(predictive.crps(truth), spelt.crps(truth), rtol=1e-3, atol=1e-4)
+    some = predictive.of_rows(torch.tensor([1]))
+    torch.testing.assert_close(some.quantiles(scores), predictive.quantiles(scores)[1:], rtol=0.0, atol=1e-5)
+    torch.testing.assert_close(some.split(), tuple(part[1:] for part in predictive.split()))
+
+
+def test_far_out_a_wide_component_bounds_the_surprise() -> None:
+    means, noise = torch.zeros(8, 1, 1).double(), torch.full((8, 1, 1), 0.1).double()
+    plain = Predictive.of(means, noise)
+    predictive = plain.with_wide(WideRule.after(700), most=1.0)
+    far = torch.tensor([2.0], dtype=torch.float64)  # twenty standard deviations
+    assert float(plain.log_density(far)) < -190.0
+    assert float(predictive.log_density(far)) > -15.0
+    near = torch.tensor([0.1], dtype=torch.float64)
+    assert float(predictive.log_density(near)) == pytest.approx(float(plain.log_density(near)), abs=2e-3)
+    band = torch.tensor([-1.96, 1.96], dtype=torch.float64)
+    torch.testing.assert_close(predictive.quantiles(band), plain.quantiles(band), rtol=0.01, atol=0.0)
+    assert float(predictive.exceedance(far)) > 1e-7 > float(plain.exceedance(far))
 
 
 def _parts(mixture: Mixture) -> tuple[Tensor, Tensor, Tensor]:

@@ -25,7 +25,9 @@ def test_a_gaussian_s_quantiles_by_its_moments_are_its_scores() -> None:
 @pytest.mark.parametrize("kind", SMOOTH | HARD)
 def test_what_is_near_enough_is_within_the_tolerance(kind: str, distance: float) -> None:
     mixture = make(kind)
-    standard = StandardMixture.of(mixture.means, mixture.noise, mixture.weights, kind=torch.float64)
+    standard = StandardMixture.of(
+        mixture.means, mixture.noise, mixture.weights, mixture.wide, kind=torch.float64
+    )
     ends = [(end - standard.centre) / standard.unit for end in bisect(mixture, SCORES)]
     goals = Goals.of(SCORES.expand(len(standard.means), -1))
     values = ends[0] + distance * torch.linspace(-1.0, 1.0, len(SCORES)).double()

@@ -13,11 +13,21 @@ from tests.model.mixture_references import bisect, make, tail
 
 def _standard(kind: str, dtype: torch.dtype = torch.float64) -> StandardMixture:
     mixture = make(kind)
-    return StandardMixture.of(mixture.means, mixture.noise, mixture.weights, kind=dtype)
+    return StandardMixture.of(mixture.means, mixture.noise, mixture.weights, mixture.wide, kind=dtype)
 
 
 @pytest.mark.parametrize("tile", [1, 2**16])
-@pytest.mark.parametrize("kind", ["smooth", "weighted", "identical components", "a mean of ten million"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "smooth",
+        "weighted",
+        "identical components",
+        "a mean of ten million",
+        "smooth, and wide",
+        "weighted, and wide",
+    ],
+)
 def test_tails_and_derivatives_are_those_of_the_mixture(
     kind: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +72,15 @@ def test_of_two_far_equal_components_shape_and_powers_are_known() -> None:
     assert [float(part) for part in one.shape()] == pytest.approx([0.0, 0.0], abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["smooth", "a staircase", "an outlier"])
+@pytest.mark.parametrize("kind", ["smooth", "weighted"])
+def test_a_wide_component_changes_neither_unit_nor_shape(kind: str) -> None:
+    alone, beside = _standard(kind), _standard(f"{kind}, and wide")
+    assert beside.wide is not None
+    torch.testing.assert_close(beside.unit, alone.unit)
+    torch.testing.assert_close(beside.shape(), alone.shape())
+
+
+@pytest.mark.parametrize("kind", ["smooth", "a staircase", "an outlier", "smooth, and wide"])
 def test_a_bracket_holds_the_quantile(kind: str) -> None:
     standard, mixture = _standard(kind), make(kind)
     for score in (-3.0, 0.0, 2.0):

@@ -29,6 +29,7 @@ from model.splits import split_rows
 from model.training import train
 from model.update_fit import UpdateOptions
 from model.updating import Updated, update
+from model.wide_component import WideRule
 from tests.model.conftest import Notes, make_table, train_quickly
 
 if TYPE_CHECKING:
@@ -274,7 +275,10 @@ def test_other_kinds_of_noise_are_updated_too(noise: str) -> None:
     revision = Revision(trained.facts, trained.tensors, trained.posterior)
     updated = _update(revision, _rows(revision, 60), epochs=10)
     assert np.isfinite(updated.after["nll"])
-    assert updated.revision.facts["likelihood"] == trained.facts["likelihood"]
+    before, after = (facts["likelihood"] for facts in (trained.facts, updated.revision.facts))
+    assert after == before | {
+        "wide": WideRule.after(updated.revision.facts["update"]["total_rows"]).to_json()
+    }
     assert set(updated.revision.tensors) == set(trained.tensors)
 
 
@@ -295,7 +299,7 @@ def test_schema_encoding_standardisation_and_the_original_prior_stay(revision: R
     rows = labelled_rows(table, revision.posterior)
     updated = _update(revision, rows, epochs=5)
     facts = updated.revision.facts
-    for part in ("schema", "encoding", "target", "architecture", "prior", "likelihood", "training"):
+    for part in ("schema", "encoding", "target", "architecture", "prior", "training"):
         assert facts[part] == revision.facts[part]
     assert facts["update"]["outside"]["district"] == 1
     orjson.dumps(facts, option=orjson.OPT_SERIALIZE_NUMPY)
