@@ -17,16 +17,19 @@ from benchmarks.engine_peers.exchange import (
 )
 from model.posterior import Posterior
 from model.reach import BEYOND
+from model.wide_component import WideRule
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from benchmarks.engine_peers.exchange import EngineTask
 
-__all__ = ["DEFAULT_SEED", "facts_of", "posterior_of", "tensors_of"]
+__all__ = ["DEFAULT_SEED", "ROWS", "facts_of", "posterior_of", "tensors_of"]
 
 DEFAULT_SEED = 0
 """Of the draws."""
+ROWS = 1000
+"""That learned noise is said to be learned from."""
 
 
 def facts_of(task: EngineTask) -> dict[str, Any]:
@@ -58,6 +61,7 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
             "kind": task.noise,
             "sigma": NOISE if task.noise == "fixed" else None,
             "components": COMPONENTS if task.noise == "mixture" else None,
+            "wide": None if task.noise == "fixed" else WideRule.after(ROWS).to_json(),
         },
         "schema": {"features": features, "target": {"name": "y", "unit": None}, "left_out": {}},
         "encoding": {"encoding": "standard", "features": encodings},

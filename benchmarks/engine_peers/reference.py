@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from benchmarks.engine_peers.exchange import COMPONENTS, NOISE
-from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, facts_of, tensors_of
+from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
 from model.draws import make_draws
 from model.likelihoods import NOISE_FLOOR
 from model.networks import Architecture
@@ -75,14 +75,38 @@ def exact_answers(
         outputs[draw] = _network(rows.astype(np.float64), layers)
     means, noise, weights = (torch.from_numpy(part) for part in _components(task, outputs))
     shares = weights / samples
-    mean = (shares * means).sum(dim=(0, 2))
-    variance = (shares * ((means - mean[:, None]).square() + noise.square())).sum(dim=(0, 2))
+    if task.noise != "fixed":
+        means, noise, shares = _beside_wide(means, noise, shares)
+    mean, variance = _moments(means, noise, shares)
     percentiles = [_quantile(means, noise, shares, level / 100.0) for level in DEFAULT_PERCENTILES]
     return {
         "mean": mean.numpy(),
         "std": variance.sqrt().numpy(),
         "percentiles": torch.stack(percentiles, dim=1).numpy(),
     }
+
+
+def _moments(means: Tensor, noise: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of mixtures ``[S, B, K]``; ``[B]`` each."""
+    mean = (shares * means).sum(dim=(0, 2))
+    return mean, (shares * ((means - mean[:, None]).square() + noise.square())).sum(dim=(0, 2))
+
+
+def _beside_wide(means: Tensor, noise: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """With one Gaussian more, as if it were a further draw, by the definition of docs/statistics.md."""
+    mean, variance = _moments(means, noise, shares)
+    of_draws = shares.sum(dim=2)
+    function_values = (shares * means).sum(dim=2) / of_draws
+    aleatoric = variance - (of_draws * (function_values - mean).square()).sum(dim=0)
+    spread = (variance + (0.05 * (ROWS + 1) * aleatoric).clamp_max(1.0)).sqrt()
+    count, weight = means.shape[2], 1.0 / (ROWS + 1)
+    further = (mean, spread, torch.full_like(mean, weight / count))
+    others = (means, noise, (1.0 - weight) * shares)
+    together = [
+        torch.cat((other, part[None, :, None].expand(1, -1, count)))
+        for other, part in zip(others, further, strict=True)
+    ]
+    return together[0], together[1], together[2]
 
 
 def _components(task: EngineTask, outputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
