@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from model.quantile_steps import SINGLE, SQRT_HALF, cornish_fisher, score_step, taylor_step
+from model.quantile_steps import SINGLE, SQRT_HALF, cornish_fisher, score_step, taylor_step, with_gaussian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -217,13 +217,11 @@ def _by_numbers(mixtures: _FewMixtures, scores: Doubles, guesses: Doubles | None
             if wide:
                 precision = wide[index]
                 place = precision * start
-                bell = precision * math.exp(-place * place) / SQRT_PI
-                tail += of_wide * (0.5 * math.erfc(sign * place) - tail)
-                density += of_wide * (bell - density)
-                slope += of_wide * (-2.0 * precision * place * bell - slope)
-                curvature += of_wide * (
-                    (4.0 * place * place - 2.0) * precision * precision * bell - curvature
+                complement, bell = math.erfc(sign * place), math.exp(-place * place)
+                known = with_gaussian(
+                    (tail, density, slope, curvature), place, complement, bell, precision, of_wide
                 )
+                tail, density, slope, curvature = known
             missing = (tail - goals[index]) * sign
             step, near = taylor_step(start, tail, missing, density, slope, curvature, quartics[index], SINGLE)
             if near:
@@ -281,11 +279,16 @@ def _by_arrays(mixtures: _FewMixtures, scores: Doubles) -> Doubles | None:
         if some.wide is not None:
             precision, of_wide = some.wide[:, None], some.of_wide
             place = precision * start
-            bell = precision * np.exp(-place * place) / SQRT_PI
-            tail += of_wide * (0.5 * torch.from_numpy(sign * place).erfc_().numpy() - tail)
-            density += of_wide * (bell - density)
-            slope += of_wide * (-2.0 * precision * place * bell - slope)
-            curvature += of_wide * ((4.0 * place * place - 2.0) * precision * precision * bell - curvature)
+            complement = torch.from_numpy(sign * place).erfc_().numpy()
+            known = with_gaussian(
+                (tail, density, slope, curvature),
+                place,
+                complement,
+                np.exp(-place * place),
+                precision,
+                of_wide,
+            )
+            tail, density, slope, curvature = known
             quartic += of_wide * (4.0 * precision**4 - quartic)
         missing = (tail - goals[rows]) * sign
         step, near = taylor_step(start, tail, missing, density, slope, curvature, quartic, SINGLE)

@@ -7,12 +7,22 @@ whichever the level makes the smaller.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DOUBLE", "SINGLE", "SQRT_HALF", "Precision", "cornish_fisher", "score_step", "taylor_step"]
+__all__ = [
+    "DOUBLE",
+    "SINGLE",
+    "SQRT_HALF",
+    "Precision",
+    "cornish_fisher",
+    "score_step",
+    "taylor_step",
+    "with_gaussian",
+]
 
-SQRT_HALF = 0.5**0.5
+SQRT_HALF, SQRT_PI = 0.5**0.5, math.pi**0.5
 THIRD_DERIVATIVE = 0.5506
 """The largest third derivative of the standard normal density, at 0.742."""
 
@@ -116,3 +126,26 @@ def score_step(score: Any, reached: Any, slope: Any, relative_slope: Any) -> Any
     newton = (score - reached) / slope
     bend = -0.5 * newton * (relative_slope + reached * slope)
     return newton * (1.0 + bend / (1.0 + abs(bend)))
+
+
+def with_gaussian(
+    known: tuple[Any, Any, Any, Any], place: Any, complement: Any, bell: Any, precision: Any, weight: float
+) -> tuple[Any, Any, Any, Any]:
+    """Tail, density, slope and curvature of a distribution, one Gaussian about 0 mixed in.
+
+    Args:
+        known: Those of the distribution alone.
+        place: ``x = a y``, where a is the Gaussian's precision ``1 / (sqrt(2) width)``.
+        complement: ``erfc(x)``, or ``erfc(-x)`` for the lower tail.
+        bell: ``exp(-x^2)``.
+        precision: a.
+        weight: Of the Gaussian.
+    """
+    density = precision * bell * (1.0 / SQRT_PI)
+    slope = -2.0 * precision * place * density
+    curvature = (4.0 * place * place - 2.0) * precision * precision * density
+    own = (0.5 * complement, density, slope, curvature)
+    tail, density, slope, curvature = (
+        one + weight * (other - one) for one, other in zip(known, own, strict=True)
+    )
+    return tail, density, slope, curvature

@@ -8,13 +8,13 @@ a processor's second cache holds, and are kept from underflow: where the answer 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
 
-from model.quantile_steps import SINGLE, SQRT_HALF
+from model.quantile_steps import SINGLE, SQRT_HALF, with_gaussian
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,16 +59,6 @@ class Tails:
     slope: Tensor
     curvature: Tensor
 
-    def blend(self, other: Self, share: float) -> None:
-        """Makes these those of two distributions mixed.
-
-        Args:
-            other: Tails of the other one at the same values.
-            share: Its weight.
-        """
-        for field in fields(self):
-            getattr(self, field.name).lerp_(getattr(other, field.name), share)
-
 
 @dataclass(frozen=True, slots=True)
 class StandardMixture:
@@ -82,7 +72,7 @@ class StandardMixture:
         weights: ``[B, C]``, of sum 1 over C; None: all weigh the same.
         wide: Precisions of one more component about the mean, ``[B, 1]``, float64, if there is one. It sets neither
             centre nor unit nor `shape`.
-        share: Its weight.
+        of_wide: Its weight.
     """
 
     centre: Tensor
@@ -91,7 +81,7 @@ class StandardMixture:
     precisions: Tensor
     weights: Tensor | None
     wide: Tensor | None
-    share: float
+    of_wide: float
 
     @classmethod
     def of(
@@ -141,7 +131,7 @@ class StandardMixture:
         centre, unit, means, precisions = (
             part[rows] for part in (self.centre, self.unit, self.means, self.precisions)
         )
-        return StandardMixture(centre, unit, means, precisions, weights, wide, self.share)
+        return StandardMixture(centre, unit, means, precisions, weights, wide, self.of_wide)
 
     def average(self, values: Tensor) -> Tensor:
         """Weighted mean over the C components of values ``[B, C]``, which are overwritten; ``[B, 1]``, float64."""
@@ -156,7 +146,7 @@ class StandardMixture:
             values.square_()
         mean = self.average(values)
         if self.wide is not None:
-            mean.lerp_(self.wide.pow(power), self.share)
+            mean.lerp_(self.wide.pow(power), self.of_wide)
         return mean.mul_(2.0 ** (power // 2))
 
     def shape(self) -> tuple[Tensor, Tensor]:
@@ -208,15 +198,17 @@ class StandardMixture:
         tail, density, slope, curvature, less = sums.double()
         share = 1.0 / count if self.weights is None else 1.0
         scale = share / math.sqrt(math.pi)
-        found = Tails(
+        known = (
             tail.mul_(0.5 * share),
             density.mul_(scale),
             slope.mul_(-2.0 * scale),
             curvature.mul_(2.0).sub_(less).mul_(2.0 * scale),
         )
         if self.wide is not None:
-            found.blend(_tails_of_wide(values, signs, self.wide), self.share)
-        return found
+            place = values * self.wide
+            complement, bell = torch.erfc(place * signs), torch.exp(-place.square())
+            known = with_gaussian(known, place, complement, bell, self.wide, self.of_wide)
+        return Tails(*known)
 
     def _add_up(
         self, values: Tensor, signs: Tensor, scratch: Tensor, sums: Tensor, precision: Precision
@@ -264,12 +256,3 @@ def _standardise(
         centred = means - mean
         variance = torch.square(centred, out=work).addcmul_(widths, widths).mul_(weights).sum(dim=0)
     return mean, variance.sqrt_(), centred, work
-
-
-def _tails_of_wide(values: Tensor, signs: Tensor, precisions: Tensor) -> Tails:
-    """Tails ``[B, K]`` of Gaussians about 0, their precisions ``[B, 1]``."""
-    place = values * precisions
-    density = torch.exp(-place.square()).mul_(precisions / math.sqrt(math.pi))
-    slope = density * place * precisions * -2.0
-    curvature = (place.square().mul_(2.0).sub_(1.0)).mul_(density).mul_(precisions.square() * 2.0)
-    return Tails(torch.erfc(place.mul_(signs)).mul_(0.5), density, slope, curvature)
