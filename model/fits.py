@@ -5,25 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from model.networks import BayesianNetwork
     from model.observation import ObservationModel
     from model.priors import Prior
 
-__all__ = ["OPTIMISERS", "Epoch", "Fit", "FitOptions", "Progress"]
-
-OPTIMISERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
-    "adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate, fused=True),
-    "adamw": lambda parameters, rate: torch.optim.AdamW(parameters, lr=rate, fused=True),
-    "rmsprop": lambda parameters, rate: torch.optim.RMSprop(parameters, lr=rate),
-    "sgd": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9, fused=True),
-}
-"""Gradient methods by name; AdamW's weight decay acts on mu and rho beside the prior's."""
+__all__ = ["Epoch", "Fit", "FitOptions", "Progress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +28,7 @@ class FitOptions:
         members: M.
         kl_weights: ``uniform`` or ``geometric``.
         draws_per_step: Draws a row in each step.
-        optimiser: A key of `OPTIMISERS`.
+        optimiser: A key of `model.optimisers.OPTIMISERS`.
         learning_rate: Its first learning rate.
         batch_size: Rows a minibatch, at most.
         epochs: Most epochs to run.

@@ -25,10 +25,11 @@ from model.fit_state import (
     make_model,
     start_from,
 )
-from model.fits import OPTIMISERS, Epoch, Fit, FitOptions, Progress
+from model.fits import Epoch, Fit, FitOptions, Progress
 from model.gradients import GradientStep
 from model.guards import Guard
 from model.objective import kl_weights
+from model.optimisers import OPTIMISERS
 from model.schedule import Schedule
 from model.validation import mixture_nll
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from model.fit_state import Keeper
     from model.validation import Rows
 
-__all__ = ["OPTIMISERS", "Epoch", "Fit", "FitOptions", "Progress", "fit"]
+__all__ = ["Epoch", "Fit", "FitOptions", "Progress", "fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
 _NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")
@@ -114,8 +115,7 @@ class _Running:
                 generator=self._noise,
             )
             self._guard.bound(energy, features, targets, number)
-            for group in self._optimiser.param_groups:
-                group["lr"] = self.schedule.learning_rate
+            self._optimiser.learning_rate = self.schedule.learning_rate
             self._optimiser.step()
             self._averaged.step()
             self.schedule.step()
@@ -176,10 +176,9 @@ class _Running:
             return None
         generators = {"order": self._order.get_state(), "noise": self._noise.get_state()}
         tensors = {f"generator.{name}": state for name, state in generators.items()}
-        for number, moments in self._optimiser.state_dict()["state"].items():
+        for number, moments in self._optimiser.state().items():
             for name, moment in moments.items():
-                if isinstance(moment, Tensor):
-                    tensors[f"optimiser.{self._names[number]}.{name}"] = moment
+                tensors[f"optimiser.{self._names[number]}.{name}"] = moment
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         numbers |= {
             "seconds": seconds,
@@ -206,7 +205,7 @@ class _Running:
             else:
                 others[name] = tensor
         copy_into(self._tensors(), others, "the snapshot")
-        self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": moments})
+        self._optimiser.load(moments)
         numbers = state.numbers
         self._averaged.steps = numbers["averaged"]
         self.schedule.restore(numbers["schedule"])
