@@ -6,6 +6,7 @@ tiles, which changes nothing but memory.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from model.predictive import Predictive
 from model.question import Question
 from model.reach import Outside, Reach
 from model.schema import Schema
+from model.threads import threads_for
 from model.transforms import transform_from_json
 from model.unfamiliar import unfamiliar
 from model.wide_component import WideRule
@@ -102,6 +104,8 @@ class Posterior:
         self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
         self._reach = Reach.from_facts(facts, self.encoder, self.device)
         self._tensors = dict(tensors)
+        shapes = layout.architecture.shapes()
+        self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
         if "noise.rho" in self._tensors:
             self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
@@ -151,6 +155,10 @@ class Posterior:
     @torch.inference_mode()
     def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         """Like `predict`, for rows that are encoded already, ``[B, D]``."""
+        with threads_for(len(rows) * max(1, options.samples) * self._weights):
+            return self._predict_encoded(rows, options)
+
+    def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         seed = self.seed if options.seed is None else options.seed
         question = Question.of(options, self.calibration, self.device)
         samples, with_errors = options.samples, options.mc_error and options.samples > 0
