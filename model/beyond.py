@@ -84,9 +84,10 @@ class Beyond:
         if not self.features:
             return
         values = np.stack([columns[name][rows] for name in self.features], axis=1)
-        beyond = values - np.clip(values, self.minima, self.maxima)
+        beyond = values - np.minimum(np.maximum(values, self.minima), self.maxima)
         for number, name in enumerate(self.features):
             if name in self.gaps:
                 beyond[:, number] += self.gaps[name].distance(values[:, number])
         beyond /= self.stds
-        out[:] = np.nan_to_num(beyond, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        beyond[np.isnan(beyond)] = 0.0
+        out[:] = beyond

@@ -86,8 +86,8 @@ class Gaps:
         """
         place = np.searchsorted(self._flat, values)  # odd within a gap; NaN is put after all others
         distances = np.zeros(len(values))
-        inside = np.flatnonzero(place % 2)
-        if inside.size:
+        if (place & 1).any():
+            inside = np.flatnonzero(place & 1)
             upper, within = place[inside], values[inside]
             low, high = self._flat[upper - 1], self._flat[upper]
             margin = MARGIN * (high - low)

@@ -55,7 +55,8 @@ class Scale:
     def apply(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Returns the standardised numbers ``[B]``, held within ±limit; NaN stays NaN, too large is infinite."""
         with np.errstate(over="ignore"):
-            return np.clip((column - self.mean) / self.std, -self.limit, self.limit)
+            standardised = (column - self.mean) / self.std
+        return standardised if math.isinf(self.limit) else np.clip(standardised, -self.limit, self.limit)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the scale as JSON data."""
