@@ -140,8 +140,11 @@ class _FewMixtures:
     def bracket(self, row: int, score: float) -> tuple[float, float]:
         """The least and the largest of the components' own quantiles, between which the mixture's lies."""
         own = self._means[row, 0] + np.float32(score * SQRT_HALF) / self._precisions[row, 0]
-        further = 0.0 if self.wide is None else score * SQRT_HALF / float(self.wide[row])
-        return min(float(own.min()), further), max(float(own.max()), further)
+        least, most = float(own.min()), float(own.max())
+        if self.wide is None:
+            return least, most
+        further = score * SQRT_HALF / float(self.wide[row])
+        return min(least, further), max(most, further)
 
     def sums(self, values: Floats, signs: Floats) -> tuple[Floats, ...]:
         """Sums over the C components, see `model.standard_mixtures.StandardMixture`.

@@ -60,8 +60,10 @@ class Optimiser:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Moves every parameter along its gradient, which it must have."""
+        """Moves every parameter along its gradient; a ValueError if one has none."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if len(gradients) < len(self._parameters):
+            raise ValueError("a parameter has no gradient")
         self._rule(self._parameters, gradients, self._moments, self.learning_rate)
 
     def state(self) -> dict[int, dict[str, Tensor]]:

@@ -121,8 +121,8 @@ class StandardMixture:
             precisions[rows] = torch.div(spread * SQRT_HALF, widths.expand_as(some), out=work).T
         if wide is None:
             return cls(centre, unit, standard, precisions, shares, None, 0.0)
-        of_wide = (wide.spreads * SQRT_HALF).div_(wide.noise).unsqueeze(1)
-        return cls(centre, unit, standard, precisions, shares, of_wide, wide.weight)
+        precision_of_wide = (wide.spreads * SQRT_HALF).div_(wide.noise).unsqueeze(1)
+        return cls(centre, unit, standard, precisions, shares, precision_of_wide, wide.weight)
 
     def take(self, rows: Tensor | slice) -> StandardMixture:
         """Of some rows; numbers of rows may repeat."""

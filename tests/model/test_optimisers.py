@@ -76,10 +76,17 @@ def test_before_the_first_step_nothing_is_remembered() -> None:
     assert optimiser.state() == {}
 
 
+def test_a_parameter_without_a_gradient_is_no_parameter_to_move() -> None:
+    parameters = _parameters()
+    parameters[0].grad = torch.ones_like(parameters[0])
+    with pytest.raises(ValueError, match="no gradient"):
+        OPTIMISERS["adam"](parameters, 0.1).step()
+
+
 def test_a_fit_does_not_load_the_compiler_of_pytorch() -> None:
     code = (
-        "import sys, torch; from model.optimisers import OPTIMISERS; p = torch.nn.Parameter(torch.ones(3)); "
-        "p.grad = torch.ones(3); OPTIMISERS['adam']([p], 0.1).step(); import model.fitting, model.search; "
-        "sys.exit('torch._dynamo' in sys.modules or 'sympy' in sys.modules)"
+        "import sys; from tests.model.conftest import make_table, train_quickly; "
+        "trained = train_quickly(make_table(), epochs=3); "
+        "sys.exit(not trained.tensors or 'torch._dynamo' in sys.modules or 'sympy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
