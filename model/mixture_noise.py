@@ -50,9 +50,7 @@ class MixtureNoise(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """See `model.likelihoods.Likelihood.components`."""
         means, raw, logits = outputs.split(self.count, dim=-1)
-        # Over the components of many rows side by side, ten times as fast as row by row.
-        weights = torch.softmax(logits.transpose(-1, -2), dim=-2).transpose(-1, -2)
-        return means, NOISE_FLOOR + functional.softplus(raw), weights
+        return means, NOISE_FLOOR + functional.softplus(raw), _weights(logits)
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
         """See `model.likelihoods.Likelihood.with_scatter_of`: the other mixture, moved by the mean shift of components.
@@ -61,7 +59,7 @@ class MixtureNoise(nn.Module):
         lie anywhere.
         """
         there, scatter = others[..., : self.count], others[..., self.count :]
-        weights = torch.softmax(others[..., 2 * self.count :], dim=-1)
+        weights = _weights(others[..., 2 * self.count :])
         moved = (weights * (outputs[..., : self.count] - there)).sum(dim=-1, keepdim=True)
         return torch.cat((there + moved, scatter), dim=-1)
 
@@ -95,3 +93,8 @@ class MixtureNoise(nn.Module):
         residual = (targets.unsqueeze(-1) - means) / noise
         density = -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
         return torch.log_softmax(logits, dim=-1) + density, residual, noise
+
+
+def _weights(logits: Tensor) -> Tensor:
+    """Over the components of many rows side by side, as the engine lays them out: ten times as fast as row by row."""
+    return torch.softmax(logits.transpose(-1, -2), dim=-2).transpose(-1, -2)

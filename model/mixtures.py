@@ -9,11 +9,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from model.few_quantiles import FEW_VALUES, few_quantiles
+from model.dense_quantiles import DENSE_LEVELS
 from model.mixture_quantiles import mixture_quantiles
+from model.row_quantiles import row_quantiles
 
 if TYPE_CHECKING:
     from model.wide_component import WideComponent
@@ -110,8 +112,8 @@ class Mixture:
     def quantiles(self, scores: Tensor) -> Tensor:
         """Inverts the distribution function: ``y`` with ``F(y) = Phi(score)``.
 
-        Every value is proved to be near enough, see `model.mixture_quantiles`, of few rows without PyTorch's ado, see
-        `model.few_quantiles`. The time and the memory it takes don't depend on the mixture, but for staircases.
+        Every value is proved to be near enough, see `model.mixture_quantiles`, on the processor mostly by compiled
+        code, see `model.row_quantiles`. Time and memory don't depend on the mixture, but for staircases.
 
         Args:
             scores: Normal scores of the levels asked for, ``[K]``, or each row's own, ``[B, K]``.
@@ -120,18 +122,12 @@ class Mixture:
             ``[B, K]``, nondecreasing in the score, exact to about 1e-6 of the mixture's standard deviation, or where
             the distribution function is too flat for that, to what double precision can tell.
         """
-        count, batch = self.means.shape
-        rising = scores.dim() == 1 and bool((scores[1:] >= scores[:-1]).all())
-        scores = scores.to(self.means).clamp(-37.0, 37.0).expand(batch, -1)
+        levels = scores.tolist() if scores.dim() == 1 else None
+        rising = levels is not None and levels == sorted(levels)
+        scores = scores.to(self.means).clamp(-37.0, 37.0).expand(self.means.shape[1], -1)
         if not scores.numel():
             return torch.empty_like(scores)
-        values = None
-        if scores.device.type == "cpu" and count * scores.numel() <= FEW_VALUES:
-            weights = None if self.weights is None else self.weights.numpy()
-            few = few_quantiles(self.means.numpy(), self.noise.numpy(), weights, scores.numpy(), self.wide)
-            values = None if few is None else torch.from_numpy(few)
-        if values is None:
-            values = mixture_quantiles(self.means, self.noise, self.weights, scores, self.wide)
+        values = self._quantiles(scores)
         if scores.shape[1] < 2:
             return values
         # Rounding must not turn two levels of the same value round.
@@ -139,6 +135,22 @@ class Mixture:
             return values.cummax(dim=1).values
         order = scores.argsort(dim=1)
         return values.scatter(1, order, values.gather(1, order).cummax(dim=1).values)
+
+    def _quantiles(self, scores: Tensor) -> Tensor:
+        """`quantiles`, each by itself, of ``[B, K]``."""
+        known = None
+        if scores.device.type == "cpu" and scores.shape[1] < DENSE_LEVELS:
+            known = row_quantiles(self.means, self.noise, self.weights, scores, self.wide)
+        if known is None:
+            return mixture_quantiles(self.means, self.noise, self.weights, scores, self.wide)
+        values, settled = known
+        if settled.all():
+            return values
+        rows = torch.from_numpy(np.flatnonzero(~settled.all(axis=1)))
+        left = self.of_rows(rows)
+        found = mixture_quantiles(left.means, left.noise, left.weights, scores[rows], left.wide)
+        values[rows] = torch.where(torch.from_numpy(settled)[rows], values[rows], found)
+        return values
 
     def crps(self, values: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form (Grimit et al. 2006, equation 3).

@@ -44,9 +44,11 @@ def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ``mean``, ``epistemic_std`` and ``aleatoric_std``, each ``[B]``.
     """
     mean = means.mean(dim=0)
-    epistemic = (means - mean).square().mean(dim=0).sqrt()
-    aleatoric = noise.square().mean(dim=0).sqrt().expand_as(mean)  # what draws or rows share is averaged once
-    return mean, epistemic, aleatoric
+    epistemic = (means - mean).square_().mean(dim=0).sqrt_()
+    # What draws or rows share is averaged once, or not at all.
+    shared = noise.dim() > 1 and len(noise) == 1
+    aleatoric = noise[0] if shared else noise.square().mean(dim=0).sqrt_()
+    return mean, epistemic, aleatoric.expand_as(mean)
 
 
 @dataclass(frozen=True, slots=True)

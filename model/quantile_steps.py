@@ -8,8 +8,7 @@ whichever the level makes the smaller.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "DOUBLE",
@@ -27,8 +26,7 @@ THIRD_DERIVATIVE = 0.5506
 """The largest third derivative of the standard normal density, at 0.742."""
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(NamedTuple):
     """What a tail worked out in some precision is good for.
 
     Attributes:
@@ -141,11 +139,13 @@ def with_gaussian(
         precision: a.
         weight: Of the Gaussian.
     """
-    density = precision * bell * (1.0 / SQRT_PI)
-    slope = -2.0 * precision * place * density
-    curvature = (4.0 * place * place - 2.0) * precision * precision * density
-    own = (0.5 * complement, density, slope, curvature)
-    tail, density, slope, curvature = (
-        one + weight * (other - one) for one, other in zip(known, own, strict=True)
+    tail, density, slope, curvature = known
+    own_density = precision * bell * (1.0 / SQRT_PI)
+    own_slope = -2.0 * precision * place * own_density
+    own_curvature = (4.0 * place * place - 2.0) * precision * precision * own_density
+    return (
+        tail + weight * (0.5 * complement - tail),
+        density + weight * (own_density - density),
+        slope + weight * (own_slope - slope),
+        curvature + weight * (own_curvature - curvature),
     )
-    return tail, density, slope, curvature

@@ -1,0 +1,104 @@
+"""Quantiles of mixtures on the processor by compiled code, four to twenty times as fast as `model.mixture_quantiles`.
+
+Loading it takes a second and 120 MiB. So the first second's worth of levels is left to others, or `load` is called,
+as the service does at its start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.threads import in_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from model.wide_component import WideComponent
+
+__all__ = ["LOADING", "load", "row_quantiles"]
+
+LOADING = 2**26
+"""Components times rows times levels that PyTorch works out while compiled code is loaded."""
+PART = 2**18
+"""Components times rows times levels that another thread is woken for: a millisecond's."""
+
+NOTHING = np.empty(0)
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """The compiled code of this process.
+
+    Attributes:
+        solve: `model.quantile_kernel.solve`, once it is loaded.
+        spent: Components times rows times levels that were left to others.
+    """
+
+    solve: Callable[..., None] | None = None
+    spent: int = 0
+
+
+_LOADED = _Loaded()
+
+
+def load() -> Callable[..., None]:
+    """Loads the compiled code, and compiles it if that was never done on this machine (some six seconds)."""
+    from model.quantile_kernel import solve
+
+    _LOADED.solve = solve
+    return solve
+
+
+def row_quantiles(
+    means: Tensor, noise: Tensor, weights: Tensor | None, scores: Tensor, wide: WideComponent | None = None
+) -> tuple[Tensor, NDArray[np.bool_]] | None:
+    """Inverts distribution functions, see `model.mixture_quantiles.mixture_quantiles`.
+
+    Args:
+        means: ``[C, B]``, float64, on the processor.
+        noise: Standard deviations, broadcastable to ``[C, B]``.
+        weights: ``[C, B]``, of sum 1 over C; None: all components weigh the same.
+        scores: Normal scores, ``[B, K]``.
+        wide: One more component; it knows the mean and the standard deviation of the others.
+
+    Returns:
+        Values, ``[B, K]``, and which of them are proved to be near enough, ``[B, K]``; the others mean nothing. None
+        while loading is not worth its time.
+    """
+    count, batch = means.shape
+    work = count * scores.numel()
+    solve = _LOADED.solve
+    if solve is None:
+        _LOADED.spent += work
+        if _LOADED.spent <= LOADING:
+            return None
+        solve = load()
+    values, settled = np.empty(scores.shape), np.empty(scores.shape, dtype=np.bool_)
+    arrays = (
+        means.numpy(),
+        noise.expand(count, noise.shape[-1]).numpy(),
+        _equal(count) if weights is None else weights.numpy(),
+        scores.numpy(),
+        *((NOTHING,) * 3 if wide is None else (wide.means.numpy(), wide.spreads.numpy(), wide.noise.numpy())),
+        0.0 if wide is None else wide.weight,
+    )
+
+    def solve_some(rows: slice) -> None:
+        solve(*arrays, rows.start, rows.stop, values, settled)
+
+    in_parts(batch, max(1, PART * batch // max(1, work)), solve_some)
+    return torch.from_numpy(values), settled
+
+
+@lru_cache(maxsize=16)
+def _equal(count: int) -> NDArray[np.float64]:
+    """Weights that are all the same, ``[C, 1]``."""
+    return np.full((count, 1), 1.0 / count)

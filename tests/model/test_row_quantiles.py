@@ -1,0 +1,169 @@
+"""Quantiles of mixtures by compiled code: exact, or left open; and when it is loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from model import quantile_kernel
+from model import row_quantiles as module
+from model.mixtures import Mixture
+from model.row_quantiles import LOADING, load, row_quantiles
+from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+
+@pytest.fixture(autouse=True)
+def loaded() -> None:
+    load()
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def by_row(mixture: Mixture, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Values and which are settled, of the same levels for every row."""
+    asked = scores.expand(mixture.means.shape[1], -1)
+    known = row_quantiles(mixture.means, mixture.noise, mixture.weights, asked, mixture.wide)
+    assert known is not None
+    return known[0], torch.from_numpy(known[1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", SMOOTH)
+def test_of_smooth_mixtures_they_are_what_bisection_finds(kind: str, seed: int) -> None:
+    mixture = make(kind, seed)
+    values, settled = by_row(mixture, SCORES)
+    assert settled.all()
+    assert_exact(mixture, SCORES, values, tolerance=2e-6)
+
+
+@pytest.mark.parametrize("kind", HARD)
+def test_of_hard_mixtures_they_are_exact_or_left_open(kind: str) -> None:
+    open_levels = 0
+    for seed in range(2):
+        mixture = make(kind, seed)
+        values, settled = by_row(mixture, SCORES)
+        open_levels += int((~settled).sum())
+        for row in range(len(values)):
+            near = settled[row]
+            assert_exact(
+                mixture.of_rows(slice(row, row + 1)),
+                SCORES[near],
+                values[row : row + 1, near],
+                tolerance=2e-6,
+            )
+    if kind in ("two far and narrow spikes", "widths over twelve decades"):
+        assert open_levels > 0
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HARD if "wide" in kind and "staircase" not in kind])
+def test_beside_a_wide_component_ordinary_levels_are_found(kind: str) -> None:
+    scores = torch.special.ndtri(torch.tensor([1.0, 2.5, 5.0, 25.0, 50.0, 90.0, 99.0]).double() / 100.0)
+    mixture = make(kind)
+    values, settled = by_row(mixture, scores)
+    assert settled.all()
+    assert_exact(mixture, scores, values, tolerance=2e-6)
+
+
+@pytest.mark.parametrize("seed", [3, 6, 9, 10])
+def test_between_components_far_apart_a_bracket_finds_what_free_steps_run_past(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    means = torch.from_numpy(4.0 * generator.normal(size=(12, 1)))
+    mixture = Mixture(means, torch.from_numpy(np.exp(generator.normal(size=(12, 1)) - 1.2)))
+    scores = torch.tensor([-1.6, 0.0, 1.6]).double()
+    values, settled = by_row(mixture, scores)
+    assert settled.all()
+    assert_exact(mixture, scores, values)
+
+
+def test_what_is_beyond_single_precision_is_left_open() -> None:
+    _, settled = by_row(make("smooth"), torch.tensor([0.0, 4.5, 7.1, -20.0]).double())
+    assert settled.tolist() == [[True, True, False, False]] * len(settled)
+
+
+def test_rows_with_numbers_that_are_none_are_left_open_and_others_are_not() -> None:
+    mixture = make("weighted")
+    assert mixture.weights is not None
+    mixture.means[3, 2] = torch.nan
+    mixture.means[3, 4] = torch.inf
+    _, settled = by_row(mixture, SCORES)
+    assert settled.all(dim=1).tolist() == [row not in (2, 4) for row in range(len(settled))]
+    nothing = Mixture(torch.zeros(4, 2).double(), torch.zeros(4, 2).double())
+    assert not by_row(nothing, SCORES)[1].any()
+
+
+def test_what_is_left_open_is_found_by_other_means_and_changes_nothing_else() -> None:
+    hard, smooth = make("two far and narrow spikes"), make("smooth")
+    together = Mixture(
+        torch.cat((hard.means, smooth.means[:24]), dim=1), torch.cat((hard.noise, smooth.noise[:24]), dim=1)
+    )
+    values = together.quantiles(SCORES)
+    assert_exact(together, SCORES, values)
+    torch.testing.assert_close(
+        values[-6:], Mixture(smooth.means[:24], smooth.noise[:24]).quantiles(SCORES), rtol=0.0, atol=0.0
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 40])
+def test_a_row_s_values_hang_on_the_row_alone(rows: int, weighted: bool) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    means = torch.randn(53, 40, generator=generator).double()
+    weights = torch.rand(53, 40, generator=generator).double() if weighted else None
+    weights = None if weights is None else weights / weights.sum(dim=0)
+    mixture = Mixture(means, torch.rand(53, 40, generator=generator).double() + 0.2, weights)
+    whole, _ = by_row(mixture, SCORES)
+    some, _ = by_row(mixture.of_rows(slice(40 - rows, 40)), SCORES)
+    torch.testing.assert_close(some, whole[40 - rows :], rtol=0.0, atol=0.0)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_share_the_rows_and_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixture = Mixture(
+        torch.randn(64, 101, generator=torch.Generator().manual_seed(0)).double(), torch.ones(1, 1).double()
+    )
+    alone, _ = by_row(mixture, SCORES)
+    monkeypatch.setattr(module, "PART", 1)
+    spans = []
+
+    def solve(*given: Any) -> None:
+        spans.append(given[8:10])
+        quantile_kernel.solve(*given)
+
+    monkeypatch.setattr(module._LOADED, "solve", solve)
+    shared, settled = by_row(mixture, SCORES)
+    assert sorted(spans) == [(0, 50), (50, 101)]
+    assert settled.all()
+    torch.testing.assert_close(shared, alone, rtol=0.0, atol=0.0)
+
+
+def test_arrays_may_lie_in_memory_as_they_like() -> None:
+    mixture = make("weighted")
+    assert mixture.weights is not None
+    turned = Mixture(
+        mixture.means.T.contiguous().T, mixture.noise.T.contiguous().T, mixture.weights.flip(0).flip(0)
+    )
+    torch.testing.assert_close(by_row(turned, SCORES)[0], by_row(mixture, SCORES)[0], rtol=0.0, atol=0.0)
+
+
+def test_it_is_loaded_once_the_work_done_without_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOADED", module._Loaded())
+    monkeypatch.setattr(module, "LOADING", 40 * 6 * len(SCORES))
+    mixture = make("smooth")
+    asked = SCORES.expand(6, -1)
+    assert row_quantiles(mixture.means, mixture.noise, None, asked) is None
+    assert row_quantiles(mixture.means, mixture.noise, None, asked) is not None
+    assert LOADING > 2**20
