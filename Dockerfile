@@ -29,7 +29,7 @@ RUN cd /opt/venv/lib/python3.11/site-packages \
     && rm -rf pip pip-*.dist-info setuptools setuptools-*.dist-info pkg_resources _distutils_hack distutils-* /opt/venv/bin/pip* \
     && rm -rf torch/include torch/share torch/test torch/bin/protoc* torch/bin/*[tT]est* \
     && rm -rf pyarrow/include pyarrow/src pyarrow/*flight*.so* pyarrow/*s3*.so* \
-    && find mpmath networkx numpy pyarrow sympy -type d -name tests -prune -exec rm -rf {} + \
+    && find llvmlite mpmath networkx numba numpy pyarrow sympy -type d -name tests -prune -exec rm -rf {} + \
     && find . -type f \( -name '*.a' -o -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' \) -delete
 
 # ---- the image
@@ -52,6 +52,8 @@ ENV MURHO_HOST=0.0.0.0 \
     MURHO_PORT=8000 \
     MURHO_CHECKPOINTS=/checkpoints
 WORKDIR /app
+# Compiled once, here; on another kind of processor the service does it at its start, in some six seconds.
+RUN python -c "from model.kernels import load; load()"
 USER 10001:10001
 VOLUME /checkpoints
 EXPOSE 8000

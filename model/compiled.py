@@ -1,14 +1,18 @@
 """Functions of plain numbers and arrays, compiled for the processor that they run on (by Numba).
 
 What they are compiled to is kept for the next process: beside the package, or where that cannot be written in the
-user's cache directory. Numba itself would take what is kept for up to date as long as the file of the outermost
-function is; here every file that its functions come from counts.
+user's cache directory. Numba by itself would take it for up to date as long as the file of the outermost function is;
+here every file that a function's parts come from counts. ``NUMBA_CACHE_DIR`` is heeded.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
@@ -17,12 +21,14 @@ from numba.core.dispatcher import Dispatcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["compiled", "part"]
+__all__ = ["compiled", "part", "summing_part"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-REASSOCIATED = {"contract", "reassoc", "nsz"}
-"""Sums in any order, and products added without rounding them first; NaN and infinity stay what they are."""
+EXACT = {"contract"}
+"""As written, but for a product that is added without having been rounded."""
+IN_ANY_ORDER = {"contract", "reassoc", "nsz"}
+"""Sums in any order, too. NaN and infinity stay what they are."""
 
 
 def part(function: Function) -> Function:
@@ -31,7 +37,13 @@ def part(function: Function) -> Function:
     Args:
         function: Of numbers, arrays and tuples of these.
     """
-    made: Function = _compiler()(function)
+    made: Function = _compiler(EXACT)(function)
+    return made
+
+
+def summing_part(function: Function) -> Function:
+    """The same with sums in any order: loops over a row's components, many at a time."""
+    made: Function = _compiler(IN_ANY_ORDER)(function)
     return made
 
 
@@ -43,30 +55,46 @@ def compiled(signature: str) -> Callable[[Function], Function]:
     """
 
     def compile_it(function: Function) -> Function:
-        before = numba.config.CACHE_DIR
-        if not before:
-            home = Path(function.__code__.co_filename).parent / "__pycache__"
-            numba.config.CACHE_DIR = str(home / f"compiled-{_digest(function)}")
         made: Function
-        try:
-            made = _compiler(signature, cache=True)(function)
-        except RuntimeError as error:
-            if "cannot cache" not in str(error):
-                raise
-            made = _compiler(signature)(function)  # there is nowhere to write: for this process alone
-        finally:
-            numba.config.CACHE_DIR = before
+        with _kept(function):
+            try:
+                made = _compiler(EXACT, signature, cache=True)(function)
+            except RuntimeError as error:
+                if "cannot cache" not in str(error):
+                    raise
+                made = _compiler(EXACT, signature)(
+                    function
+                )  # there is nowhere to write: for this process alone
         return made
 
     return compile_it
 
 
-def _compiler(*signature: str, cache: bool = False) -> Any:
-    return numba.njit(*signature, cache=cache, nogil=True, error_model="numpy", fastmath=REASSOCIATED)
+def _compiler(arithmetic: set[str], *signature: str, cache: bool = False) -> Any:
+    return numba.njit(*signature, cache=cache, nogil=True, error_model="numpy", fastmath=arithmetic)
+
+
+@contextmanager
+def _kept(function: Callable[..., Any]) -> Iterator[None]:
+    """Where Numba looks for what is compiled already, and puts what it compiles."""
+    home = Path(function.__code__.co_filename).parent / "__pycache__"
+    mine = home / f"compiled-{_digest(function)}"
+    if numba.config.CACHE_DIR or not (mine.exists() or os.access(home, os.W_OK)):
+        yield
+        return
+    with TemporaryDirectory() as copy:
+        writable = os.access(mine if mine.exists() else home, os.W_OK)
+        if not writable:  # Numba reads only where it could write
+            shutil.copytree(mine, copy, dirs_exist_ok=True)
+        numba.config.CACHE_DIR = str(mine) if writable else copy
+        try:
+            yield
+        finally:
+            numba.config.CACHE_DIR = ""
 
 
 def _digest(function: Callable[..., Any]) -> str:
-    """Tells the source files apart that a function and the functions that it calls are from."""
+    """Tells the source files apart that a function and its parts are from."""
     files = sorted(set(_files(function)))
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.compiled import part
+from model.compiled import part, summing_part
 from model.quantile_steps import SINGLE
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def exponential(value: Real) -> Real:
 
 @part
 def scaled_complement(value: Real) -> Real:
-    """``exp(x^2) erfc(x)`` for x from 0 to 6.5, to 2e-7 of itself.
+    """``exp(x^2) erfc(x)`` for x from 0 to 6.5, to 3e-7 of itself.
 
     ``(1 + 2 x) exp(x^2) erfc(x)`` is a polynomial in ``(x - 3) / (x + 3)``, after Shepherd & Laframboise (1981,
     Mathematics of Computation 36, 249-253), here of degree 8 from Chebyshev points: 2.3e-8 without rounding.
@@ -61,7 +61,7 @@ def scaled_complement(value: Real) -> Real:
     return series * shifted * reciprocal
 
 
-@part
+@summing_part
 def component_sums(
     means: Floats, precisions: Floats, weights: Floats, value: Real, sign: Real
 ) -> tuple[Real, Real, Real, Real, Real]:
@@ -97,7 +97,7 @@ def component_sums(
     return tail, density, slope, curvature, less
 
 
-@part
+@summing_part
 def moment_sums(means: Floats, precisions: Floats, weights: Floats) -> tuple[Real, Real, Real]:
     """Third and fourth moment about 0, and ``sum_c(w_c a_c^4)``; see `component_sums`."""
     third, fourth, quartic = ZERO, ZERO, ZERO

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from model import row_quantiles
+from model import kernels
 from model.calibration import ConformalMap
 from model.checkpoint import read_facts, read_tensors
 from model.encoding import Encoder
@@ -223,7 +223,7 @@ class Posterior:
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""
         if self.device.type == "cpu":
-            row_quantiles.load()
+            kernels.load()
         for batch in (1, 64):
             rows = np.zeros((batch, self.architecture.inputs), dtype=np.float32)
             for options in (

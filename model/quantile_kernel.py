@@ -1,7 +1,4 @@
-"""Quantiles of mixtures, compiled, row by row; `model.row_quantiles` calls it.
-
-To import this module takes a second: Numba, and what is compiled already or is compiled now.
-"""
+"""Quantiles of mixtures, compiled, row by row: a row's are the same whatever rows there are besides."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.compiled import compiled, part
+from model.compiled import compiled, part, summing_part
 from model.component_sums import component_sums, moment_sums
 from model.quantile_steps import SINGLE, SQRT_HALF, cornish_fisher, score_step, taylor_step, with_gaussian
 
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
     Floats = NDArray[np.float32]
 
-__all__ = ["solve"]
+__all__ = ["quantiles"]
 
 Real = np.float32
 ROWS = TILE = 8
@@ -59,7 +56,7 @@ def _gather(values: Doubles, first: int, rows: int, into: Doubles) -> None:
             into[row, component] = values[component, first + row]
 
 
-@part
+@summing_part
 def _moments(means: Doubles, noise: Doubles, weights: Doubles) -> tuple[float, float]:
     """Mean and standard deviation of one row, ``[C]`` each."""
     mean, variance = 0.0, 0.0
@@ -171,7 +168,7 @@ def _quantile(
     "void(float64[:, :], float64[:, :], float64[:, :], float64[:, :], "
     "float64[:], float64[:], float64[:], float64, int64, int64, float64[:, :], boolean[:, :])"
 )
-def solve(
+def quantiles(
     means: Doubles,
     noise: Doubles,
     weights: Doubles,

@@ -1,12 +1,10 @@
-"""Quantiles of mixtures on the processor by compiled code, four to twenty times as fast as `model.mixture_quantiles`.
+"""Quantiles of mixtures on the processor by compiled code: three to twenty times as fast as `model.mixture_quantiles`.
 
-Loading it takes a second and 120 MiB. So the first second's worth of levels is left to others, or `load` is called,
-as the service does at its start.
+What single precision can't tell is left to that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,47 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from model.kernels import worth_loading
 from model.threads import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from model.wide_component import WideComponent
 
-__all__ = ["LOADING", "load", "row_quantiles"]
+__all__ = ["row_quantiles"]
 
-LOADING = 2**26
-"""Components times rows times levels that PyTorch works out while compiled code is loaded."""
 PART = 2**18
 """Components times rows times levels that another thread is woken for: a millisecond's."""
 
 NOTHING = np.empty(0)
-
-
-@dataclass(slots=True)
-class _Loaded:
-    """The compiled code of this process.
-
-    Attributes:
-        solve: `model.quantile_kernel.solve`, once it is loaded.
-        spent: Components times rows times levels that were left to others.
-    """
-
-    solve: Callable[..., None] | None = None
-    spent: int = 0
-
-
-_LOADED = _Loaded()
-
-
-def load() -> Callable[..., None]:
-    """Loads the compiled code, and compiles it if that was never done on this machine (some six seconds)."""
-    from model.quantile_kernel import solve
-
-    _LOADED.solve = solve
-    return solve
 
 
 def row_quantiles(
@@ -75,12 +46,9 @@ def row_quantiles(
     """
     count, batch = means.shape
     work = count * scores.numel()
-    solve = _LOADED.solve
-    if solve is None:
-        _LOADED.spent += work
-        if _LOADED.spent <= LOADING:
-            return None
-        solve = load()
+    kernels = worth_loading(work)
+    if kernels is None:
+        return None
     values, settled = np.empty(scores.shape), np.empty(scores.shape, dtype=np.bool_)
     arrays = (
         means.numpy(),
@@ -91,10 +59,10 @@ def row_quantiles(
         0.0 if wide is None else wide.weight,
     )
 
-    def solve_some(rows: slice) -> None:
-        solve(*arrays, rows.start, rows.stop, values, settled)
+    def solve(rows: slice) -> None:
+        kernels.quantiles(*arrays, rows.start, rows.stop, values, settled)
 
-    in_parts(batch, max(1, PART * batch // max(1, work)), solve_some)
+    in_parts(batch, max(1, PART * batch // max(1, work)), solve)
     return torch.from_numpy(values), settled
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from model.errors import CheckpointError
 from model.fields import expect_fields, expect_number
+from model.kernels import at_hand
 from model.mixtures import LOG_SQRT_2PI, normal_cdf
 
 __all__ = ["TRANSFORMS", "Identity", "Logarithm", "Transform", "transform_from_json"]
@@ -23,6 +24,8 @@ NEAR_SEAM = 7.0
 """Standard deviations below its seam from which on `Logarithm` is an exponential, to 1e-12 of its moments."""
 FAR_BEYOND_SEAM = 30.0
 """Normal scores at which Phi is no longer told from 0."""
+FEW = 2**12
+"""Components whose moments a compiled function finds one by one in less time than PyTorch takes for its calls."""
 LEAST_DEVIATION = 1e-12
 """In units of the largest training target."""
 
@@ -158,14 +161,18 @@ class Logarithm:
         """
         noise = noise.expand_as(means).contiguous()
         means = (means - self.top).contiguous()  # in units of y(top) + shift from here on
-        square = noise.square()
-        value = torch.exp(torch.add(means, square, alpha=0.5))
-        deviation = torch.exp(means + square).mul_(square.neg().expm1_().neg_().sqrt_())
-        near = (means > noise * (-NEAR_SEAM - 2.0 * noise)).view(-1).nonzero().squeeze(1)
-        if len(near):
-            parts = _moments_near_seam(means.view(-1)[near], noise.view(-1)[near])
-            for whole, part in zip((value, deviation), parts, strict=True):
-                whole.view(-1)[near] = part
+        kernels = at_hand() if means.device.type == "cpu" and means.numel() <= FEW else None
+        if kernels is None:
+            value, deviation = _moments(means, noise)
+        else:
+            value, deviation = torch.empty_like(means), torch.empty_like(means)
+            kernels.lognormal_moments(
+                *(part.view(-1).numpy() for part in (means, noise)),
+                NEAR_SEAM,
+                FAR_BEYOND_SEAM,
+                *(part.view(-1).numpy() for part in (value, deviation)),
+            )
+            deviation.clamp_min_(LEAST_DEVIATION**2).sqrt_()
         unit = math.exp(self.top)
         return unit * value - self.shift, unit * deviation.clamp_min_(LEAST_DEVIATION)
 
@@ -181,8 +188,21 @@ class Logarithm:
         return cls(shift, top)
 
 
-def _moments_near_seam(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of ``exp(z)`` below ``z = 0`` and ``1 + z`` above it."""
+    square = noise.square()
+    value = torch.exp(torch.add(means, square, alpha=0.5))
+    deviation = torch.exp(means + square).mul_(square.neg().expm1_().neg_().sqrt_())
+    near = (means > noise * (-NEAR_SEAM - 2.0 * noise)).view(-1).nonzero().squeeze(1)
+    if len(near):
+        parts = _moments_near_seam(means.view(-1)[near], noise.view(-1)[near])
+        for whole, part in zip((value, deviation), parts, strict=True):
+            whole.view(-1)[near] = part
+    return value, deviation
+
+
+def _moments_near_seam(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """`_moments` by the truncated ones of either side."""
     seam = -means / noise
     above = normal_cdf(-seam)
     density = torch.exp(-0.5 * seam.square() - LOG_SQRT_2PI)

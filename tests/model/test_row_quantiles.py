@@ -1,17 +1,18 @@
-"""Quantiles of mixtures by compiled code: exact, or left open; and when it is loaded."""
+"""Quantiles of mixtures by compiled code: exact, or left open."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
-from model import quantile_kernel
+from model import kernels, quantile_kernel
 from model import row_quantiles as module
 from model.mixtures import Mixture
-from model.row_quantiles import LOADING, load, row_quantiles
+from model.row_quantiles import row_quantiles
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def loaded() -> None:
-    load()
+    kernels.load()
 
 
 @pytest.fixture
@@ -139,11 +140,12 @@ def test_threads_share_the_rows_and_change_no_value(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "PART", 1)
     spans = []
 
-    def solve(*given: Any) -> None:
+    def quantiles(*given: Any) -> None:
         spans.append(given[8:10])
-        quantile_kernel.solve(*given)
+        quantile_kernel.quantiles(*given)
 
-    monkeypatch.setattr(module._LOADED, "solve", solve)
+    watched = replace(kernels.load(), quantiles=quantiles)
+    monkeypatch.setattr(kernels, "_PROCESS", kernels._Process(watched))
     shared, settled = by_row(mixture, SCORES)
     assert sorted(spans) == [(0, 50), (50, 101)]
     assert settled.all()
@@ -157,13 +159,3 @@ def test_arrays_may_lie_in_memory_as_they_like() -> None:
         mixture.means.T.contiguous().T, mixture.noise.T.contiguous().T, mixture.weights.flip(0).flip(0)
     )
     torch.testing.assert_close(by_row(turned, SCORES)[0], by_row(mixture, SCORES)[0], rtol=0.0, atol=0.0)
-
-
-def test_it_is_loaded_once_the_work_done_without_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOADED", module._Loaded())
-    monkeypatch.setattr(module, "LOADING", 40 * 6 * len(SCORES))
-    mixture = make("smooth")
-    asked = SCORES.expand(6, -1)
-    assert row_quantiles(mixture.means, mixture.noise, None, asked) is None
-    assert row_quantiles(mixture.means, mixture.noise, None, asked) is not None
-    assert LOADING > 2**20
