@@ -47,15 +47,16 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
         least: How many of them are worth a thread.
         work: What is to be done to some of them; it must let other threads run.
     """
-    parts = min(torch.get_num_threads(), count // least)
+    threads = torch.get_num_threads()
+    parts = min(threads, count // least)
     if parts <= 1:
-        return work(slice(0, count))
+        work(slice(0, count))
+        return
     slices = [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
-    others = [_helpers(parts - 1).submit(work, rows) for rows in slices[1:]]
+    others = [_helpers(threads - 1).submit(work, rows) for rows in slices[1:]]
     work(slices[0])
     for other in others:
         other.result()
-    return None
 
 
 @lru_cache(maxsize=1)
