@@ -13,6 +13,7 @@ import torch
 from benchmarks.engine_peers.exchange import EngineTask
 from benchmarks.engine_peers.murho_posterior import posterior_of
 from benchmarks.step_peers.exchange import peak_memory
+from model.kernels import load
 from model.prediction import PredictOptions
 
 __all__ = ["main"]
@@ -22,6 +23,7 @@ def main(text: str, batch: str, samples: str) -> None:
     """Writes ``bare`` and ``peak``, bytes: with rows and imports alone, and after the call."""
     task = EngineTask.from_json(text)
     torch.set_num_threads(task.threads)
+    load()
     rows = task.rows(int(batch))
     bare = peak_memory()
     posterior_of(task).predict_encoded(rows, PredictOptions(samples=int(samples)))

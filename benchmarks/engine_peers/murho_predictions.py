@@ -1,6 +1,6 @@
 """Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
 
-Draws of recent seeds are kept, so that a second call of the same seed makes none. What a call takes with draws made
+Compiled code is loaded, as a service does at its start. Draws of recent seeds are kept, so that a second call of the same seed makes none. What a call takes with draws made
 anew, as in every call of a peer, without percentiles, and what it takes to the function values and the noise under
 every draw, is timed too.
 """
@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.engine_peers.exchange import drive
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of
+from model.kernels import load
 from model.prediction import PredictOptions
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ VALUES_AT_A_TIME = 2**19
 def prepare(task: EngineTask) -> dict[str, Call]:
     """Sets it up."""
     torch.set_num_threads(task.threads)
+    load()
     posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not push out the kept one
     seeds = count(DEFAULT_SEED + 1)
 
