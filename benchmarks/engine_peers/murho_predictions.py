@@ -1,8 +1,8 @@
 """Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
 
-Compiled code is loaded, as a service does at its start. Draws of recent seeds are kept, so that a second call of the same seed makes none. What a call takes with draws made
-anew, as in every call of a peer, without percentiles, and what it takes to the function values and the noise under
-every draw, is timed too.
+Compiled code is loaded, as a service does at its start. Draws of recent seeds are kept, so that a second call of the
+same seed makes none. What a call takes with draws made anew, as in every call of a peer, without percentiles, and what
+it takes to the function values and the noise under every draw, is timed too.
 """
 
 from __future__ import annotations
