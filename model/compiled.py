@@ -79,11 +79,11 @@ def _kept(function: Callable[..., Any]) -> Iterator[None]:
     """Where Numba looks for what is compiled already, and puts what it compiles."""
     home = Path(function.__code__.co_filename).parent / "__pycache__"
     mine = home / f"compiled-{_digest(function)}"
-    if numba.config.CACHE_DIR or not (mine.exists() or os.access(home, os.W_OK)):
+    writable = os.access(next(place for place in (mine, home, home.parent) if place.exists()), os.W_OK)
+    if numba.config.CACHE_DIR or not (mine.exists() or writable):
         yield
         return
     with TemporaryDirectory() as copy:
-        writable = os.access(mine if mine.exists() else home, os.W_OK)
         if not writable:  # Numba reads only where it could write
             shutil.copytree(mine, copy, dirs_exist_ok=True)
         numba.config.CACHE_DIR = str(mine) if writable else copy

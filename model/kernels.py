@@ -1,18 +1,21 @@
-"""Compiled code for the processor, and when it is worth loading.
+"""Compiled code for the processor: when it is loaded, and what it is used for.
 
-Loading it takes a second and 120 MiB; where it was never compiled, ten seconds. So the first second's worth of work is
-left to PyTorch, or `load` is called, as the service does at its start.
+Answers alone use it, in `compiled_code`. Whether it was loaded changes last digits, and a fit must come out the same
+to the bit, whatever its process has done besides. Loading takes a second and 120 MiB; where it was never compiled, ten
+seconds. So the first second's worth of answers is left to PyTorch, or `load` is called, as a service does at its start.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["LOADING", "Kernels", "at_hand", "load", "worth_loading"]
+__all__ = ["LOADING", "Kernels", "at_hand", "compiled_code", "load"]
 
 LOADING = 2**26
 """Components times rows times levels of which PyTorch finds the percentiles while compiled code is loaded."""
@@ -47,6 +50,7 @@ class _Process:
 
 
 _PROCESS = _Process()
+_IN_USE: ContextVar[Kernels | None] = ContextVar("compiled code in use", default=None)
 
 
 def load() -> Kernels:
@@ -61,18 +65,24 @@ def load() -> Kernels:
 
 
 def at_hand() -> Kernels | None:
-    """Compiled code if it is loaded."""
-    return _PROCESS.kernels
+    """Compiled code, inside `compiled_code` and if it is loaded."""
+    return _IN_USE.get()
 
 
-def worth_loading(work: int) -> Kernels | None:
-    """Compiled code if it is loaded, or if what was done without would have paid for loading it.
+@contextmanager
+def compiled_code(work: int) -> Iterator[None]:
+    """Uses compiled code if it is loaded, or if what was done without would have paid for loading it.
 
     Args:
-        work: Components times rows times levels that are to be worked on.
+        work: Components times rows times levels of an answer, about.
     """
-    if _PROCESS.kernels is None:
+    kernels = _PROCESS.kernels
+    if kernels is None:
         _PROCESS.spent += work
-        if _PROCESS.spent <= LOADING:
-            return None
-    return load()
+        if _PROCESS.spent > LOADING:
+            kernels = load()
+    before = _IN_USE.set(kernels)
+    try:
+        yield
+    finally:
+        _IN_USE.reset(before)

@@ -7,18 +7,19 @@ tiles, which changes nothing but memory.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 
-from model import kernels
 from model.calibration import ConformalMap
 from model.checkpoint import read_facts, read_tensors
 from model.encoding import Encoder
 from model.errors import CheckpointError
 from model.forward import forward
 from model.kept_draws import KEPT_BYTES, KeptDraws
+from model.kernels import compiled_code, load
 from model.layout import Layout
 from model.monte_carlo_error import MonteCarloError, monte_carlo_error
 from model.prediction import Prediction, PredictOptions
@@ -33,6 +34,7 @@ from model.wide_component import WideRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -156,8 +158,16 @@ class Posterior:
     @torch.inference_mode()
     def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         """Like `predict`, for rows that are encoded already, ``[B, D]``."""
-        with threads_for(len(rows) * max(1, options.samples) * self._weights):
+        draws = len(rows) * max(1, options.samples)
+        levels = draws * self.likelihood.means * len(options.percentiles)
+        with threads_for(draws * self._weights), self._compiled_code(options, levels):
             return self._predict_encoded(rows, options)
+
+    def _compiled_code(self, options: PredictOptions, levels: int) -> AbstractContextManager[None]:
+        """For the processor, and not for ``samples=0``, whose answer is the same to the bit at all times."""
+        if options.samples == 0 or self.device.type != "cpu":
+            return nullcontext()
+        return compiled_code(levels)
 
     def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         seed = self.seed if options.seed is None else options.seed
@@ -223,7 +233,7 @@ class Posterior:
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""
         if self.device.type == "cpu":
-            kernels.load()
+            load()
         for batch in (1, 64):
             rows = np.zeros((batch, self.architecture.inputs), dtype=np.float32)
             for options in (

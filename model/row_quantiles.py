@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.kernels import worth_loading
+from model.kernels import at_hand
 from model.threads import in_parts
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def row_quantiles(
 
     Returns:
         Values, ``[B, K]``, and which of them are proved to be near enough, ``[B, K]``; the others mean nothing. None
-        while loading is not worth its time.
+        where there is no compiled code at hand.
     """
     count, batch = means.shape
     work = count * scores.numel()
-    kernels = worth_loading(work)
+    kernels = at_hand()
     if kernels is None:
         return None
     values, settled = np.empty(scores.shape), np.empty(scores.shape, dtype=np.bool_)

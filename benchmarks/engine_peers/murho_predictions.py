@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.engine_peers.exchange import drive
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of
-from model.kernels import load
+from model.kernels import compiled_code, load
 from model.prediction import PredictOptions
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ def prepare(task: EngineTask) -> dict[str, Call]:
 
     def predictive(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
         step = max(1, VALUES_AT_A_TIME // samples)
-        for start in range(0, len(rows), step):
-            posterior.predictive(torch.from_numpy(rows[start : start + step]), samples, DEFAULT_SEED)
+        with compiled_code(0):
+            for start in range(0, len(rows), step):
+                posterior.predictive(torch.from_numpy(rows[start : start + step]), samples, DEFAULT_SEED)
         return {}
 
     def moments(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def loaded() -> None:
+def in_use() -> Iterator[None]:
     kernels.load()
+    with kernels.compiled_code(0):
+        yield
 
 
 @pytest.fixture
@@ -146,7 +148,8 @@ def test_threads_share_the_rows_and_change_no_value(monkeypatch: pytest.MonkeyPa
 
     watched = replace(kernels.load(), quantiles=quantiles)
     monkeypatch.setattr(kernels, "_PROCESS", kernels._Process(watched))
-    shared, settled = by_row(mixture, SCORES)
+    with kernels.compiled_code(0):
+        shared, settled = by_row(mixture, SCORES)
     assert sorted(spans) == [(0, 50), (50, 101)]
     assert settled.all()
     torch.testing.assert_close(shared, alone, rtol=0.0, atol=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -13,6 +14,9 @@ from model import kernels
 from model import transforms as module
 from model.errors import CheckpointError
 from model.transforms import TRANSFORMS, Identity, Logarithm, transform_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LOGARITHM = Logarithm(0.5, math.log(100.5))
 
@@ -40,11 +44,13 @@ def test_the_slope_is_the_derivative(transform: Identity | Logarithm) -> None:
 
 
 @pytest.fixture(params=[False, True], ids=["PyTorch", "compiled"])
-def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """By either of the two ways to moments of a few."""
     process = kernels._Process(kernels.load() if request.param else None)
     monkeypatch.setattr(kernels, "_PROCESS", process)
     monkeypatch.setattr(module, "FEW", 6000)
+    with kernels.compiled_code(0):
+        yield
 
 
 @settings(deadline=None, max_examples=40)
