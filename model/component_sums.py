@@ -1,24 +1,27 @@
 """Sums over the components of a mixture of Gaussians, compiled: what `model.standard_mixtures` works out, row by row.
 
 A component takes one exponential and one division, and all of it stays in registers, where PyTorch goes through memory
-a dozen times. Arithmetic is in single precision, eight or sixteen components at a time.
+a dozen times. Arithmetic is in single precision, eight or sixteen components at a time, but for the few levels that
+this can't tell.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from model.compiled import part, summing_part
-from model.quantile_steps import SINGLE
+from model.quantile_steps import DOUBLE, SINGLE, SQRT_HALF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Doubles = NDArray[np.float64]
     Floats = NDArray[np.float32]
 
-__all__ = ["component_sums", "exponential", "moment_sums", "scaled_complement"]
+__all__ = ["component_sums", "exact_component_sums", "exponential", "moment_sums", "scaled_complement"]
 
 Real = np.float32
 HALF, ONE, TWO, THREE, SIX, ZERO = Real(0.5), Real(1.0), Real(2.0), Real(3.0), Real(6.0), Real(0.0)
@@ -88,6 +91,43 @@ def component_sums(
         complement = bell * scaled_complement(distance)
         tail += weight * (complement if place >= ZERO else TWO - complement)
         bell *= precision * weight
+        density += bell
+        bell *= precision
+        slope += bell * place
+        bell *= precision
+        curvature += bell * place * place
+        less += bell
+    return tail, density, slope, curvature, less
+
+
+@summing_part
+def exact_component_sums(
+    means: Doubles,
+    inverse: Doubles,
+    weights: Doubles,
+    centre: float,
+    unit: float,
+    value: float,
+    sign: float,
+) -> tuple[float, float, float, float, float]:
+    """`component_sums` in double precision, one component at a time: some twenty times the time.
+
+    Args:
+        means: Not standardised, ``[C]``.
+        inverse: One by the noise, likewise, ``[C]``.
+        weights: ``[C]``.
+        centre: Mean of the mixture.
+        unit: Its standard deviation.
+        value: Where, standardised.
+        sign: 1 for the upper tail, -1 for the lower one.
+    """
+    tail, density, slope, curvature, less = 0.0, 0.0, 0.0, 0.0, 0.0
+    for component in range(means.size):
+        precision, weight = unit * SQRT_HALF * inverse[component], weights[component]
+        place = (value - (means[component] - centre) / unit) * precision * sign
+        place = min(max(place, -DOUBLE.reach), DOUBLE.reach)
+        bell = math.exp(-place * place) * precision * weight
+        tail += weight * math.erfc(place)
         density += bell
         bell *= precision
         slope += bell * place

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from model.compiled import compiled, part, summing_part
-from model.component_sums import component_sums, moment_sums
-from model.quantile_steps import SINGLE, SQRT_HALF, cornish_fisher, score_step, taylor_step, with_gaussian
+from model.component_sums import component_sums, exact_component_sums, moment_sums
+from model.quantile_steps import (
+    DOUBLE,
+    SINGLE,
+    SQRT_HALF,
+    cornish_fisher,
+    score_step,
+    taylor_step,
+    with_gaussian,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,14 +41,14 @@ _taylor_step, _with_gaussian = part(taylor_step), part(with_gaussian)
 
 
 @part
-def _about(score: float) -> float:
+def _normal_score(probability: float) -> float:
     """``Phi^-1`` to 5e-4 (Abramowitz & Stegun 1964, 26.2.23): enough for a step."""
-    tail = min(score, 1.0 - score)
+    tail = min(probability, 1.0 - probability)
     root = math.sqrt(-2.0 * math.log(tail))
     value = root - (2.515517 + root * (0.802853 + root * 0.010328)) / (
         1.0 + root * (1.432788 + root * (0.189269 + root * 0.001308))
     )
-    return -value if score < 0.5 else value
+    return -value if probability < 0.5 else value
 
 
 @part
@@ -79,7 +87,18 @@ def _scale(
     precisions: Floats,
     shares: Floats,
 ) -> None:
-    """One row's components in units of its standard deviation, ``[C]`` each; the last three are filled."""
+    """One row's components in units of its standard deviation, ``[C]`` each.
+
+    Args:
+        means: In the target's unit.
+        inverse: One by their noise, likewise.
+        weights: Of sum 1.
+        centre: The row's mean.
+        unit: Its standard deviation.
+        own: To be filled with means.
+        precisions: To be filled, see `model.component_sums.component_sums`.
+        shares: To be filled with weights.
+    """
     per_unit = 1.0 / unit
     for component in range(own.size):
         own[component] = (means[component] - centre) * per_unit
@@ -89,22 +108,40 @@ def _scale(
 
 @part
 def _tails(
-    means: Floats, precisions: Floats, weights: Floats, start: float, sign: float, wide: float, of_wide: float
+    sums: tuple[float, float, float, float, float], value: float, sign: float, wide: float, of_wide: float
 ) -> tuple[float, float, float, float]:
-    """Tail, density, slope and curvature, see `model.standard_mixtures.Tails`."""
-    tail, density, slope, curvature, less = component_sums(
-        means, precisions, weights, Real(start), Real(sign)
-    )
+    """Tail, density, slope and curvature, see `model.standard_mixtures.Tails`, from `component_sums`."""
+    tail, density, slope, curvature, less = sums
     known = (
-        0.5 * float(tail),
-        float(density) / SQRT_PI,
-        -2.0 / SQRT_PI * sign * float(slope),
-        2.0 / SQRT_PI * (2.0 * float(curvature) - float(less)),
+        0.5 * tail,
+        density / SQRT_PI,
+        -2.0 / SQRT_PI * sign * slope,
+        2.0 / SQRT_PI * (2.0 * curvature - less),
     )
     if of_wide == 0.0:
         return known
-    place = wide * start
+    place = wide * value
     return _with_gaussian(known, place, math.erfc(sign * place), math.exp(-place * place), wide, of_wide)
+
+
+@part
+def _single_tails(
+    means: Floats, precisions: Floats, weights: Floats, value: float, sign: float, wide: float, of_wide: float
+) -> tuple[float, float, float, float]:
+    tail, density, slope, curvature, less = component_sums(
+        means, precisions, weights, Real(value), Real(sign)
+    )
+    sums = float(tail), float(density), float(slope), float(curvature), float(less)
+    return _tails(sums, value, sign, wide, of_wide)
+
+
+@part
+def _stepped(score: float, value: float, sign: float, tail: float, density: float, slope: float) -> float:
+    """A step towards the level where the series is no good yet."""
+    reached = _normal_score(tail)
+    steepness = density * SQRT_TWO_PI * math.exp(0.5 * reached * reached)
+    step: float = _score_step(-abs(score), reached, steepness, -sign * slope / density)
+    return value - sign * min(max(step, -FURTHEST_STEP), FURTHEST_STEP)
 
 
 @part
@@ -137,17 +174,16 @@ def _quantile(
         if turn == ROUNDS:
             lower, upper = _bracket(means, precisions, score, wide, of_wide)
         value = float(Real(value))
-        tail, density, slope, curvature = _tails(means, precisions, weights, value, sign, wide, of_wide)
+        tail, density, slope, curvature = _single_tails(
+            means, precisions, weights, value, sign, wide, of_wide
+        )
         missing = (tail - goal) * sign
         step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, SINGLE)
         if near:
             return value + step, True
         if not (0.0 < tail < 1.0 and density > 0.0):
             return value, False
-        reached = _about(tail)
-        steepness = density * SQRT_TWO_PI * math.exp(0.5 * reached * reached)
-        step = _score_step(-abs(score), reached, steepness, -sign * slope / density)
-        stepped = value - sign * min(max(step, -FURTHEST_STEP), FURTHEST_STEP)
+        stepped = _stepped(score, value, sign, tail, density, slope)
         if turn >= ROUNDS:
             if abs(missing) <= 2.0 * SINGLE.rounding * tail:
                 return value, False
@@ -161,6 +197,35 @@ def _quantile(
             if turn % 3 == 2 or not lower < stepped < upper:
                 stepped = 0.5 * (lower + upper)
         value = stepped
+    return value, False
+
+
+@part
+def _exact_quantile(
+    means: Doubles,
+    inverse: Doubles,
+    weights: Doubles,
+    centre: float,
+    unit: float,
+    score: float,
+    value: float,
+    quartic: float,
+    wide: float,
+    of_wide: float,
+) -> tuple[float, bool]:
+    """From where single precision came to an end, in double precision; see `exact_component_sums`."""
+    sign = 1.0 if score > 0.0 else -1.0
+    goal = 0.5 * math.erfc(abs(score) * SQRT_HALF)
+    for _ in range(ROUNDS):
+        sums = exact_component_sums(means, inverse, weights, centre, unit, value, sign)
+        tail, density, slope, curvature = _tails(sums, value, sign, wide, of_wide)
+        missing = (tail - goal) * sign
+        step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, DOUBLE)
+        if near:
+            return value + step, True
+        if not (0.0 < tail < 1.0 and density > 0.0):
+            break
+        value = _stepped(score, value, sign, tail, density, slope)
     return value, False
 
 
@@ -186,8 +251,8 @@ def quantiles(
 
     Args:
         means: ``[C, B]``.
-        noise: Standard deviations, ``[C, B]``.
-        weights: ``[C, B]``, of sum 1 over C.
+        noise: Standard deviations, ``[C, B]``, or ``[C, 1]`` for all rows.
+        weights: Of sum 1 over C, likewise.
         scores: Normal scores, ``[B, K]``.
         wide_means: Means of one more component and of the others, ``[B]``, if there is one.
         spreads: Standard deviations of the others, ``[B]``, likewise.
@@ -196,16 +261,13 @@ def quantiles(
         start: First row to work on.
         stop: The row behind the last.
         values: To be filled, ``[B, K]``, with quantiles where they were found.
-        settled: To be filled, ``[B, K]``: where they were. Where not, single precision can't tell.
+        settled: To be filled, ``[B, K]``: where they were. Not where a distribution function is too flat.
     """
     count = len(means)
     mean, width = np.empty((ROWS, count)), np.empty((ROWS, count))
     inverse, weight = np.empty((ROWS, count)), np.empty((ROWS, count))
-    own, precisions, shares = (
-        np.empty(count, dtype=Real),
-        np.empty(count, dtype=Real),
-        np.empty(count, dtype=Real),
-    )
+    own = np.empty(count, dtype=Real)
+    precisions, shares = np.empty_like(own), np.empty_like(own)
     shared, equal = noise.shape[1] == 1, weights.shape[1] == 1
     for row in range(ROWS):
         if shared:
@@ -241,5 +303,18 @@ def quantiles(
                     continue
                 guess = _cornish_fisher(score, skewness, kurtosis)
                 value, near = _quantile(own, precisions, shares, score, guess, quartic, wide, of_wide)
+                if not near:
+                    value, near = _exact_quantile(
+                        mean[row],
+                        inverse[row],
+                        weight[row],
+                        centre,
+                        unit,
+                        score,
+                        value,
+                        quartic,
+                        wide,
+                        of_wide,
+                    )
                 values[first + row, level] = centre + unit * value
                 settled[first + row, level] = near

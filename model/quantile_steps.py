@@ -1,6 +1,6 @@
 """Steps towards a quantile of a Gaussian mixture, and a bound on what is left.
 
-Arithmetic alone, so that it serves numbers, arrays of NumPy and tensors. All is in units of the mixture's standard
+Arithmetic alone, so that it serves tensors and, compiled, numbers. All is in units of the mixture's standard
 deviation or something near it. ``F`` is the distribution function, ``f`` its density; a tail is ``F`` or ``1 - F``,
 whichever the level makes the smaller.
 """

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from model.component_sums import component_sums, exponential, moment_sums, scaled_complement
+from model.component_sums import (
+    component_sums,
+    exact_component_sums,
+    exponential,
+    moment_sums,
+    scaled_complement,
+)
 
 REACH = np.linspace(0.0, 6.5, 1301, dtype=np.float32)
 
@@ -46,6 +52,25 @@ def test_sums_are_those_of_their_formulas(count: int, value: float, sign: float)
     )
     scale = np.maximum(np.abs(expected), 1e-3)
     assert np.abs((np.array(found) - expected) / scale).max() < 5e-6
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_exact_sums_are_those_of_numbers_that_are_not_standardised(sign: float) -> None:
+    generator = np.random.default_rng(0)
+    means, noise = 50.0 + 3.0 * generator.normal(size=30), np.exp(generator.normal(size=30))
+    weights, value = generator.dirichlet(np.ones(30)), 0.3
+    found = exact_component_sums(means, 1.0 / noise, weights, 50.0, 4.0, value, sign)
+    precisions = 4.0 * math.sqrt(0.5) / noise
+    place = sign * precisions * (value - (means - 50.0) / 4.0)
+    bell = weights * precisions * np.exp(-np.square(place))
+    expected = (
+        (weights * torch.erfc(torch.from_numpy(place)).numpy()).sum(),
+        bell.sum(),
+        (bell * precisions * place).sum(),
+        (bell * np.square(precisions * place)).sum(),
+        (bell * np.square(precisions)).sum(),
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_what_is_out_of_reach_counts_as_nothing_or_all() -> None:

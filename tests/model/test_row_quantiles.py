@@ -13,6 +13,7 @@ from model import kernels, quantile_kernel
 from model import row_quantiles as module
 from model.mixtures import Mixture
 from model.row_quantiles import row_quantiles
+from model.wide_component import WideRule
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
 
 if TYPE_CHECKING:
@@ -90,6 +91,21 @@ def test_between_components_far_apart_a_bracket_finds_what_free_steps_run_past(s
     values, settled = by_row(mixture, scores)
     assert settled.all()
     assert_exact(mixture, scores, values)
+
+
+@pytest.mark.parametrize("beside_wide", [False, True])
+def test_where_few_components_are_double_precision_tells_what_single_does_not(beside_wide: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    sides = torch.where(torch.arange(600) % 2 == 0, -1.0, 1.0)[:, None].double()
+    means = sides + 0.1 * torch.randn(600, 30, generator=generator).double()
+    mixture = Mixture(means, torch.full((1, 1), 0.24, dtype=torch.float64))
+    if beside_wide:
+        mean, spread = mixture.moments()
+        mixture = replace(mixture, wide=WideRule.after(700).component(mean, spread, spread, torch.inf))
+    scores = torch.tensor([-1.6, 0.0, 1.6], dtype=torch.float64)
+    values, settled = by_row(mixture, scores)
+    assert settled.all()
+    assert_exact(mixture, scores, values, tolerance=2e-6)
 
 
 def test_what_is_beyond_single_precision_is_left_open() -> None:
