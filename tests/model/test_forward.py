@@ -85,7 +85,6 @@ def test_tiles_and_threads_change_nothing(
     try:
         with (
             mock.patch.object(forward_module, "TILE_FLOATS", tile_floats),
-            mock.patch.object(forward_module, "THREAD_TILE_FLOATS", tile_floats),
             mock.patch.object(forward_module, "TILE_ROWS", tile_rows),
         ):
             outputs = forward(draws, rows)
