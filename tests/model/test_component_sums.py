@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,7 +17,25 @@ from model.component_sums import (
     scaled_complement,
 )
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Doubles = NDArray[np.float64]
+
 REACH = np.linspace(0.0, 6.5, 1301, dtype=np.float32)
+
+
+def sums(place: Doubles, precisions: Doubles, weights: Doubles) -> Doubles:
+    """What `component_sums` returns, by its formulas."""
+    bell = weights * precisions * np.exp(-np.square(place))
+    parts = (
+        weights * torch.erfc(torch.from_numpy(place)).numpy(),
+        bell,
+        bell * precisions * place,
+        bell * np.square(precisions * place),
+        bell * np.square(precisions),
+    )
+    return np.array([part.sum() for part in parts])
 
 
 def test_the_exponential_is_right_to_a_few_units_in_the_last_place() -> None:
@@ -42,14 +61,7 @@ def test_sums_are_those_of_their_formulas(count: int, value: float, sign: float)
     found = component_sums(single[0], single[1], single[2], np.float32(value), np.float32(sign))
     means, precisions, weights = (array.astype(np.float64) for array in single)
     place = sign * precisions * (np.float32(value) - means)
-    bell = weights * precisions * np.exp(-np.square(place))
-    expected = (
-        (weights * torch.erfc(torch.from_numpy(place)).numpy()).sum(),
-        bell.sum(),
-        (bell * precisions * place).sum(),
-        (bell * np.square(precisions * place)).sum(),
-        (bell * np.square(precisions)).sum(),
-    )
+    expected = sums(place, precisions, weights)
     scale = np.maximum(np.abs(expected), 1e-3)
     assert np.abs((np.array(found) - expected) / scale).max() < 5e-6
 
@@ -62,15 +74,7 @@ def test_exact_sums_are_those_of_numbers_that_are_not_standardised(sign: float) 
     found = exact_component_sums(means, 1.0 / noise, weights, 50.0, 4.0, value, sign)
     precisions = 4.0 * math.sqrt(0.5) / noise
     place = sign * precisions * (value - (means - 50.0) / 4.0)
-    bell = weights * precisions * np.exp(-np.square(place))
-    expected = (
-        (weights * torch.erfc(torch.from_numpy(place)).numpy()).sum(),
-        bell.sum(),
-        (bell * precisions * place).sum(),
-        (bell * np.square(precisions * place)).sum(),
-        (bell * np.square(precisions)).sum(),
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(found, sums(place, precisions, weights), rtol=1e-12)
 
 
 def test_what_is_out_of_reach_counts_as_nothing_or_all() -> None:
