@@ -88,6 +88,7 @@ def test_where_neither_is_possible_it_is_kept_in_the_user_s_cache_directory(modu
     assert ask(modules) == ["8.0", "1", "0"]
 
 
+@pytest.mark.slow
 def test_without_any_place_to_keep_it_it_is_compiled_all_the_same(modules: Path) -> None:
     shutil.rmtree(modules / "__pycache__")
     (modules / "__pycache__").touch()
@@ -96,6 +97,7 @@ def test_without_any_place_to_keep_it_it_is_compiled_all_the_same(modules: Path)
     assert ask(modules) == ["8.0", "0", "1"]
 
 
+@pytest.mark.slow
 def test_a_directory_of_the_user_s_is_heeded(modules: Path) -> None:
     elsewhere = modules / "elsewhere"
     assert ask(modules, NUMBA_CACHE_DIR=str(elsewhere)) == ["8.0", "0", "1"]
