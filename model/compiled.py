@@ -56,15 +56,14 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
     def compile_it(function: Function) -> Function:
         made: Function
-        with _kept(function):
-            try:
+        try:
+            with _kept(function):
                 made = _compiler(EXACT, signature, cache=True)(function)
-            except RuntimeError as error:
-                if "cannot cache" not in str(error):
-                    raise
-                made = _compiler(EXACT, signature)(
-                    function
-                )  # there is nowhere to write: for this process alone
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "cannot cache" not in str(error):
+                raise
+            # There is nowhere to write: for this process alone.
+            made = _compiler(EXACT, signature)(function)
         return made
 
     return compile_it
@@ -79,18 +78,25 @@ def _kept(function: Callable[..., Any]) -> Iterator[None]:
     """Where Numba looks for what is compiled already, and puts what it compiles."""
     home = Path(function.__code__.co_filename).parent / "__pycache__"
     mine = home / f"compiled-{_digest(function)}"
-    writable = os.access(next(place for place in (mine, home, home.parent) if place.exists()), os.W_OK)
-    if numba.config.CACHE_DIR or not (mine.exists() or writable):
+    if numba.config.CACHE_DIR:
         yield
-        return
-    with TemporaryDirectory() as copy:
-        if not writable:  # Numba reads only where it could write
-            shutil.copytree(mine, copy, dirs_exist_ok=True)
-        numba.config.CACHE_DIR = str(mine) if writable else copy
-        try:
+    elif os.access(next(place for place in (mine, home, home.parent) if place.exists()), os.W_OK):
+        with _directory(mine):
             yield
-        finally:
-            numba.config.CACHE_DIR = ""
+    elif mine.exists():  # Numba reads only where it could write
+        with TemporaryDirectory() as copy, _directory(shutil.copytree(mine, copy, dirs_exist_ok=True)):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _directory(path: str | Path) -> Iterator[None]:
+    numba.config.CACHE_DIR = str(path)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = ""
 
 
 def _digest(function: Callable[..., Any]) -> str:

@@ -35,6 +35,13 @@ import os
 os.access = lambda path, mode: False
 """
 """As a file system says that is mounted read-only; whoever runs the tests may be allowed to write anywhere."""
+NOWHERE = """
+import tempfile
+def nowhere():
+    raise FileNotFoundError("No usable temporary directory found")
+tempfile.gettempdir = nowhere
+tempfile._gettempdir = nowhere
+"""
 
 
 @pytest.fixture
@@ -78,6 +85,11 @@ def test_where_the_package_cannot_be_written_what_lies_there_is_used(modules: Pa
     before = sorted(modules.rglob("*"))
     assert ask(modules, READ_ONLY) == ["8.0", "1", "0"]
     assert sorted(modules.rglob("*")) == before
+
+
+def test_where_nothing_at_all_can_be_written_it_is_compiled_all_the_same(modules: Path) -> None:
+    ask(modules)
+    assert ask(modules, READ_ONLY + NOWHERE) == ["8.0", "0", "1"]
 
 
 def test_where_neither_is_possible_it_is_kept_in_the_user_s_cache_directory(modules: Path) -> None:

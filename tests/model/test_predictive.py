@@ -64,7 +64,7 @@ def test_with_components_and_transform_it_describes_what_it_would_draw(transform
     exceeding = predictive.exceedance(quantiles[0])
     torch.testing.assert_close(exceeding[0], 1.0 - levels, rtol=0.0, atol=1e-5)
     torch.testing.assert_close(
-        predictive.normal_score(quantiles.T), scores.unsqueeze(1).expand(-1, 3), rtol=0.0, atol=2e-6
+        predictive.normal_score(quantiles.T), scores.unsqueeze(1).expand(-1, 3), rtol=0.0, atol=5e-7
     )
 
 
