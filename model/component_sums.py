@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.compiled import part, summing_part
+from model.compiled import part, summing_part, widest_vectors
 from model.quantile_steps import DOUBLE, SINGLE, SQRT_HALF
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def component_sums(
         ``sum w erfc(x)``, ``sum w a exp(-x^2)``, ``sum w a^2 x exp(-x^2)``, ``sum w a^3 x^2 exp(-x^2)`` and
         ``sum w a^3 exp(-x^2)``.
     """
+    widest_vectors()
     tail, density, slope, curvature, less = ZERO, ZERO, ZERO, ZERO, ZERO
     for component in range(means.size):
         precision, weight = precisions[component], weights[component]
@@ -102,9 +103,10 @@ def component_sums(
 
 @summing_part
 def exact_component_sums(
-    means: Doubles,
-    inverse: Doubles,
-    weights: Doubles,
+    means: NDArray[np.floating],
+    noise: NDArray[np.floating],
+    weights: NDArray[np.floating],
+    share: float,
     centre: float,
     unit: float,
     value: float,
@@ -114,8 +116,9 @@ def exact_component_sums(
 
     Args:
         means: Not standardised, ``[C]``.
-        inverse: One by the noise, likewise, ``[C]``.
+        noise: Standard deviations, likewise, ``[C]``.
         weights: ``[C]``.
+        share: What these are to be multiplied by.
         centre: Mean of the mixture.
         unit: Its standard deviation.
         value: Where, standardised.
@@ -123,7 +126,7 @@ def exact_component_sums(
     """
     tail, density, slope, curvature, less = 0.0, 0.0, 0.0, 0.0, 0.0
     for component in range(means.size):
-        precision, weight = unit * SQRT_HALF * inverse[component], weights[component]
+        precision, weight = unit * SQRT_HALF / noise[component], share * weights[component]
         place = (value - (means[component] - centre) / unit) * precision * sign
         place = min(max(place, -DOUBLE.reach), DOUBLE.reach)
         bell = math.exp(-place * place) * precision * weight
@@ -140,6 +143,7 @@ def exact_component_sums(
 @summing_part
 def moment_sums(means: Floats, precisions: Floats, weights: Floats) -> tuple[Real, Real, Real]:
     """Third and fourth moment about 0, and ``sum_c(w_c a_c^4)``; see `component_sums`."""
+    widest_vectors()
     third, fourth, quartic = ZERO, ZERO, ZERO
     for component in range(means.size):
         mean, weight = means[component], weights[component]

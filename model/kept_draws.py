@@ -143,8 +143,9 @@ class KeptDraws:
         kept = self._kept.get(seed)
         if kept is None or len(kept.draws) < samples:
             kept = self._kept[seed] = _Kept(self._make(samples, seed))
+            self._kept.move_to_end(seed)
+            self._make_room()
         self._kept.move_to_end(seed)
-        self._make_room()
         return kept
 
     def _make(self, samples: int, seed: int, start: int = 0) -> Draws:

@@ -26,13 +26,15 @@ class Kernels:
     """Compiled functions.
 
     Attributes:
-        quantiles: `model.quantile_kernel.quantiles`.
+        answer_rows: `model.answer_kernel.answer_rows`.
         lognormal_moments: `model.lognormal_kernel.lognormal_moments`.
+        quantiles: `model.quantile_kernel.quantiles`.
         silu: `model.silu_kernel.silu`.
     """
 
-    quantiles: Callable[..., None]
+    answer_rows: Callable[..., None]
     lognormal_moments: Callable[..., None]
+    quantiles: Callable[..., None]
     silu: Callable[..., None]
 
 
@@ -56,11 +58,12 @@ _IN_USE: ContextVar[Kernels | None] = ContextVar("compiled code in use", default
 def load() -> Kernels:
     """Loads compiled code, and compiles it if that was never done on this machine."""
     if _PROCESS.kernels is None:
+        from model.answer_kernel import answer_rows
         from model.lognormal_kernel import lognormal_moments
         from model.quantile_kernel import quantiles
         from model.silu_kernel import silu
 
-        _PROCESS.kernels = Kernels(quantiles, lognormal_moments, silu)
+        _PROCESS.kernels = Kernels(answer_rows, lognormal_moments, quantiles, silu)
     return _PROCESS.kernels
 
 

@@ -20,9 +20,11 @@ from model.row_quantiles import row_quantiles
 if TYPE_CHECKING:
     from model.wide_component import WideComponent
 
-__all__ = ["Mixture", "normal_cdf"]
+__all__ = ["FURTHEST_SCORE", "Mixture", "normal_cdf"]
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+FURTHEST_SCORE = 37.0
+"""Where a normal distribution function is about the least number that double precision has."""
 
 
 def normal_cdf(values: Tensor) -> Tensor:
@@ -79,7 +81,7 @@ class Mixture:
             lower = torch.lerp(lower, normal_cdf(wider), self.wide.weight)
             upper = torch.lerp(upper, normal_cdf(-wider), self.wide.weight)
         scores = torch.where(lower < upper, torch.special.ndtri(lower), -torch.special.ndtri(upper))
-        return scores.clamp(-37.0, 37.0)
+        return scores.clamp(-FURTHEST_SCORE, FURTHEST_SCORE)
 
     def log_density(self, values: Tensor) -> Tensor:
         """Log density at one value a row.
@@ -124,7 +126,7 @@ class Mixture:
         """
         levels = scores.tolist() if scores.dim() == 1 else None
         rising = levels is not None and levels == sorted(levels)
-        scores = scores.to(self.means).clamp(-37.0, 37.0).expand(self.means.shape[1], -1)
+        scores = scores.to(self.means).clamp(-FURTHEST_SCORE, FURTHEST_SCORE).expand(self.means.shape[1], -1)
         if not scores.numel():
             return torch.empty_like(scores)
         values = self._quantiles(scores)

@@ -26,6 +26,7 @@ from model.prediction import Prediction, PredictOptions
 from model.predictive import Predictive
 from model.question import Question
 from model.reach import Outside, Reach
+from model.row_answers import RowAnswers
 from model.schema import Schema
 from model.threads import threads_for
 from model.transforms import transform_from_json
@@ -111,7 +112,16 @@ class Posterior:
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
         if "noise.rho" in self._tensors:
             self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
-        self.likelihood.requires_grad_(requires_grad=False).to(self.device)
+        self.likelihood.requires_grad_(requires_grad=False)
+        self._rows = RowAnswers.of(
+            self.likelihood,
+            self.location,
+            self.scale,
+            self.transform,
+            self._wide,
+            members=self.architecture.members,
+        )
+        self.likelihood.to(self.device)
         self._draws = KeptDraws(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
@@ -179,14 +189,17 @@ class Posterior:
             tile = torch.from_numpy(rows[start : start + per_tile]).to(self.device)
             outside = Outside.of(self.outside(tile))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
-            predictive = self._observe(draws, tile, outside)
-            if samples:
-                predictive = self._widened(predictive)
-            answers.append({**question.answer(predictive, outside), "outside": outside.mask})
-            if with_errors:
-                images = self._draws.image_parts(samples, seed)
-                mirrored = self._widened(self._observe(images, tile, outside))
-                errors.append(self._errors(predictive, mirrored, answers[-1]["percentiles"], options))
+            outputs, members = self._outputs(draws, tile, outside)
+            answer = self._answer_at_once(question, outputs, members, outside)
+            if answer is None:
+                predictive = self._observe(outputs, members, widened=samples > 0)
+                said = question.answer(predictive, outside)
+                answer = _arrays(said)
+                if with_errors:
+                    images = self._draws.image_parts(samples, seed)
+                    mirrored = self._observe(*self._outputs(images, tile, outside))
+                    errors.append(_arrays(self._errors(predictive, mirrored, said["percentiles"], options)))
+            answers.append({**answer, "outside": outside.mask.cpu().numpy()})
         return Prediction(
             samples=options.samples,
             seed=seed,
@@ -194,6 +207,20 @@ class Posterior:
             mc_error=MonteCarloError(**_joined(errors)) if errors else None,
             **_joined(answers),
         )
+
+    def _answer_at_once(
+        self, question: Question, outputs: Tensor, members: Tensor, outside: Outside
+    ) -> dict[str, NDArray[Any]] | None:
+        """By compiled code, where that knows how and is at hand."""
+        found = None if self._rows is None else self._rows.answer(question, outputs, members, outside)
+        if found is None:
+            return None
+        answer, unsettled = found
+        if len(unsettled):
+            rows = torch.from_numpy(unsettled)
+            some = self._observe(outputs[:, rows], members)
+            answer["percentiles"][unsettled] = question.percentiles(some, outside.of_rows(rows)).numpy()
+        return answer
 
     def predictive(
         self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
@@ -212,7 +239,7 @@ class Posterior:
             rounds = -(-samples // len(members))
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
-        return self._widened(self._observe(parts, rows, Outside.of(self.outside(rows))))
+        return self._observe(*self._outputs(parts, rows, Outside.of(self.outside(rows))))
 
     def outside(self, rows: Tensor) -> Tensor:
         """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
@@ -249,23 +276,28 @@ class Posterior:
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
 
-    def _observe(self, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> Predictive:
-        outputs, members = zip(
-            *((self._outputs(draws, rows, outside), draws.members) for draws in parts), strict=True
-        )
-        means, noise, weights = self.likelihood.components(_together(outputs), _together(members))
-        return Predictive.of(
+    def _observe(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
+        """The distribution of an observation, with a wide component if there is one and it is asked for."""
+        means, noise, weights = self.likelihood.components(outputs, members)
+        predictive = Predictive.of(
             means.double() * self.scale + self.location,
             noise.double() * self.scale,
             None if weights is None else weights.double(),
             self.transform,
         )
+        if self._wide is None or not widened:
+            return predictive
+        return predictive.with_wide(self._wide, self.scale)
 
-    def _widened(self, predictive: Predictive) -> Predictive:
-        return predictive if self._wide is None else predictive.with_wide(self._wide, self.scale)
+    def _outputs(self, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> tuple[Tensor, Tensor]:
+        """Outputs of every row under all draws, ``[S, B, P]``, and the member of each draw, ``[S]``."""
+        outputs, members = zip(
+            *((self._outputs_of(draws, rows, outside), draws.members) for draws in parts), strict=True
+        )
+        return _together(outputs), _together(members)
 
     @torch.inference_mode()  # as `forward` does, whose outputs are changed in place
-    def _outputs(self, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
+    def _outputs_of(self, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
         """Outputs of every row under every draw, ``[S, B, P]``, the scatter beyond the training rows set right.
 
         What is not known out there is told by the draws: the noise stays what it is at the edge.
@@ -292,8 +324,13 @@ def _together(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
-def _joined(tiles: Sequence[Mapping[str, Tensor]]) -> dict[str, NDArray[Any]]:
-    """The rows of all tiles, on the CPU."""
+def _arrays(parts: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """On the CPU."""
+    return {key: part.cpu().numpy() for key, part in parts.items()}
+
+
+def _joined(tiles: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """The rows of all tiles."""
     if len(tiles) == 1:
-        return {key: part.cpu().numpy() for key, part in tiles[0].items()}
-    return {key: np.concatenate([tile[key].cpu().numpy() for tile in tiles]) for key in tiles[0]}
+        return tiles[0]
+    return {key: np.concatenate([tile[key] for tile in tiles]) for key in tiles[0]}

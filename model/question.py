@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import torch
 
+from model.mixtures import FURTHEST_SCORE
 from model.predictive import function_exceedance, function_quantiles
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Question:
         scores: The normal scores that they reach to in rows like the training rows, ``[K]``.
         wider: Those in rows beyond them, where calibration may only widen, ``[K]``.
         thresholds: ``[T]``, float64.
+        plain: Whether moments and percentiles of an observation are all, and these rise.
     """
 
     options: PredictOptions
@@ -43,6 +45,7 @@ class Question:
     scores: Tensor
     wider: Tensor
     thresholds: Tensor
+    plain: bool
 
     @classmethod
     @lru_cache(maxsize=KEPT_QUESTIONS)
@@ -60,8 +63,11 @@ class Question:
         scores = wider = torch.special.ndtri(levels)
         if calibration is not None:
             scores, wider = (calibration.calibrated(scores, widening) for widening in (False, True))
+        scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
-        return cls(options, calibration, levels, scores, wider, thresholds)
+        more = options.thresholds or options.draws or options.mc_error
+        plain = options.noise and not more and sorted(options.percentiles) == list(options.percentiles)
+        return cls(options, calibration, levels, scores, wider, thresholds, plain)
 
     def answer(self, predictive: Predictive, outside: Outside) -> dict[str, Tensor]:
         """The answer for B rows.
@@ -83,7 +89,7 @@ class Question:
             "epistemic_std": epistemic,
             "aleatoric_std": aleatoric,
             "std": (epistemic.square() + aleatoric.square()).sqrt() if options.noise else epistemic,
-            "percentiles": self._percentiles(predictive, outside),
+            "percentiles": self.percentiles(predictive, outside),
         }
         if options.thresholds:
             answer["exceedance"] = self._exceedance(predictive, outside)
@@ -91,8 +97,8 @@ class Question:
             answer["draws"] = predictive.means.T
         return answer
 
-    def _percentiles(self, predictive: Predictive, outside: Outside) -> Tensor:
-        """``[B, K]``."""
+    def percentiles(self, predictive: Predictive, outside: Outside) -> Tensor:
+        """The percentiles alone, ``[B, K]``."""
         if not self.options.noise:
             return function_quantiles(predictive.means, self.levels)
         if self.calibration is None or len(outside) == 0:

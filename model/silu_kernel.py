@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.compiled import compiled
+from model.compiled import compiled, widest_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +33,7 @@ def silu(values: NDArray[np.float32]) -> None:
     Args:
         values: ``[N]``.
     """
+    widest_vectors()
     for index in range(values.size):
         value = values[index]
         power = min(max(value * MINUS_LOG2_E, -FURTHEST), FURTHEST)

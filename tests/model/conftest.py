@@ -18,6 +18,7 @@ from model.training import train
 from model.validation import Rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from model.fitting import Epoch
@@ -51,6 +52,15 @@ class Notes:
 
     def end(self) -> None:
         pass
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """PyTorch set to two threads for one test."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def make_table(rows: int = 160, seed: int = 0) -> pa.Table:

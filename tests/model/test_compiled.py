@@ -80,6 +80,13 @@ def test_a_change_of_a_part_in_another_file_counts(modules: Path) -> None:
     assert ask(modules) == ["10.0", "0", "1"]
 
 
+def test_wider_vectors_are_a_mark_on_the_function_and_change_no_number(modules: Path) -> None:
+    marked = OUTER.replace("import compiled", "import compiled, widest_vectors")
+    (modules / "outer.py").write_text(marked.replace("    return", "    widest_vectors()\n    return"))
+    said = "assert '\"prefer-vector-width\"=\"512\"' in ''.join(outer.inspect_llvm().values())"
+    assert ask(modules, f"from outer import outer\n{said}\n") == ["8.0", "0", "1"]
+
+
 def test_where_the_package_cannot_be_written_what_lies_there_is_used(modules: Path) -> None:
     ask(modules)
     before = sorted(modules.rglob("*"))

@@ -71,7 +71,7 @@ def test_exact_sums_are_those_of_numbers_that_are_not_standardised(sign: float) 
     generator = np.random.default_rng(0)
     means, noise = 50.0 + 3.0 * generator.normal(size=30), np.exp(generator.normal(size=30))
     weights, value = generator.dirichlet(np.ones(30)), 0.3
-    found = exact_component_sums(means, 1.0 / noise, weights, 50.0, 4.0, value, sign)
+    found = exact_component_sums(means, noise, 2.0 * weights, 0.5, 50.0, 4.0, value, sign)
     precisions = 4.0 * math.sqrt(0.5) / noise
     place = sign * precisions * (value - (means - 50.0) / 4.0)
     np.testing.assert_allclose(found, sums(place, precisions, weights), rtol=1e-12)

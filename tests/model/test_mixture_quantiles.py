@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -13,9 +13,6 @@ from model.mixture_quantiles import mixture_quantiles
 from model.mixtures import Mixture
 from model.standard_mixtures import StandardMixture
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)
 
@@ -88,14 +85,6 @@ def test_a_row_alone_has_those_it_has_among_others(kind: str, scores: torch.Tens
             alone = mixture.of_rows(slice(row, row + 1)).quantiles(scores)
             difference = (alone - whole[start + row]).abs() / spread[row]
             assert float(difference.max()) <= 1e-5
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("kind", ["smooth", "weighted", "a staircase"])

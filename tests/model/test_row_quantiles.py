@@ -29,14 +29,6 @@ def in_use() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 def by_row(mixture: Mixture, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Values and which are settled, of the same levels for every row."""
     asked = scores.expand(mixture.means.shape[1], -1)

@@ -12,17 +12,10 @@ from model.prediction import PredictOptions
 from model.threads import FEW_PRODUCTS, in_parts, threads_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from model.posterior import Posterior
 
 
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 def test_a_little_work_has_one_thread_and_more_has_all() -> None:

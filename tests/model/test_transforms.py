@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model import kernels
-from model import transforms as module
 from model.errors import CheckpointError
 from model.transforms import TRANSFORMS, Identity, Logarithm, transform_from_json
 
@@ -45,10 +44,9 @@ def test_the_slope_is_the_derivative(transform: Identity | Logarithm) -> None:
 
 @pytest.fixture(params=[False, True], ids=["PyTorch", "compiled"])
 def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """By either of the two ways to moments of a few."""
+    """By either of the two ways to moments."""
     process = kernels._Process(kernels.load() if request.param else None)
     monkeypatch.setattr(kernels, "_PROCESS", process)
-    monkeypatch.setattr(module, "FEW", 6000)
     with kernels.compiled_code(0):
         yield
 

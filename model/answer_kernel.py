@@ -1,0 +1,223 @@
+"""From the network's outputs to the answer, compiled, row by row: moments and percentiles.
+
+The rule for each number is the one that PyTorch follows where more is asked for, see `model.predictive`; here a row's
+components never leave the first cache.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from model.compiled import compiled, part, widest_vectors
+from model.level_search import find_levels
+from model.lognormal_kernel import fill_moments, one_moment
+from model.quantile_steps import SQRT_HALF
+from model.row_components import draw_moments, row_moments, softmax, standardise, widths
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Doubles = NDArray[np.float64]
+    Floats = NDArray[np.float32]
+    Moments = tuple[float, float, float]
+
+__all__ = ["answer_rows"]
+
+Real = np.float32
+ROWS, TILE = 16, 8
+"""Rows that are copied at a time: as many numbers as a line of the cache; and draws."""
+
+
+@part
+def _gather(outputs: Floats, first: int, rows: int, into: Floats) -> None:
+    """Rows side by side, of ``[S, P, B]``, to rows one behind the other, ``[ROWS, P, S]``."""
+    samples, count = outputs.shape[0], outputs.shape[1]
+    whole = samples // TILE * TILE
+    for output in range(count):
+        for tile in range(0, whole, TILE):
+            for row in range(rows):
+                for sample in range(tile, tile + TILE):  # always as many, and so without a loop
+                    into[row, output, sample] = outputs[sample, output, first + row]
+        for sample in range(whole, samples):
+            for row in range(rows):
+                into[row, output, sample] = outputs[sample, output, first + row]
+
+
+@part
+def _shift(means: Floats, noise: Floats, location: float, scale: float, into: Doubles) -> None:
+    """Means and noise in another unit, ``[2, C]``."""
+    widest_vectors()
+    for component in range(means.size):
+        into[0, component] = location + scale * np.float64(means[component])
+    for component in range(means.size):
+        into[1, component] = scale * np.float64(noise[component])
+
+
+@part
+def _wide_in_unit(known: Moments, rule: Moments) -> tuple[Moments, float]:
+    """The moments with a wide component and its noise, see `model.predictive.Predictive.with_wide`; without transform.
+
+    Args:
+        known: Mean, epistemic and aleatoric variance, standardised.
+        rule: Weight, widening, and the widest noise.
+    """
+    mean, epistemic, aleatoric = known
+    weight, widening, most = rule
+    variance, wider = epistemic + aleatoric, min(widening * math.sqrt(aleatoric), most)
+    # Of the mixture's variance and that of the wider noise; what it adds is the latter's share.
+    added = weight * wider * wider
+    return (mean, epistemic, aleatoric + added), math.sqrt(variance + wider * wider)
+
+
+@part
+def _wide_of_logarithm(
+    known: Moments, centre: float, spread: float, most: float, rule: Moments, near: float
+) -> tuple[Moments, float]:
+    """The same where the logarithm of the target was learned.
+
+    Args:
+        known: Mean, epistemic and aleatoric variance of the target, in units of the largest one in training.
+        centre: Mean of the logarithm, from that one's on.
+        spread: Its standard deviation.
+        most: The widest noise of the logarithm.
+        rule: Weight and widening, and something else.
+        near: See `model.lognormal_kernel.fill_moments`.
+    """
+    mean, epistemic, aleatoric = known
+    weight, widening, _ = rule
+    variance = epistemic + aleatoric
+    wider = min(widening * spread * math.sqrt(aleatoric / variance), most)
+    noise = math.sqrt(spread * spread + wider * wider)
+    value, deviation = one_moment(centre, noise, near)
+    apart = value - mean
+    added = weight * (deviation * deviation - variance + (1.0 - weight) * apart * apart)
+    return (mean + weight * apart, epistemic, max(aleatoric + added, 0.0)), noise
+
+
+@compiled(
+    "void(float32[:,:,:], int64, float32[::1], float32, float64[:,:], UniTuple(float64, 2), UniTuple(float64, 3), "
+    "UniTuple(float64, 4), int64, int64, float64[:,::1], float64[:,::1], boolean[:,::1])"
+)
+def answer_rows(
+    outputs: Floats,
+    count: int,
+    known: Floats,
+    floor: Real,
+    scores: Doubles,
+    learned: tuple[float, float],
+    wide_rule: tuple[float, float, float],
+    logarithm: tuple[float, float, float, float],
+    start: int,
+    stop: int,
+    moments: Doubles,
+    values: Doubles,
+    settled: NDArray[np.bool_],
+) -> None:
+    """Mean, epistemic and aleatoric standard deviation, and percentiles.
+
+    Args:
+        outputs: Of the network, ``[S, P, B]``: K means; K noises before softplus, if P is 2 K or more; and K weights
+            before softmax, if it is 3 K. In any layout.
+        count: K.
+        known: Noise of each draw where the outputs tell none, ``[S]``, standardised.
+        floor: The least noise, likewise.
+        scores: Normal scores of the levels, ``[B, L]``, rising.
+        learned: Location and scale of what was learned.
+        wide_rule: Weight, widening, and the widest noise, standardised, see `model.wide_component.WideRule`. A weight
+            of 0: there is none.
+        logarithm: Top and shift of `model.transforms.Logarithm`, ``near`` of
+            `model.lognormal_kernel.fill_moments`, and the least deviation in units of the largest target. A top that
+            is not finite: what was learned is the target itself.
+        start: First row to work on.
+        stop: The row behind the last.
+        moments: To be filled, ``[3, B]``, the target's unit.
+        values: To be filled, ``[B, L]``, with percentiles where they are found, likewise.
+        settled: To be filled, ``[B, L]``: where they are.
+    """
+    widest_vectors()
+    samples, told = outputs.shape[0], outputs.shape[1] // count
+    components, share = count * samples, 1.0 / samples
+    shape = (count, samples)
+    location, scale = learned
+    top, shift, near, least = logarithm
+    of_wide = wide_rule[0]
+    rows_of = np.empty((ROWS, outputs.shape[1], samples), dtype=Real)
+    own, precisions = np.empty(components, dtype=Real), np.empty(components, dtype=Real)
+    shares, ones = np.empty(components, dtype=Real), np.ones(components, dtype=Real)
+    mean, variance = np.empty(samples, dtype=Real), np.empty(samples, dtype=Real)
+    in_unit, of_target = np.empty((2, components)), np.empty((2, count, samples))
+    target_mean, target_variance = np.empty(samples), np.empty(samples)
+    for first in range(start, stop, ROWS):
+        rows = min(ROWS, stop - first)
+        _gather(outputs, first, rows, rows_of)
+        for row in range(rows):
+            number = first + row
+            means, noise, weights = rows_of[row][:count].reshape(components), known, ones
+            if told > 1:
+                noise = rows_of[row][count : 2 * count].reshape(components)
+                widths(noise, floor)
+            if told > 2:
+                weights = rows_of[row][2 * count :].reshape(components)
+                softmax(weights.reshape(shape), mean, variance)
+            draw_moments(means.reshape(shape), noise.reshape(shape), weights.reshape(shape), mean, variance)
+            own_moments = row_moments(mean, variance)
+            centre, unit = own_moments[0], math.sqrt(own_moments[1] + own_moments[2])
+            standardise(means, noise, weights, share, centre, unit, own, precisions, shares)
+            wide = 0.0
+            if not math.isfinite(top):
+                if of_wide > 0.0:
+                    own_moments, wide = _wide_in_unit(own_moments, wide_rule)
+                moments[0, number] = location + scale * own_moments[0]
+                moments[1, number] = scale * math.sqrt(own_moments[1])
+                moments[2, number] = scale * math.sqrt(own_moments[2])
+            else:
+                _shift(means, noise, location - top, scale, in_unit)
+                values_of, deviations = of_target[0], of_target[1]
+                fill_moments(
+                    in_unit[0],
+                    in_unit[1],
+                    values_of.reshape(components),
+                    deviations.reshape(components),
+                    near,
+                )
+                draw_moments(values_of, deviations, weights.reshape(shape), target_mean, target_variance)
+                found = row_moments(target_mean, target_variance)
+                if of_wide > 0.0:
+                    from_top = location - top + scale * centre
+                    found, wide = _wide_of_logarithm(
+                        found, from_top, scale * unit, scale * wide_rule[2], wide_rule, near
+                    )
+                    wide /= scale
+                whole = math.exp(top)
+                moments[0, number] = whole * found[0] - shift
+                moments[1, number] = whole * math.sqrt(found[1])
+                moments[2, number] = whole * max(math.sqrt(found[2]), least)
+            if of_wide > 0.0:
+                wide = unit * SQRT_HALF / wide
+            find_levels(
+                own,
+                precisions,
+                shares,
+                means,
+                noise,
+                weights,
+                share,
+                centre,
+                unit,
+                wide,
+                of_wide,
+                scores[number],
+                values[number],
+                settled[number],
+            )
+            highest = -math.inf
+            for level in range(scores.shape[1]):
+                # Rounding must not turn two levels of the same value round.
+                highest = max(highest, values[number, level])
+                value = location + scale * highest
+                if math.isfinite(top):
+                    value = math.exp(min(value, top)) * (1.0 + max(value - top, 0.0)) - shift
+                values[number, level] = value

@@ -1,0 +1,161 @@
+"""One row's Gaussians from its outputs under S draws, and what they come to, compiled.
+
+What `model.likelihoods` and `model.predictive` do with PyTorch for many rows at once, here for one: all of it stays in
+the first cache. Components of a row lie one behind the other, the first ones of all draws, then the second ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from model.compiled import part, summing_part, widest_vectors
+from model.component_sums import exponential
+from model.quantile_steps import SQRT_HALF
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Doubles = NDArray[np.float64]
+    Floats = NDArray[np.float32]
+    Reals = NDArray[np.floating]
+
+__all__ = ["draw_moments", "row_moments", "softmax", "softplus", "standardise", "widths"]
+
+Real = np.float32
+ZERO, ONE, TWO = Real(0.0), Real(1.0), Real(2.0)
+FURTHEST = Real(87.0)
+"""Below minus this an exponential is nothing."""
+A1, A2, A3, A4 = Real(2.0 / 3.0), Real(2.0 / 5.0), Real(2.0 / 7.0), Real(2.0 / 9.0)
+A5, A6, A7 = Real(2.0 / 11.0), Real(2.0 / 13.0), Real(2.0 / 15.0)
+
+
+@part
+def softplus(value: Real) -> Real:
+    """``log(1 + exp(x))`` to 3e-7 of itself for x from -87 on.
+
+    ``log(1 + t)`` is ``2 artanh(t / (2 + t))``, by its series up to the fifteenth power: 1e-8 at most is left.
+    """
+    power = exponential(-min(abs(value), FURTHEST))
+    place = power / (TWO + power)
+    square = place * place
+    series = (((((A7 * square + A6) * square + A5) * square + A4) * square + A3) * square + A2) * square + A1
+    return max(value, ZERO) + place * (series * square + TWO)
+
+
+@part
+def widths(raw: Floats, floor: Real) -> None:
+    """Noise from what a network says of it, in place, ``[C]``; see `model.likelihoods.HeteroscedasticNoise`."""
+    widest_vectors()
+    for component in range(raw.size):
+        raw[component] = floor + softplus(raw[component])
+
+
+@part
+def softmax(logits: Floats, highest: Floats, total: Floats) -> None:
+    """Weights of each draw's components, in place; see `model.mixture_noise.MixtureNoise`.
+
+    Args:
+        logits: ``[K, S]``.
+        highest: Room for S numbers.
+        total: The same.
+    """
+    widest_vectors()
+    count, samples = logits.shape
+    for sample in range(samples):
+        highest[sample], total[sample] = logits[0, sample], ZERO
+    for component in range(1, count):
+        some = logits[component]
+        for sample in range(samples):
+            highest[sample] = max(highest[sample], some[sample])
+    for component in range(count):
+        some = logits[component]
+        for sample in range(samples):
+            some[sample] = exponential(max(some[sample] - highest[sample], -FURTHEST))
+            total[sample] += some[sample]
+    for sample in range(samples):
+        total[sample] = ONE / total[sample]
+    for component in range(count):
+        some = logits[component]
+        for sample in range(samples):
+            some[sample] *= total[sample]
+
+
+@part
+def draw_moments(means: Reals, noise: Reals, weights: Floats, mean: Reals, variance: Reals) -> None:
+    """Mean and variance of each draw's mixture of K.
+
+    Args:
+        means: ``[K, S]``.
+        noise: Standard deviations, ``[K, S]``.
+        weights: Of sum 1 over K, ``[K, S]``.
+        mean: To be filled, ``[S]``.
+        variance: To be filled, ``[S]``.
+    """
+    widest_vectors()
+    count, samples = means.shape
+    for sample in range(samples):
+        mean[sample] = variance[sample] = ZERO
+    for component in range(count):
+        some, share = means[component], weights[component]
+        for sample in range(samples):
+            mean[sample] += share[sample] * some[sample]
+    for component in range(count):
+        some, share, width = means[component], weights[component], noise[component]
+        for sample in range(samples):
+            apart = some[sample] - mean[sample]
+            variance[sample] += share[sample] * (apart * apart + width[sample] * width[sample])
+
+
+@summing_part
+def row_moments(mean: Reals, variance: Reals) -> tuple[float, float, float]:
+    """The law of total variance, see `model.predictive.split`: mean, epistemic and aleatoric variance.
+
+    Args:
+        mean: Function values, ``[S]``.
+        variance: Of an observation given each draw, ``[S]``.
+    """
+    widest_vectors()
+    total, epistemic, aleatoric = 0.0, 0.0, 0.0
+    for sample in range(mean.size):
+        total += np.float64(mean[sample])
+        aleatoric += np.float64(variance[sample])
+    total /= mean.size
+    for sample in range(mean.size):
+        apart = np.float64(mean[sample]) - total
+        epistemic += apart * apart
+    return total, epistemic / mean.size, aleatoric / mean.size
+
+
+@part
+def standardise(
+    means: Floats,
+    noise: Floats,
+    weights: Floats,
+    share: float,
+    centre: float,
+    unit: float,
+    own: Floats,
+    precisions: Floats,
+    shares: Floats,
+) -> None:
+    """Components in units of their row's standard deviation, ``[C]`` each.
+
+    Args:
+        means: Of the components.
+        noise: Their standard deviations.
+        weights: Of sum ``1 / share``.
+        share: What these are to be multiplied by.
+        centre: The row's mean.
+        unit: Its standard deviation.
+        own: To be filled with means.
+        precisions: To be filled, see `model.component_sums.component_sums`.
+        shares: To be filled with weights.
+    """
+    widest_vectors()
+    per_unit, width, part_of = 1.0 / unit, Real(unit * SQRT_HALF), Real(share)
+    for component in range(means.size):
+        own[component] = (np.float64(means[component]) - centre) * per_unit
+        precisions[component] = width / noise[component]
+        shares[component] = weights[component] * part_of
