@@ -15,7 +15,7 @@ from model.compiled import compiled, part, widest_vectors
 from model.level_search import find_levels
 from model.lognormal_kernel import fill_moments, one_moment
 from model.quantile_steps import SQRT_HALF
-from model.row_components import draw_moments, row_moments, softmax, standardise, widths
+from model.row_components import draw_moments, gaussian_moments, row_moments, softmax, standardise, widths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,30 +140,33 @@ def answer_rows(
     widest_vectors()
     samples, told = outputs.shape[0], outputs.shape[1] // count
     components, share = count * samples, 1.0 / samples
-    shape = (count, samples)
     location, scale = learned
     top, shift, near, least = logarithm
     of_wide = wide_rule[0]
-    rows_of = np.empty((ROWS, outputs.shape[1], samples), dtype=Real)
+    rows_of = np.empty((ROWS, outputs.shape[1] * samples), dtype=Real)
+    by_output = rows_of.reshape((ROWS, outputs.shape[1], samples))
     own, precisions = np.empty(components, dtype=Real), np.empty(components, dtype=Real)
     shares, ones = np.empty(components, dtype=Real), np.ones(components, dtype=Real)
     mean, variance = np.empty(samples, dtype=Real), np.empty(samples, dtype=Real)
-    in_unit, of_target = np.empty((2, components)), np.empty((2, count, samples))
+    in_unit, of_target = np.empty((2, components)), np.empty((2, components))
+    target_by_draw = of_target.reshape((2, count, samples))
     target_mean, target_variance = np.empty(samples), np.empty(samples)
     for first in range(start, stop, ROWS):
         rows = min(ROWS, stop - first)
-        _gather(outputs, first, rows, rows_of)
+        _gather(outputs, first, rows, by_output)
         for row in range(rows):
             number = first + row
-            means, noise, weights = rows_of[row][:count].reshape(components), known, ones
+            means, noise, weights = rows_of[row, :components], known, ones
             if told > 1:
-                noise = rows_of[row][count : 2 * count].reshape(components)
+                noise = rows_of[row, components : 2 * components]
                 widths(noise, floor)
             if told > 2:
-                weights = rows_of[row][2 * count :].reshape(components)
-                softmax(weights.reshape(shape), mean, variance)
-            draw_moments(means.reshape(shape), noise.reshape(shape), weights.reshape(shape), mean, variance)
-            own_moments = row_moments(mean, variance)
+                weights, of_row = rows_of[row, 2 * components :], by_output[row]
+                softmax(of_row[2 * count :], mean, variance)
+                draw_moments(of_row[:count], of_row[count : 2 * count], of_row[2 * count :], mean, variance)
+                own_moments = row_moments(mean, variance)
+            else:
+                own_moments = gaussian_moments(means, noise)
             centre, unit = own_moments[0], math.sqrt(own_moments[1] + own_moments[2])
             standardise(means, noise, weights, share, centre, unit, own, precisions, shares)
             wide = 0.0
@@ -175,16 +178,13 @@ def answer_rows(
                 moments[2, number] = scale * math.sqrt(own_moments[2])
             else:
                 _shift(means, noise, location - top, scale, in_unit)
-                values_of, deviations = of_target[0], of_target[1]
-                fill_moments(
-                    in_unit[0],
-                    in_unit[1],
-                    values_of.reshape(components),
-                    deviations.reshape(components),
-                    near,
-                )
-                draw_moments(values_of, deviations, weights.reshape(shape), target_mean, target_variance)
-                found = row_moments(target_mean, target_variance)
+                fill_moments(in_unit[0], in_unit[1], of_target[0], of_target[1], near)
+                if told > 2:
+                    of_draws = by_output[row][2 * count :]
+                    draw_moments(target_by_draw[0], target_by_draw[1], of_draws, target_mean, target_variance)
+                    found = row_moments(target_mean, target_variance)
+                else:
+                    found = gaussian_moments(of_target[0], of_target[1])
                 if of_wide > 0.0:
                     from_top = location - top + scale * centre
                     found, wide = _wide_of_logarithm(

@@ -39,13 +39,13 @@ def part(function: Function) -> Function:
     Args:
         function: Of numbers, arrays and tuples of these.
     """
-    made: Function = _compiler(EXACT)(function)
+    made: Function = _compiler(EXACT, inline=True)(function)
     return made
 
 
 def summing_part(function: Function) -> Function:
     """The same with sums in any order: loops over a row's components, many at a time."""
-    made: Function = _compiler(IN_ANY_ORDER)(function)
+    made: Function = _compiler(IN_ANY_ORDER, inline=True)(function)
     return made
 
 
@@ -87,8 +87,10 @@ def widest_vectors(_types: Any) -> tuple[Any, Callable[..., Any]]:
     return void(), mark
 
 
-def _compiler(arithmetic: set[str], *signature: str, cache: bool = False) -> Any:
-    return numba.njit(*signature, cache=cache, nogil=True, error_model="numpy", fastmath=arithmetic)
+def _compiler(arithmetic: set[str], *signature: str, cache: bool = False, inline: bool = False) -> Any:
+    return numba.njit(
+        *signature, cache=cache, nogil=True, forceinline=inline, error_model="numpy", fastmath=arithmetic
+    )
 
 
 @contextmanager

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Reals = NDArray[np.floating]
 
-__all__ = ["draw_moments", "row_moments", "softmax", "softplus", "standardise", "widths"]
+__all__ = ["draw_moments", "gaussian_moments", "row_moments", "softmax", "softplus", "standardise", "widths"]
 
 Real = np.float32
 ZERO, ONE, TWO = Real(0.0), Real(1.0), Real(2.0)
@@ -126,6 +126,27 @@ def row_moments(mean: Reals, variance: Reals) -> tuple[float, float, float]:
         apart = np.float64(mean[sample]) - total
         epistemic += apart * apart
     return total, epistemic / mean.size, aleatoric / mean.size
+
+
+@summing_part
+def gaussian_moments(means: Reals, noise: Reals) -> tuple[float, float, float]:
+    """`row_moments` where each draw says one Gaussian.
+
+    Args:
+        means: ``[S]``.
+        noise: Standard deviations, ``[S]``.
+    """
+    widest_vectors()
+    total, epistemic, aleatoric = 0.0, 0.0, 0.0
+    for sample in range(means.size):
+        width = np.float64(noise[sample])
+        total += np.float64(means[sample])
+        aleatoric += width * width
+    total /= means.size
+    for sample in range(means.size):
+        apart = np.float64(means[sample]) - total
+        epistemic += apart * apart
+    return total, epistemic / means.size, aleatoric / means.size
 
 
 @part
