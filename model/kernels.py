@@ -27,12 +27,15 @@ class Kernels:
 
     Attributes:
         answer_rows: `model.answer_kernel.answer_rows`.
+        forward_draws: `model.forward_kernel.forward_draws`; None where
+            the products of matrices are missing that it calls.
         lognormal_moments: `model.lognormal_kernel.lognormal_moments`.
         quantiles: `model.quantile_kernel.quantiles`.
         silu: `model.silu_kernel.silu`.
     """
 
     answer_rows: Callable[..., None]
+    forward_draws: Callable[..., None] | None
     lognormal_moments: Callable[..., None]
     quantiles: Callable[..., None]
     silu: Callable[..., None]
@@ -60,11 +63,20 @@ def load() -> Kernels:
     if _PROCESS.kernels is None:
         from model.answer_kernel import answer_rows
         from model.lognormal_kernel import lognormal_moments
+        from model.matrix_products import products_at_hand
         from model.quantile_kernel import quantiles
         from model.silu_kernel import silu
 
-        _PROCESS.kernels = Kernels(answer_rows, lognormal_moments, quantiles, silu)
+        forward = _forward_draws() if products_at_hand() else None
+        _PROCESS.kernels = Kernels(answer_rows, forward, lognormal_moments, quantiles, silu)
     return _PROCESS.kernels
+
+
+def _forward_draws() -> Callable[..., None]:
+    """Where the products that it calls are known: its code can't be loaded otherwise."""
+    from model.forward_kernel import forward_draws
+
+    return forward_draws
 
 
 def at_hand() -> Kernels | None:

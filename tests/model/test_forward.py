@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from model import forward as forward_module
+from model import kernels, matrix_products
 from model.draws import Draws
 from model.forward import forward
 from model.networks import ACTIVATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["PyTorch", "compiled"])
+def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """By PyTorch's functions alone, or by compiled code where there is any."""
+    process = kernels._Process(kernels.load() if request.param else None)
+    monkeypatch.setattr(kernels, "_PROCESS", process)
+    with kernels.compiled_code(0):
+        yield
 
 
 def _draws(
@@ -66,7 +80,7 @@ def test_every_activation_is_applied(activation: str, batch: int) -> None:
     torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     samples=st.integers(1, 20),
     batch=st.integers(1, 200),
@@ -86,6 +100,9 @@ def test_tiles_and_threads_change_nothing(
         with (
             mock.patch.object(forward_module, "TILE_FLOATS", tile_floats),
             mock.patch.object(forward_module, "TILE_ROWS", tile_rows),
+            mock.patch.object(forward_module, "COMPILED_TILE_FLOATS", tile_floats),
+            mock.patch.object(forward_module, "LEAST_ROWS", min(tile_rows, 8)),
+            mock.patch.object(forward_module, "MOST_ROWS", tile_rows),
         ):
             outputs = forward(draws, rows)
     finally:
@@ -105,3 +122,36 @@ def test_a_row_alone_is_answered_as_among_others_and_the_same_at_every_call() ->
 def test_the_first_of_many_draws_answer_as_if_there_were_no_others() -> None:
     draws, rows = _draws(12, (8, 5), 2, skip=True), _rows(30)
     torch.testing.assert_close(forward(draws.first(5), rows), forward(draws, rows)[:5], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(
+    not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here"
+)
+@pytest.mark.parametrize("compiled", [True], indirect=True)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_share_the_draws_of_compiled_code(threads: int) -> None:
+    draws, rows, spans = _draws(11, (8,), 1), _rows(40), []
+    forward_draws = kernels.load().forward_draws
+    assert forward_draws is not None
+
+    def watched(*arguments: Any) -> None:
+        spans.append(arguments[-2:])
+        forward_draws(*arguments)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = forward_module._compiled_rows(watched, draws, rows)
+    finally:
+        torch.set_num_threads(before)
+    assert sorted(spans) == ([(0, 11)] if threads == 1 else [(0, 5), (5, 11)])
+    torch.testing.assert_close(found.double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
+
+
+def test_with_another_library_behind_pytorch_answers_are_pytorch_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws, rows = _draws(6, (8, 5), 2), _rows(40)
+    monkeypatch.setattr(matrix_products, "SYMBOLS", {"murho_sgemm": "a_name_of_no_library"})
+    monkeypatch.setattr(kernels, "_PROCESS", kernels._Process())
+    assert kernels.load().forward_draws is None
+    with kernels.compiled_code(0):
+        torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
