@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
+from model.answering import Answering
 from model.calibration import ConformalMap
 from model.checkpoint import read_facts, read_tensors
 from model.encoding import Encoder
@@ -23,10 +24,8 @@ from model.kernels import compiled_code, load
 from model.layout import Layout
 from model.monte_carlo_error import MonteCarloError, monte_carlo_error
 from model.prediction import Prediction, PredictOptions
-from model.predictive import Predictive
 from model.question import Question
 from model.reach import Outside, Reach
-from model.row_answers import RowAnswers
 from model.schema import Schema
 from model.threads import threads_for
 from model.transforms import transform_from_json
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model.draws import Draws
+    from model.predictive import Predictive
     from model.schema import Columns, UnfamiliarValue
 
 __all__ = ["Posterior"]
@@ -102,8 +102,6 @@ class Posterior:
             raise CheckpointError(
                 "model.json: target.location and target.scale must be finite, the scale positive"
             )
-        self.transform = transform_from_json(facts["target"].get("transform"))
-        self._wide = WideRule.from_json(facts["likelihood"].get("wide"))
         calibration = facts.get("calibration")
         self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
         self._reach = Reach.from_facts(facts, self.encoder, self.device)
@@ -112,16 +110,16 @@ class Posterior:
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
         if "noise.rho" in self._tensors:
             self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
-        self.likelihood.requires_grad_(requires_grad=False)
-        self._rows = RowAnswers.of(
+        self.likelihood.requires_grad_(requires_grad=False).to(self.device)
+        self.transform = transform_from_json(facts["target"].get("transform"))
+        self._answering = Answering(
             self.likelihood,
             self.location,
             self.scale,
             self.transform,
-            self._wide,
+            WideRule.from_json(facts["likelihood"].get("wide")),
             members=self.architecture.members,
         )
-        self.likelihood.to(self.device)
         self._draws = KeptDraws(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
@@ -190,14 +188,14 @@ class Posterior:
             outside = Outside.of(self.outside(tile))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
             outputs, members = self._outputs(draws, tile, outside)
-            answer = self._answer_at_once(question, outputs, members, outside)
+            answer = self._answering.answer_at_once(question, outputs, members, outside)
             if answer is None:
-                predictive = self._observe(outputs, members, widened=samples > 0)
+                predictive = self._answering.predictive(outputs, members, widened=samples > 0)
                 said = question.answer(predictive, outside)
                 answer = _arrays(said)
                 if with_errors:
                     images = self._draws.image_parts(samples, seed)
-                    mirrored = self._observe(*self._outputs(images, tile, outside))
+                    mirrored = self._answering.predictive(*self._outputs(images, tile, outside))
                     errors.append(_arrays(self._errors(predictive, mirrored, said["percentiles"], options)))
             answers.append({**answer, "outside": outside.mask.cpu().numpy()})
         return Prediction(
@@ -207,20 +205,6 @@ class Posterior:
             mc_error=MonteCarloError(**_joined(errors)) if errors else None,
             **_joined(answers),
         )
-
-    def _answer_at_once(
-        self, question: Question, outputs: Tensor, members: Tensor, outside: Outside
-    ) -> dict[str, NDArray[Any]] | None:
-        """By compiled code, where that knows how and is at hand."""
-        found = None if self._rows is None else self._rows.answer(question, outputs, members, outside)
-        if found is None:
-            return None
-        answer, unsettled = found
-        if len(unsettled):
-            rows = torch.from_numpy(unsettled)
-            some = self._observe(outputs[:, rows], members)
-            answer["percentiles"][unsettled] = question.percentiles(some, outside.of_rows(rows)).numpy()
-        return answer
 
     def predictive(
         self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
@@ -239,7 +223,8 @@ class Posterior:
             rounds = -(-samples // len(members))
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
-        return self._observe(*self._outputs(parts, rows, Outside.of(self.outside(rows))))
+        outside = Outside.of(self.outside(rows))
+        return self._answering.predictive(*self._outputs(parts, rows, outside))
 
     def outside(self, rows: Tensor) -> Tensor:
         """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
@@ -275,19 +260,6 @@ class Posterior:
         if not self._draws.holds(samples):  # draws are made anew for every tile
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
-
-    def _observe(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
-        """The distribution of an observation, with a wide component if there is one and it is asked for."""
-        means, noise, weights = self.likelihood.components(outputs, members)
-        predictive = Predictive.of(
-            means.double() * self.scale + self.location,
-            noise.double() * self.scale,
-            None if weights is None else weights.double(),
-            self.transform,
-        )
-        if self._wide is None or not widened:
-            return predictive
-        return predictive.with_wide(self._wide, self.scale)
 
     def _outputs(self, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> tuple[Tensor, Tensor]:
         """Outputs of every row under all draws, ``[S, B, P]``, and the member of each draw, ``[S]``."""

@@ -127,9 +127,11 @@ class RowAnswers:
 
 def _known_noise(likelihood: Likelihood, members: int) -> NDArray[np.float32]:
     """Noise of each member where it is not told by outputs, ``[M]``."""
+    if likelihood.outputs > likelihood.means:
+        return np.zeros(members, dtype=np.float32)
     with torch.inference_mode():
-        _, noise, _ = likelihood.components(torch.zeros((members, 1, likelihood.outputs)))
-        return np.broadcast_to(noise.flatten()[:: likelihood.means].cpu().numpy(), members).copy()
+        _, noise, _ = likelihood.components(torch.zeros((members, 1, 1)))
+        return np.broadcast_to(noise.flatten().cpu().numpy(), members).copy()
 
 
 def _scores(question: Question, outside: Outside) -> Tensor:
