@@ -158,9 +158,9 @@ def _speed(options: argparse.Namespace, systems: list[System], report: dict[str,
         f"{rates.copy / 1e9:.0f} GB/s (copy of 256 MiB, read and written). streams: times of copying past all draws;"
     )
     print(
-        "after forward: share of the call behind function values and noise under every draw; then the largest"
+        "after forward: share of the call behind the network under every draw; then the largest deviations from double"
     )
-    print("deviations from double precision, relative to the larger of value and std.")
+    print("precision, relative to the larger of value and std.")
     print(murho_table(report["cells"], titles))
 
 

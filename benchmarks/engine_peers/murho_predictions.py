@@ -2,20 +2,24 @@
 
 Compiled code is loaded, as a service does at its start. Draws of recent seeds are kept, so that a second call of the
 same seed makes none. What a call takes with draws made anew, as in every call of a peer, without percentiles, and what
-it takes to the function values and the noise under every draw, is timed too.
+it takes to the network's outputs under every draw, is timed too.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from benchmarks.engine_peers.exchange import drive
-from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of
+from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
+from model.draws import Draws, make_draws
+from model.forward import forward
 from model.kernels import compiled_code, load
 from model.prediction import PredictOptions
+from model.threads import threads_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["prepare"]
 
 VALUES_AT_A_TIME = 2**19
-"""Function values that `predictive` is asked for at once: as many as fit into a tile of the engine."""
+"""Function values that the network is asked for at once: as many as fit into a tile of the engine."""
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:
@@ -37,6 +41,11 @@ def prepare(task: EngineTask) -> dict[str, Call]:
     load()
     posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not push out the kept one
     seeds = count(DEFAULT_SEED + 1)
+    tensors = tensors_of(task)
+
+    @cache
+    def kept(samples: int) -> Draws:
+        return make_draws(tensors, posterior.architecture, seed=DEFAULT_SEED, samples=samples)
 
     def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
         answer = posterior.predict_encoded(rows, PredictOptions(samples=samples))
@@ -46,18 +55,19 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         other.predict_encoded(rows, PredictOptions(samples=samples, seed=next(seeds)))
         return {}
 
-    def predictive(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+    def network(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
         step = max(1, VALUES_AT_A_TIME // samples)
-        with compiled_code(0):
+        weights = sum(layer[0].numel() for layer in kept(samples).layers)
+        with threads_for(len(rows) * samples * weights), compiled_code(0):
             for start in range(0, len(rows), step):
-                posterior.predictive(torch.from_numpy(rows[start : start + step]), samples, DEFAULT_SEED)
+                forward(kept(samples), torch.from_numpy(rows[start : start + step]))
         return {}
 
     def moments(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
         posterior.predict_encoded(rows, PredictOptions(samples=samples, percentiles=()))
         return {}
 
-    return {"call": call, "fresh": fresh, "moments": moments, "predictive": predictive}
+    return {"call": call, "fresh": fresh, "moments": moments, "network": network}
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def written(
             }
         if one.deviation:
             said["deviation"] = {kind: float(f"{value:.3g}") for kind, value in one.deviation.items()}
-            said["after_forward"] = round(1.0 - _ratio(one.times["predictive"], one.times["call"]), 4)
+            said["after_forward"] = round(1.0 - _ratio(one.times["network"], one.times["call"]), 4)
         systems[name] = said
     return {
         "net": f"{len(task.hidden)}x{task.hidden[0]}",

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from model.draws import Draws
+
 TASK = EngineTask((6, 5))
 
 
@@ -248,7 +250,7 @@ def test_mean_and_std_of_learned_noise_agree_with_another_monte_carlo(noise: str
     assert max(disagreement([answer], 1024, independent_moments(task, rows))) < 3.0
 
 
-def test_the_other_calls_of_murho_draw_anew_and_stop_before_the_percentiles(
+def test_the_other_calls_of_murho_draw_anew_and_stop_behind_the_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls, rows = prepare(TASK), TASK.rows(3)
@@ -256,16 +258,16 @@ def test_the_other_calls_of_murho_draw_anew_and_stop_before_the_percentiles(
     monkeypatch.setattr(
         "benchmarks.engine_peers.murho_predictions.VALUES_AT_A_TIME", 8
     )  # two rows at a time, so that two calls are needed
-    from model.posterior import Posterior
 
-    def counted(self: Posterior, rows: torch.Tensor, samples: int, seed: int) -> None:
+    def counted(draws: Draws, rows: torch.Tensor) -> None:
+        assert len(draws) == 4
         made.append(len(rows))
 
     before = calls["call"](rows, 4)["mean"]
     calls["fresh"](rows, 4)
     np.testing.assert_array_equal(calls["call"](rows, 4)["mean"], before)
-    monkeypatch.setattr(Posterior, "predictive", counted)
-    calls["predictive"](rows, 4)
+    monkeypatch.setattr("benchmarks.engine_peers.murho_predictions.forward", counted)
+    calls["network"](rows, 4)
     assert made == [2, 1]
 
 
@@ -369,7 +371,7 @@ MURHO = _found(
     call=[1e-3, 2e-3, 4e-3],
     fresh=[5e-3, 6e-3, 8e-3],
     moments=[5e-4, 1e-3, 2e-3],
-    predictive=[4e-4, 5e-4, 1e-3],
+    network=[4e-4, 5e-4, 1e-3],
 )
 MURHO.deviation = {"mean": 1.234e-7, "std": 2e-7, "percentiles": 3e-6}
 TITLES = {"murho": "Murho", "slow": "A peer", "slower": "One more", "wrong": "Another"}
@@ -487,7 +489,7 @@ def test_the_command_measures_murho_and_keeps_the_numbers(
                 "call": 2,
                 "fresh": 2,
                 "moments": 2,
-                "predictive": 2,
+                "network": 2,
             }
 
 
