@@ -52,7 +52,7 @@ ENV MURHO_HOST=0.0.0.0 \
     MURHO_PORT=8000 \
     MURHO_CHECKPOINTS=/checkpoints
 WORKDIR /app
-# Compiled once, here; on another kind of processor the service does it at its start, in some ten seconds.
+# Compiled once, here; on another kind of processor the service does it at its start, in some twenty seconds.
 RUN python -c "from model.kernels import load; load()"
 USER 10001:10001
 VOLUME /checkpoints

@@ -1,8 +1,8 @@
 """Compiled code for the processor: when it is loaded, and what it is used for.
 
 Answers alone use it, in `compiled_code`. Whether it was loaded changes last digits, and a fit must come out the same
-to the bit, whatever its process has done besides. Loading takes a second and 120 MiB; where it was never compiled, ten
-seconds. So the first second's worth of answers is left to PyTorch, or `load` is called, as a service does at its start.
+to the bit, whatever its process has done besides. Loading takes a second and 120 MiB; where it was never compiled,
+twenty seconds. So the first second's worth of answers is left to PyTorch, or `load` is called, as a service does at its start.
 """
 
 from __future__ import annotations
