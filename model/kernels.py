@@ -2,7 +2,8 @@
 
 Answers alone use it, in `compiled_code`. Whether it was loaded changes last digits, and a fit must come out the same
 to the bit, whatever its process has done besides. Loading takes a second and 120 MiB; where it was never compiled,
-twenty seconds. So the first second's worth of answers is left to PyTorch, or `load` is called, as a service does at its start.
+twenty seconds. So the first second's worth of answers is left to PyTorch, or `load` is called, as a service does at
+its start.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class Kernels:
 
     Attributes:
         answer_rows: `model.answer_kernel.answer_rows`.
-        forward_draws: `model.forward_kernel.forward_draws`; None where
-            the products of matrices are missing that it calls.
+        forward_draws: `model.forward_kernel.forward_draws`; None where the products of matrices
+            that it calls are missing.
         lognormal_moments: `model.lognormal_kernel.lognormal_moments`.
         quantiles: `model.quantile_kernel.quantiles`.
         silu: `model.silu_kernel.silu`.
