@@ -76,7 +76,7 @@ def widest_vectors(_types: Any) -> tuple[Any, Callable[..., Any]]:
     """Called in a compiled function, has its loops use vectors of 512 bits where the processor has them.
 
     LLVM by itself stays at 256, for processors that slow down when they see wider ones; products of matrices use these
-    anyway. SiLU takes 0.85 of the time, mixtures of noise 0.7.
+    anyway. SiLU takes 0.94 of the time, percentiles of 256 components and more 0.81 to 0.92.
     """
 
     def mark(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:

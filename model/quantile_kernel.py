@@ -10,12 +10,12 @@ import numpy as np
 from model.compiled import compiled, part, summing_part, widest_vectors
 from model.level_search import find_levels
 from model.quantile_steps import SQRT_HALF
+from model.row_components import standardise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Doubles = NDArray[np.float64]
-    Floats = NDArray[np.float32]
 
 __all__ = ["quantiles"]
 
@@ -48,37 +48,6 @@ def _moments(means: Doubles, noise: Doubles, weights: Doubles) -> tuple[float, f
         distance, width = means[component] - mean, noise[component]
         variance += weights[component] * (distance * distance + width * width)
     return mean, math.sqrt(variance)
-
-
-@part
-def _scale(
-    means: Doubles,
-    inverse: Doubles,
-    weights: Doubles,
-    centre: float,
-    unit: float,
-    own: Floats,
-    precisions: Floats,
-    shares: Floats,
-) -> None:
-    """One row's components in units of its standard deviation, ``[C]`` each.
-
-    Args:
-        means: In the target's unit.
-        inverse: One by their noise, likewise.
-        weights: Of sum 1.
-        centre: The row's mean.
-        unit: Its standard deviation.
-        own: To be filled with means.
-        precisions: To be filled, see `model.component_sums.component_sums`.
-        shares: To be filled with weights.
-    """
-    widest_vectors()
-    per_unit = 1.0 / unit
-    for component in range(own.size):
-        own[component] = (means[component] - centre) * per_unit
-        precisions[component] = unit * SQRT_HALF * inverse[component]
-        shares[component] = weights[component]
 
 
 @compiled(
@@ -117,7 +86,6 @@ def quantiles(
     """
     count = len(means)
     mean, width, weight = np.empty((ROWS, count)), np.empty((ROWS, count)), np.empty((ROWS, count))
-    inverse = np.empty(count)
     own = np.empty(count, dtype=Real)
     precisions, shares = np.empty_like(own), np.empty_like(own)
     shared, equal = noise.shape[1] == 1, weights.shape[1] == 1
@@ -140,10 +108,7 @@ def quantiles(
             else:
                 centre, unit = _moments(mean[row], width[row], weight[row])
                 wide = 0.0
-            if first == start or not shared:
-                for component in range(count):
-                    inverse[component] = 1.0 / width[row, component]
-            _scale(mean[row], inverse, weight[row], centre, unit, own, precisions, shares)
+            standardise(mean[row], width[row], weight[row], 1.0, centre, unit, own, precisions, shares)
             find_levels(
                 own,
                 precisions,

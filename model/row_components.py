@@ -151,9 +151,9 @@ def gaussian_moments(means: Reals, noise: Reals) -> tuple[float, float, float]:
 
 @part
 def standardise(
-    means: Floats,
-    noise: Floats,
-    weights: Floats,
+    means: Reals,
+    noise: Reals,
+    weights: Reals,
     share: float,
     centre: float,
     unit: float,
