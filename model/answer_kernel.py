@@ -1,4 +1,4 @@
-"""From the network's outputs to the answer, compiled, row by row: moments and percentiles.
+"""From the network's outputs to the answer, compiled, row by row: moments, percentiles, exceedance, draws.
 
 The rule for each number is the one that PyTorch follows where more is asked for, see `model.predictive`; here a row's
 components never leave the first cache.
@@ -15,13 +15,23 @@ from model.compiled import compiled, part, widest_vectors
 from model.level_search import find_levels
 from model.lognormal_kernel import fill_moments, one_moment
 from model.quantile_steps import SQRT_HALF
-from model.row_components import draw_moments, gaussian_moments, row_moments, softmax, standardise, widths
+from model.row_components import (
+    Row,
+    draw_moments,
+    gaussian_moments,
+    row_moments,
+    softmax,
+    standardise,
+    widths,
+)
+from model.row_tails import find_tails
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Doubles = NDArray[np.float64]
     Floats = NDArray[np.float32]
+    Reals = NDArray[np.floating]
     Moments = tuple[float, float, float]
 
 __all__ = ["answer_rows"]
@@ -54,6 +64,14 @@ def _shift(means: Floats, noise: Floats, location: float, scale: float, into: Do
         into[0, component] = location + scale * np.float64(means[component])
     for component in range(means.size):
         into[1, component] = scale * np.float64(noise[component])
+
+
+@part
+def _in_unit(values: Reals, offset: float, factor: float, into: Doubles) -> None:
+    """Function values of the draws in the target's unit, ``[S]``."""
+    widest_vectors()
+    for sample in range(into.size):
+        into[sample] = offset + factor * np.float64(values[sample])
 
 
 @part
@@ -98,8 +116,9 @@ def _wide_of_logarithm(
 
 
 @compiled(
-    "void(float32[:,:,:], int64, float32[::1], float32, float64[:,:], UniTuple(float64, 2), UniTuple(float64, 3), "
-    "UniTuple(float64, 4), int64, int64, float64[:,::1], float64[:,::1], boolean[:,::1])"
+    "void(float32[:,:,:], int64, float32[::1], float32, float64[:,:], float64[::1], UniTuple(float64, 2), "
+    "UniTuple(float64, 3), UniTuple(float64, 4), int64, int64, float64[:,::1], float64[:,::1], boolean[:,::1], "
+    "float64[:,:,::1], float64[:,::1])"
 )
 def answer_rows(
     outputs: Floats,
@@ -107,6 +126,7 @@ def answer_rows(
     known: Floats,
     floor: Real,
     scores: Doubles,
+    thresholds: Doubles,
     learned: tuple[float, float],
     wide_rule: tuple[float, float, float],
     logarithm: tuple[float, float, float, float],
@@ -115,8 +135,10 @@ def answer_rows(
     moments: Doubles,
     values: Doubles,
     settled: NDArray[np.bool_],
+    tails: Doubles,
+    draws: Doubles,
 ) -> None:
-    """Mean, epistemic and aleatoric standard deviation, and percentiles.
+    """Mean, epistemic and aleatoric standard deviation, percentiles, exceedance and function values.
 
     Args:
         outputs: Of the network, ``[S, P, B]``: K means; K noises before softplus, if P is 2 K or more; and K weights
@@ -125,6 +147,7 @@ def answer_rows(
         known: Noise of each draw where the outputs tell none, ``[S]``, standardised.
         floor: The least noise, likewise.
         scores: Normal scores of the levels, ``[B, L]``, rising.
+        thresholds: ``[T]``, standardised.
         learned: Location and scale of what was learned.
         wide_rule: Weight, widening, and the widest noise, standardised, see `model.wide_component.WideRule`. A weight
             of 0: there is none.
@@ -136,6 +159,8 @@ def answer_rows(
         moments: To be filled, ``[3, B]``, the target's unit.
         values: To be filled, ``[B, L]``, with percentiles where they are found, likewise.
         settled: To be filled, ``[B, L]``: where they are.
+        tails: To be filled, ``[2, B, T]``, with the probabilities of less and of more than each threshold.
+        draws: To be filled, ``[B, S]``, with function values, the target's unit; none where it is ``[B, 0]``.
     """
     widest_vectors()
     samples, told = outputs.shape[0], outputs.shape[1] // count
@@ -164,55 +189,48 @@ def answer_rows(
                 weights, of_row = rows_of[row, 2 * components :], by_output[row]
                 softmax(of_row[2 * count :], mean, variance)
                 draw_moments(of_row[:count], of_row[count : 2 * count], of_row[2 * count :], mean, variance)
-                own_moments = row_moments(mean, variance)
+                known_moments = row_moments(mean, variance)
             else:
-                own_moments = gaussian_moments(means, noise)
-            centre, unit = own_moments[0], math.sqrt(own_moments[1] + own_moments[2])
-            standardise(means, noise, weights, share, centre, unit, own, precisions, shares)
-            wide = 0.0
+                known_moments = gaussian_moments(means, noise)
+            centre, unit, wider = (
+                known_moments[0],
+                math.sqrt(known_moments[1] + known_moments[2]),
+                0.0,
+            )
             if not math.isfinite(top):
+                found = known_moments
                 if of_wide > 0.0:
-                    own_moments, wide = _wide_in_unit(own_moments, wide_rule)
-                moments[0, number] = location + scale * own_moments[0]
-                moments[1, number] = scale * math.sqrt(own_moments[1])
-                moments[2, number] = scale * math.sqrt(own_moments[2])
+                    found, wider = _wide_in_unit(known_moments, wide_rule)
+                offset, factor, least_noise = location, scale, 0.0
+                _in_unit(mean if told > 2 else means, offset, factor, draws[number])
             else:
                 _shift(means, noise, location - top, scale, in_unit)
                 fill_moments(in_unit[0], in_unit[1], of_target[0], of_target[1], near)
                 if told > 2:
                     of_draws = by_output[row][2 * count :]
                     draw_moments(target_by_draw[0], target_by_draw[1], of_draws, target_mean, target_variance)
-                    found = row_moments(target_mean, target_variance)
+                    of_target_moments = row_moments(target_mean, target_variance)
                 else:
-                    found = gaussian_moments(of_target[0], of_target[1])
+                    of_target_moments = gaussian_moments(of_target[0], of_target[1])
+                found = of_target_moments
                 if of_wide > 0.0:
                     from_top = location - top + scale * centre
-                    found, wide = _wide_of_logarithm(
+                    found, wider = _wide_of_logarithm(
                         found, from_top, scale * unit, scale * wide_rule[2], wide_rule, near
                     )
-                    wide /= scale
-                whole = math.exp(top)
-                moments[0, number] = whole * found[0] - shift
-                moments[1, number] = whole * math.sqrt(found[1])
-                moments[2, number] = whole * max(math.sqrt(found[2]), least)
-            if of_wide > 0.0:
-                wide = unit * SQRT_HALF / wide
-            find_levels(
-                own,
-                precisions,
-                shares,
-                means,
-                noise,
-                weights,
-                share,
-                centre,
-                unit,
-                wide,
-                of_wide,
-                scores[number],
-                values[number],
-                settled[number],
-            )
+                    wider /= scale
+                factor = math.exp(top)
+                offset, least_noise = -shift, least
+                moved = factor * (found[0] - of_target_moments[0])
+                _in_unit(target_mean if told > 2 else of_target[0], moved - shift, factor, draws[number])
+            moments[0, number] = offset + factor * found[0]
+            moments[1, number] = factor * math.sqrt(found[1])
+            moments[2, number] = factor * max(math.sqrt(found[2]), least_noise)
+            wide = unit * SQRT_HALF / wider if of_wide > 0.0 else 0.0
+            mixture = Row(own, precisions, shares, means, noise, weights, share, centre, unit, wide, of_wide)
+            standardise(mixture)
+            find_levels(mixture, scores[number], values[number], settled[number])
+            find_tails(mixture, thresholds, tails[0, number], tails[1, number])
             highest = -math.inf
             for level in range(scores.shape[1]):
                 # Rounding must not turn two levels of the same value round.

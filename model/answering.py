@@ -68,13 +68,21 @@ class Answering:
             return predictive
         return predictive.with_wide(self._wide, self._scale)
 
-    def answer_at_once(
+    def answer(
         self, question: Question, outputs: Tensor, members: Tensor, outside: Outside
-    ) -> dict[str, NDArray[Any]] | None:
-        """The answer by compiled code, see `model.row_answers.RowAnswers.answer`; None where that can't give it."""
+    ) -> dict[str, NDArray[Any]]:
+        """The answer, see `model.question.Question.answer`, by compiled code where that can give it.
+
+        Args:
+            question: What is asked.
+            outputs: Of the network, ``[S, B, P]``, standardised.
+            members: Member of each draw, ``[S]``.
+            outside: Which rows lie beyond the training rows.
+        """
         found = None if self._rows is None else self._rows.answer(question, outputs, members, outside)
         if found is None:
-            return None
+            predictive = self.predictive(outputs, members, widened=question.options.samples > 0)
+            return {key: part.cpu().numpy() for key, part in question.answer(predictive, outside).items()}
         answer, unsettled = found
         if len(unsettled):
             rows = torch.from_numpy(unsettled)

@@ -31,14 +31,12 @@ class Kernels:
         forward_draws: `model.forward_kernel.forward_draws`; None where the products of matrices
             that it calls are missing.
         lognormal_moments: `model.lognormal_kernel.lognormal_moments`.
-        quantiles: `model.quantile_kernel.quantiles`.
         silu: `model.silu_kernel.silu`.
     """
 
     answer_rows: Callable[..., None]
     forward_draws: Callable[..., None] | None
     lognormal_moments: Callable[..., None]
-    quantiles: Callable[..., None]
     silu: Callable[..., None]
 
 
@@ -65,11 +63,10 @@ def load() -> Kernels:
         from model.answer_kernel import answer_rows
         from model.lognormal_kernel import lognormal_moments
         from model.matrix_products import products_at_hand
-        from model.quantile_kernel import quantiles
         from model.silu_kernel import silu
 
         forward = _forward_draws() if products_at_hand() else None
-        _PROCESS.kernels = Kernels(answer_rows, forward, lognormal_moments, quantiles, silu)
+        _PROCESS.kernels = Kernels(answer_rows, forward, lognormal_moments, silu)
     return _PROCESS.kernels
 
 

@@ -9,18 +9,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from model.dense_quantiles import DENSE_LEVELS
 from model.mixture_quantiles import mixture_quantiles
-from model.row_quantiles import row_quantiles
 
 if TYPE_CHECKING:
     from model.wide_component import WideComponent
 
-__all__ = ["FURTHEST_SCORE", "Mixture", "normal_cdf"]
+__all__ = ["FURTHEST_SCORE", "Mixture", "normal_cdf", "score_of_tails"]
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 FURTHEST_SCORE = 37.0
@@ -33,6 +30,12 @@ def normal_cdf(values: Tensor) -> Tensor:
     By way of erfc, which is several times faster than PyTorch's own ``ndtr``.
     """
     return 0.5 * torch.erfc(values * -(0.5**0.5))
+
+
+def score_of_tails(below: Tensor, above: Tensor) -> Tensor:
+    """``Phi^-1`` from the probabilities of less and of more, by the smaller of the two; within -37 and 37."""
+    scores = torch.where(below < above, torch.special.ndtri(below), -torch.special.ndtri(above))
+    return scores.clamp_(-FURTHEST_SCORE, FURTHEST_SCORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,7 @@ class Mixture:
             wider = (values - self.wide.means) / self.wide.noise
             lower = torch.lerp(lower, normal_cdf(wider), self.wide.weight)
             upper = torch.lerp(upper, normal_cdf(-wider), self.wide.weight)
-        scores = torch.where(lower < upper, torch.special.ndtri(lower), -torch.special.ndtri(upper))
-        return scores.clamp(-FURTHEST_SCORE, FURTHEST_SCORE)
+        return score_of_tails(lower, upper)
 
     def log_density(self, values: Tensor) -> Tensor:
         """Log density at one value a row.
@@ -114,8 +116,8 @@ class Mixture:
     def quantiles(self, scores: Tensor) -> Tensor:
         """Inverts the distribution function: ``y`` with ``F(y) = Phi(score)``.
 
-        Every value is proved to be near enough, see `model.mixture_quantiles`, on the processor mostly by compiled
-        code, see `model.row_quantiles`. Time and memory don't depend on the mixture, but for staircases.
+        Every value is proved to be near enough, see `model.mixture_quantiles`. Time and memory don't depend on the
+        mixture, but for staircases.
 
         Args:
             scores: Normal scores of the levels asked for, ``[K]``, or each row's own, ``[B, K]``.
@@ -129,7 +131,7 @@ class Mixture:
         scores = scores.to(self.means).clamp(-FURTHEST_SCORE, FURTHEST_SCORE).expand(self.means.shape[1], -1)
         if not scores.numel():
             return torch.empty_like(scores)
-        values = self._quantiles(scores)
+        values = mixture_quantiles(self.means, self.noise, self.weights, scores, self.wide)
         if scores.shape[1] < 2:
             return values
         # Rounding must not turn two levels of the same value round.
@@ -137,22 +139,6 @@ class Mixture:
             return values.cummax(dim=1).values
         order = scores.argsort(dim=1)
         return values.scatter(1, order, values.gather(1, order).cummax(dim=1).values)
-
-    def _quantiles(self, scores: Tensor) -> Tensor:
-        """`quantiles`, each by itself, of ``[B, K]``."""
-        known = None
-        if scores.device.type == "cpu" and scores.shape[1] < DENSE_LEVELS:
-            known = row_quantiles(self.means, self.noise, self.weights, scores, self.wide)
-        if known is None:
-            return mixture_quantiles(self.means, self.noise, self.weights, scores, self.wide)
-        values, settled = known
-        if settled.all():
-            return values
-        rows = torch.from_numpy(np.flatnonzero(~settled.all(axis=1)))
-        left = self.of_rows(rows)
-        found = mixture_quantiles(left.means, left.noise, left.weights, scores[rows], left.wide)
-        values[rows] = torch.where(torch.from_numpy(settled)[rows], values[rows], found)
-        return values
 
     def crps(self, values: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form (Grimit et al. 2006, equation 3).

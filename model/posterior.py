@@ -188,15 +188,11 @@ class Posterior:
             outside = Outside.of(self.outside(tile))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
             outputs, members = self._outputs(draws, tile, outside)
-            answer = self._answering.answer_at_once(question, outputs, members, outside)
-            if answer is None:
-                predictive = self._answering.predictive(outputs, members, widened=samples > 0)
-                said = question.answer(predictive, outside)
-                answer = _arrays(said)
-                if with_errors:
-                    images = self._draws.image_parts(samples, seed)
-                    mirrored = self._answering.predictive(*self._outputs(images, tile, outside))
-                    errors.append(_arrays(self._errors(predictive, mirrored, said["percentiles"], options)))
+            answer = self._answering.answer(question, outputs, members, outside)
+            if with_errors:
+                images = self._outputs(self._draws.image_parts(samples, seed), tile, outside)
+                drawn, mirrored = (self._answering.predictive(*some) for some in ((outputs, members), images))
+                errors.append(self._errors(drawn, mirrored, answer["percentiles"], options))
             answers.append({**answer, "outside": outside.mask.cpu().numpy()})
         return Prediction(
             samples=options.samples,
@@ -283,22 +279,25 @@ class Posterior:
         return outputs
 
     def _errors(
-        self, predictive: Predictive, mirrored: Predictive, percentiles: Tensor, options: PredictOptions
-    ) -> dict[str, Tensor]:
+        self,
+        drawn: Predictive,
+        mirrored: Predictive,
+        percentiles: NDArray[np.float64],
+        options: PredictOptions,
+    ) -> dict[str, NDArray[Any]]:
         """By the names of `MonteCarloError`."""
-        mean, std, of_percentiles = monte_carlo_error(
-            predictive, mirrored, percentiles, members=self.architecture.members, noise=options.noise
+        errors = monte_carlo_error(
+            drawn,
+            mirrored,
+            torch.from_numpy(percentiles).to(self.device),
+            members=self.architecture.members,
+            noise=options.noise,
         )
-        return {"mean": mean, "std": std, "percentiles": of_percentiles}
+        return dict(zip(("mean", "std", "percentiles"), (part.cpu().numpy() for part in errors), strict=True))
 
 
 def _together(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
-
-
-def _arrays(parts: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """On the CPU."""
-    return {key: part.cpu().numpy() for key, part in parts.items()}
 
 
 def _joined(tiles: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:

@@ -16,8 +16,6 @@ from model.mixtures import Mixture, normal_cdf
 from model.transforms import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from model.transforms import Transform
     from model.wide_component import WideRule
 
@@ -151,20 +149,9 @@ class Predictive:
         density = self.mixture.log_density(self.transform.forward(values))
         return density + self.transform.log_slope(values)
 
-    def exceedance(self, thresholds: Tensor, recalibrate: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """``P(y > t)`` of every row.
-
-        Args:
-            thresholds: ``[T]``, the target's unit.
-            recalibrate: Maps raw normal scores to calibrated ones; none by default.
-
-        Returns:
-            ``[B, T]``, between 0 and 1.
-        """
-        scores = self.normal_score(thresholds.to(self.means).unsqueeze(-1).expand(-1, self.means.shape[1]))
-        if recalibrate is not None:
-            scores = recalibrate(scores)
-        return normal_cdf(-scores).T
+    def threshold_scores(self, thresholds: Tensor) -> Tensor:
+        """Where values ``[T]`` that are the same for all rows stand, ``[B, T]``, see `normal_score`."""
+        return self.normal_score(thresholds.to(self.means).unsqueeze(-1).expand(-1, self.means.shape[1])).T
 
     def crps(self, values: Tensor) -> Tensor:
         """Continuous ranked probability score at one value of the target a row, ``[B]``; lower is better.

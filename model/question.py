@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import torch
 
-from model.mixtures import FURTHEST_SCORE
+from model.mixtures import FURTHEST_SCORE, normal_cdf
 from model.predictive import function_exceedance, function_quantiles
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from model.calibration import ConformalMap
@@ -35,8 +37,8 @@ class Question:
         levels: The percentile levels as probabilities, ``[K]``, float64.
         scores: The normal scores that they reach to in rows like the training rows, ``[K]``.
         wider: Those in rows beyond them, where calibration may only widen, ``[K]``.
+        ranks: Which of the levels, from the least to the largest, each one is, ``[K]``; None: they rise.
         thresholds: ``[T]``, float64.
-        plain: Whether moments and percentiles of an observation are all, and these rise.
     """
 
     options: PredictOptions
@@ -44,8 +46,8 @@ class Question:
     levels: Tensor
     scores: Tensor
     wider: Tensor
+    ranks: NDArray[np.intp] | None
     thresholds: Tensor
-    plain: bool
 
     @classmethod
     @lru_cache(maxsize=KEPT_QUESTIONS)
@@ -65,9 +67,9 @@ class Question:
             scores, wider = (calibration.calibrated(scores, widening) for widening in (False, True))
         scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
-        more = options.thresholds or options.draws or options.mc_error
-        plain = options.noise and not more and sorted(options.percentiles) == list(options.percentiles)
-        return cls(options, calibration, levels, scores, wider, thresholds, plain)
+        rising = sorted(options.percentiles) == list(options.percentiles)
+        ranks = None if rising else np.argsort(np.argsort(options.percentiles))
+        return cls(options, calibration, levels, scores, wider, ranks, thresholds)
 
     def answer(self, predictive: Predictive, outside: Outside) -> dict[str, Tensor]:
         """The answer for B rows.
@@ -92,7 +94,11 @@ class Question:
             "percentiles": self.percentiles(predictive, outside),
         }
         if options.thresholds:
-            answer["exceedance"] = self._exceedance(predictive, outside)
+            if options.noise:
+                scores = predictive.threshold_scores(self.thresholds)
+                answer["exceedance"] = self.exceedance(scores, outside)
+            else:
+                answer["exceedance"] = function_exceedance(predictive.means, self.thresholds)
         if options.draws:
             answer["draws"] = predictive.means.T
         return answer
@@ -110,11 +116,16 @@ class Question:
             percentiles[rows] = predictive.of_rows(rows).quantiles(scores)
         return percentiles
 
-    def _exceedance(self, predictive: Predictive, outside: Outside) -> Tensor:
-        """``[B, T]``."""
-        if not self.options.noise:
-            return function_exceedance(predictive.means, self.thresholds)
-        if self.calibration is None:
-            return predictive.exceedance(self.thresholds)
-        recalibrate = partial(self.calibration.nominal_of, widening=outside.mask)
-        return predictive.exceedance(self.thresholds, recalibrate)
+    def exceedance(self, scores: Tensor, outside: Outside) -> Tensor:
+        """How probable an observation beyond the thresholds is, from where these stand among those of each row.
+
+        Args:
+            scores: Normal scores of the thresholds, not calibrated, ``[B, T]``.
+            outside: Which of the rows lie beyond the training rows.
+
+        Returns:
+            ``[B, T]``.
+        """
+        if self.calibration is not None:
+            scores = self.calibration.nominal_of(scores, widening=outside.mask.unsqueeze(1))
+        return normal_cdf(-scores)

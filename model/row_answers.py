@@ -1,7 +1,7 @@
-"""Answers by compiled code at once from the network's outputs: moments and percentiles, what is asked for mostly.
+"""Answers by compiled code at once from the network's outputs.
 
-Anything else goes by way of `model.predictive`, as do the few rows a level of which compiled code does not find. Both
-ways give the same numbers, to single precision.
+What it does not know goes by way of `model.predictive`: functions without noise, many levels, and the few rows a level
+of which is not found. Both ways give the same numbers, to single precision.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from model.dense_quantiles import DENSE_LEVELS
 from model.kernels import at_hand
 from model.likelihoods import NOISE_FLOOR
+from model.mixtures import score_of_tails
 from model.threads import in_parts
 from model.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
 
@@ -33,6 +34,7 @@ __all__ = ["RowAnswers"]
 
 KINDS = ("fixed", "homoscedastic", "heteroscedastic", "mixture")
 """Likelihoods whose outputs compiled code reads as they do."""
+NOTHING = np.empty(0)
 PART = 2**16
 """Components times rows that another thread is woken for: a millisecond's."""
 
@@ -43,13 +45,15 @@ class RowAnswers:
 
     Attributes:
         likelihood: Its observation model.
-        learned: Location and scale of what was learned.
+        transform: From the target to what was learned.
+        learned: Location and scale of the latter.
         noise: The noise of each member where outputs tell none, ``[M]``, standardised.
         wide: Weight, widening and widest noise, standardised, of the wide component; weight 0: there is none.
         logarithm: See `model.answer_kernel.answer_rows`.
     """
 
     likelihood: Likelihood
+    transform: Transform
     learned: tuple[float, float]
     noise: NDArray[np.float32]
     wide: tuple[float, float, float]
@@ -72,6 +76,7 @@ class RowAnswers:
         top, shift = (transform.top, transform.shift) if isinstance(transform, Logarithm) else (math.inf, 0.0)
         return cls(
             likelihood,
+            transform,
             (location, scale),
             _known_noise(likelihood, members),
             (0.0, 0.0, 0.0) if wide is None else (wide.weight, wide.widening, 1.0),
@@ -94,25 +99,31 @@ class RowAnswers:
             to be found. None where there is no compiled code at hand, or more is asked than it knows.
         """
         kernels = at_hand()
-        if kernels is None or not question.plain or len(question.scores) >= DENSE_LEVELS:
+        options, levels = question.options, len(question.scores)
+        if kernels is None or not options.noise or options.samples == 0 or levels >= DENSE_LEVELS:
             return None
-        batch, levels = outputs.shape[1], len(question.scores)
+        samples, batch = outputs.shape[:2]
         moments, values = np.empty((3, batch)), np.empty((batch, levels))
         settled = np.empty(values.shape, dtype=np.bool_)
+        tails = np.empty((2, batch, len(question.thresholds)))
+        draws = np.empty((batch, samples if options.draws else 0))
         arrays = (
             outputs.transpose(1, 2).numpy(),
             self.likelihood.means,
             self.noise[members.numpy()],
             NOISE_FLOOR,
             _scores(question, outside).numpy(),
+            self._standardised(question.thresholds) if options.thresholds else NOTHING,
             self.learned,
             self.wide,
             self.logarithm,
         )
         in_parts(
             batch,
-            -(-PART // (len(outputs) * self.likelihood.means)),
-            lambda rows: kernels.answer_rows(*arrays, rows.start, rows.stop, moments, values, settled),
+            -(-PART // (samples * self.likelihood.means)),
+            lambda rows: kernels.answer_rows(
+                *arrays, rows.start, rows.stop, moments, values, settled, tails, draws
+            ),
         )
         mean, epistemic, aleatoric = moments
         answer = {
@@ -120,9 +131,19 @@ class RowAnswers:
             "epistemic_std": epistemic,
             "aleatoric_std": aleatoric,
             "std": np.sqrt(epistemic * epistemic + aleatoric * aleatoric),
-            "percentiles": values,
+            "percentiles": values if question.ranks is None else values[:, question.ranks],
         }
+        if options.thresholds:
+            scores = score_of_tails(*torch.from_numpy(tails))
+            answer["exceedance"] = question.exceedance(scores, outside).numpy()
+        if options.draws:
+            answer["draws"] = draws
         return answer, np.flatnonzero(~settled.all(axis=1))
+
+    def _standardised(self, thresholds: Tensor) -> NDArray[np.float64]:
+        """From the target's unit, ``[T]``."""
+        location, scale = self.learned
+        return (self.transform.forward(thresholds).numpy() - location) / scale
 
 
 def _known_noise(likelihood: Likelihood, members: int) -> NDArray[np.float32]:
@@ -135,8 +156,10 @@ def _known_noise(likelihood: Likelihood, members: int) -> NDArray[np.float32]:
 
 
 def _scores(question: Question, outside: Outside) -> Tensor:
-    """Normal scores of the levels, ``[B, L]``."""
+    """Normal scores of the levels, rising, ``[B, L]``."""
     scores, batch = question.scores, len(outside.mask)
     if question.calibration is not None and len(outside) > 0:
         scores = torch.where(outside.mask.unsqueeze(1), question.wider, scores)
+    if question.ranks is not None:
+        scores = scores.sort(dim=-1).values
     return scores.expand(batch, -1)

@@ -6,7 +6,8 @@ the first cache. Components of a row lie one behind the other, the first ones of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Reals = NDArray[np.floating]
 
-__all__ = ["draw_moments", "gaussian_moments", "row_moments", "softmax", "softplus", "standardise", "widths"]
+__all__ = [
+    "Row",
+    "draw_moments",
+    "gaussian_moments",
+    "is_finite",
+    "row_moments",
+    "softmax",
+    "softplus",
+    "standardise",
+    "widths",
+]
 
 Real = np.float32
 ZERO, ONE, TWO = Real(0.0), Real(1.0), Real(2.0)
@@ -29,6 +40,36 @@ FURTHEST = Real(87.0)
 """Below minus this an exponential is nothing."""
 A1, A2, A3, A4 = Real(2.0 / 3.0), Real(2.0 / 5.0), Real(2.0 / 7.0), Real(2.0 / 9.0)
 A5, A6, A7 = Real(2.0 / 11.0), Real(2.0 / 13.0), Real(2.0 / 15.0)
+
+
+class Row(NamedTuple):
+    """A mixture of C Gaussians, and perhaps a wide one beside them.
+
+    Attributes:
+        own: Means in units of the mixture's standard deviation, from its mean on, single precision, ``[C]``.
+        precisions: See `model.component_sums.component_sums`, likewise.
+        shares: Weights of sum 1, likewise.
+        means: Means as they were, in either precision, ``[C]``.
+        noise: Standard deviations, likewise.
+        weights: Likewise, of sum ``1 / share``.
+        share: What these are to be multiplied by.
+        centre: Mean of the C, in the unit of ``means``.
+        unit: Their standard deviation.
+        wide: Precision of the wide component, which has the same mean, in the unit of ``own``.
+        of_wide: Its weight; 0: there is none.
+    """
+
+    own: Floats
+    precisions: Floats
+    shares: Floats
+    means: Reals
+    noise: Reals
+    weights: Reals
+    share: float
+    centre: float
+    unit: float
+    wide: float
+    of_wide: float
 
 
 @part
@@ -150,33 +191,19 @@ def gaussian_moments(means: Reals, noise: Reals) -> tuple[float, float, float]:
 
 
 @part
-def standardise(
-    means: Reals,
-    noise: Reals,
-    weights: Reals,
-    share: float,
-    centre: float,
-    unit: float,
-    own: Floats,
-    precisions: Floats,
-    shares: Floats,
-) -> None:
-    """Components in units of their row's standard deviation, ``[C]`` each.
-
-    Args:
-        means: Of the components.
-        noise: Their standard deviations.
-        weights: Of sum ``1 / share``.
-        share: What these are to be multiplied by.
-        centre: The row's mean.
-        unit: Its standard deviation.
-        own: To be filled with means.
-        precisions: To be filled, see `model.component_sums.component_sums`.
-        shares: To be filled with weights.
-    """
+def standardise(row: Row) -> None:
+    """Fills the standardised components of a row from what it is besides."""
     widest_vectors()
-    per_unit, width, part_of = 1.0 / unit, Real(unit * SQRT_HALF), Real(share)
+    own, precisions, shares = row.own, row.precisions, row.shares
+    means, noise, weights, centre = row.means, row.noise, row.weights, row.centre
+    per_unit, width, part_of = 1.0 / row.unit, Real(row.unit * SQRT_HALF), Real(row.share)
     for component in range(means.size):
         own[component] = (np.float64(means[component]) - centre) * per_unit
         precisions[component] = width / noise[component]
         shares[component] = weights[component] * part_of
+
+
+@part
+def is_finite(row: Row) -> bool:
+    """Whether the row has a mean and a spread in which it can be told."""
+    return math.isfinite(row.centre) and 0.0 < row.unit < math.inf

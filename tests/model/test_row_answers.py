@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ CALIBRATION = {
     "rows": 100,
 }
 OPTIONS = PredictOptions(samples=52, percentiles=(1.0, 5.0, 50.0, 97.5))
+EVERYTHING = replace(OPTIONS, thresholds=(-1.0, 0.5, 1.5, 4.0), draws=True)
 
 
 def posterior(
@@ -60,16 +62,23 @@ def loaded() -> None:
 
 
 def longer(given: Posterior, encoded: np.ndarray, options: PredictOptions = OPTIONS) -> Prediction:
-    """The same answer by the way of one that holds more."""
-    return given.predict_encoded(encoded, replace(options, thresholds=(0.0,)))
+    """The same answer by way of `model.predictive`."""
+    with patch.object(given._answering, "_rows", None):
+        return given.predict_encoded(encoded, options)
 
 
 def assert_same(actual: Prediction, expected: Prediction, *, to: float = 3e-6) -> None:
-    """Relative to the larger of the value and the row's std."""
-    for name in NUMBERS:
+    """Relative to the larger of the value and the row's std; exceedance to as much of the smaller probability."""
+    for name in (*NUMBERS, "draws"):
+        if getattr(expected, name) is None:
+            assert getattr(actual, name) is None
+            continue
         wanted = np.atleast_2d(getattr(expected, name).T)
         difference = np.abs(np.atleast_2d(getattr(actual, name).T) - wanted)
         assert (difference <= to * np.maximum(np.abs(wanted), present(expected.std))).all(), name
+    if expected.exceedance is not None:
+        least = np.minimum(expected.exceedance, 1.0 - expected.exceedance)
+        assert (np.abs(present(actual.exceedance) - expected.exceedance) <= 1e-5 * least + 1e-15).all()
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["", "wide"])
@@ -78,18 +87,23 @@ def assert_same(actual: Prediction, expected: Prediction, *, to: float = 3e-6) -
 def test_numbers_are_those_of_the_longer_way(noise: str, transform: str, wide: bool) -> None:
     given = posterior(noise, transform, wide=wide)
     for count in (1, 20):
-        assert_same(given.predict_encoded(rows(count), OPTIONS), longer(given, rows(count)))
+        for options in (OPTIONS, EVERYTHING):
+            answer = given.predict_encoded(rows(count), options)
+            assert_same(answer, longer(given, rows(count), options))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_percentiles_are_calibrated_and_beyond_the_training_rows_only_widened(transform: str) -> None:
+def test_percentiles_and_exceedance_are_calibrated_and_beyond_the_training_rows_only_widened(
+    transform: str,
+) -> None:
     given = posterior("mixture", transform, calibrated=True)
-    answer = given.predict_encoded(rows(20), OPTIONS)
-    assert_same(answer, longer(given, rows(20)))
-    raw = given.predict_encoded(rows(20), replace(OPTIONS, calibrated=False))
+    answer = given.predict_encoded(rows(20), EVERYTHING)
+    assert_same(answer, longer(given, rows(20), EVERYTHING))
+    raw = given.predict_encoded(rows(20), replace(EVERYTHING, calibrated=False))
     assert not np.allclose(present(raw.percentiles), present(answer.percentiles))
-    for some in (slice(0, 20), slice(25, 26)):
-        assert_same(given.predict_encoded(rows(20)[some], OPTIONS), longer(given, rows(20)[some]))
+    assert not np.allclose(present(raw.exceedance), present(answer.exceedance))
+    for some in (rows(20)[:20], rows(20)[25:26]):
+        assert_same(given.predict_encoded(some, EVERYTHING), longer(given, some, EVERYTHING))
 
 
 @pytest.mark.parametrize("noise", ["fixed", "mixture"])
@@ -113,7 +127,7 @@ def test_threads_share_the_rows_and_change_nothing(monkeypatch: pytest.MonkeyPat
     spans = []
 
     def watched(*arguments: Any) -> None:
-        spans.append(arguments[8:10])
+        spans.append(arguments[9:11])
         compiled.answer_rows(*arguments)
 
     compiled = kernels.load()
@@ -131,7 +145,7 @@ def test_levels_that_are_left_open_are_found_by_the_longer_way(monkeypatch: pyte
 
     def without(*arguments: Any) -> None:
         compiled.answer_rows(*arguments)
-        values, settled = arguments[-2:]
+        values, settled = arguments[12:14]
         for row, level in ((0, 0), (3, 1), (19, 3)):
             values[row, level:], settled[row, level] = np.nan, False
 
@@ -144,6 +158,25 @@ def test_levels_that_are_left_open_are_found_by_the_longer_way(monkeypatch: pyte
 def test_any_levels_may_be_asked_for(percentiles: tuple[float, ...]) -> None:
     given, options = posterior("mixture"), replace(OPTIONS, percentiles=tuple(map(float, percentiles)))
     assert_same(given.predict_encoded(rows(5), options), longer(given, rows(5), options))
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_levels_come_in_the_order_they_were_asked_for_in(calibrated: bool) -> None:
+    given = posterior("mixture", calibrated=calibrated)
+    rising, mixed = (
+        present(given.predict_encoded(rows(5), replace(OPTIONS, percentiles=levels)).percentiles)
+        for levels in ((5.0, 50.0, 80.0, 95.0), (80.0, 5.0, 95.0, 50.0))
+    )
+    np.testing.assert_array_equal(mixed, rising[:, [2, 0, 3, 1]])
+
+
+def test_standard_errors_are_those_of_the_longer_way() -> None:
+    given, options = posterior("mixture", "log"), replace(OPTIONS, mc_error=True)
+    answer, expected = given.predict_encoded(rows(5), options), longer(given, rows(5), options)
+    assert_same(answer, expected)
+    for name in ("mean", "std", "percentiles"):
+        found, wanted = (getattr(present(some.mc_error), name) for some in (answer, expected))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)
 
 
 def test_percentiles_never_fall_from_level_to_level() -> None:

@@ -1,40 +1,28 @@
-"""Quantiles of mixtures by compiled code: exact, or left open."""
+"""Levels of a row's mixture by compiled code: exact, or left open."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from model import kernels, quantile_kernel
-from model import row_quantiles as module
+from model.level_search import find_levels
 from model.mixtures import Mixture
-from model.row_quantiles import row_quantiles
 from model.wide_component import WideRule
+from tests.model.compiled_rows import rows_of
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor
-
-
-@pytest.fixture(autouse=True)
-def in_use() -> Iterator[None]:
-    kernels.load()
-    with kernels.compiled_code(0):
-        yield
 
 
 def by_row(mixture: Mixture, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Values and which are settled, of the same levels for every row."""
-    asked = scores.expand(mixture.means.shape[1], -1)
-    known = row_quantiles(mixture.means, mixture.noise, mixture.weights, asked, mixture.wide)
-    assert known is not None
-    return known[0], torch.from_numpy(known[1])
+    """Values and which are settled, of the same levels for every row, ``[B, L]`` each."""
+    shape = (mixture.means.shape[1], len(scores))
+    values, settled = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+    for number, row in enumerate(rows_of(mixture)):
+        find_levels(row, scores.numpy(), values[number], settled[number])
+    return torch.from_numpy(values), torch.from_numpy(settled)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -114,59 +102,3 @@ def test_rows_with_numbers_that_are_none_are_left_open_and_others_are_not() -> N
     assert settled.all(dim=1).tolist() == [row not in (2, 4) for row in range(len(settled))]
     nothing = Mixture(torch.zeros(4, 2).double(), torch.zeros(4, 2).double())
     assert not by_row(nothing, SCORES)[1].any()
-
-
-def test_what_is_left_open_is_found_by_other_means_and_changes_nothing_else() -> None:
-    hard, smooth = make("two far and narrow spikes"), make("smooth")
-    together = Mixture(
-        torch.cat((hard.means, smooth.means[:24]), dim=1), torch.cat((hard.noise, smooth.noise[:24]), dim=1)
-    )
-    values = together.quantiles(SCORES)
-    assert_exact(together, SCORES, values)
-    torch.testing.assert_close(
-        values[-6:], Mixture(smooth.means[:24], smooth.noise[:24]).quantiles(SCORES), rtol=0.0, atol=0.0
-    )
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("rows", [1, 7, 8, 9, 40])
-def test_a_row_s_values_hang_on_the_row_alone(rows: int, weighted: bool) -> None:
-    generator = torch.Generator().manual_seed(rows)
-    means = torch.randn(53, 40, generator=generator).double()
-    weights = torch.rand(53, 40, generator=generator).double() if weighted else None
-    weights = None if weights is None else weights / weights.sum(dim=0)
-    mixture = Mixture(means, torch.rand(53, 40, generator=generator).double() + 0.2, weights)
-    whole, _ = by_row(mixture, SCORES)
-    some, _ = by_row(mixture.of_rows(slice(40 - rows, 40)), SCORES)
-    torch.testing.assert_close(some, whole[40 - rows :], rtol=0.0, atol=0.0)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_threads_share_the_rows_and_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    mixture = Mixture(
-        torch.randn(64, 101, generator=torch.Generator().manual_seed(0)).double(), torch.ones(1, 1).double()
-    )
-    alone, _ = by_row(mixture, SCORES)
-    monkeypatch.setattr(module, "PART", 1)
-    spans = []
-
-    def quantiles(*given: Any) -> None:
-        spans.append(given[8:10])
-        quantile_kernel.quantiles(*given)
-
-    watched = replace(kernels.load(), quantiles=quantiles)
-    monkeypatch.setattr(kernels, "_PROCESS", kernels._Process(watched))
-    with kernels.compiled_code(0):
-        shared, settled = by_row(mixture, SCORES)
-    assert sorted(spans) == [(0, 50), (50, 101)]
-    assert settled.all()
-    torch.testing.assert_close(shared, alone, rtol=0.0, atol=0.0)
-
-
-def test_arrays_may_lie_in_memory_as_they_like() -> None:
-    mixture = make("weighted")
-    assert mixture.weights is not None
-    turned = Mixture(
-        mixture.means.T.contiguous().T, mixture.noise.T.contiguous().T, mixture.weights.flip(0).flip(0)
-    )
-    torch.testing.assert_close(by_row(turned, SCORES)[0], by_row(mixture, SCORES)[0], rtol=0.0, atol=0.0)

@@ -1,0 +1,36 @@
+"""A mixture's rows as compiled code takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from model.quantile_steps import SQRT_HALF
+from model.row_components import Row, standardise
+
+if TYPE_CHECKING:
+    from model.mixtures import Mixture
+
+__all__ = ["rows_of"]
+
+
+def rows_of(mixture: Mixture) -> list[Row]:
+    """Each row, standardised."""
+    like = mixture.means
+    noise = mixture.noise.expand_as(like)
+    weights = torch.full_like(like, 1.0 / len(like)) if mixture.weights is None else mixture.weights
+    centres, units = mixture.moments()
+    wide, of_wide = torch.zeros_like(units), 0.0
+    if mixture.wide is not None:
+        wide, of_wide = units * SQRT_HALF / mixture.wide.noise, mixture.wide.weight
+    rows = []
+    for number in range(like.shape[1]):
+        own, precisions, shares = np.empty((3, len(like)), dtype=np.float32)
+        means, widths, weight = (part[:, number].contiguous().numpy() for part in (like, noise, weights))
+        centre, unit, precision = (float(part[number]) for part in (centres, units, wide))
+        row = Row(own, precisions, shares, means, widths, weight, 1.0, centre, unit, precision, of_wide)
+        standardise(row)
+        rows.append(row)
+    return rows
