@@ -16,7 +16,7 @@ from model.level_search import find_levels
 from model.lognormal_kernel import fill_moments, one_moment
 from model.quantile_steps import SQRT_HALF
 from model.row_components import (
-    Row,
+    Scale,
     draw_moments,
     gaussian_moments,
     row_moments,
@@ -72,6 +72,41 @@ def _in_unit(values: Reals, offset: float, factor: float, into: Doubles) -> None
     widest_vectors()
     for sample in range(into.size):
         into[sample] = offset + factor * np.float64(values[sample])
+
+
+@part
+def _levels_in_unit(values: Doubles, learned: tuple[float, float], top: float, shift: float) -> None:
+    """Percentiles of what was learned to those of the target, in place, ``[L]``; see `model.transforms`."""
+    highest = -math.inf
+    for level in range(values.size):
+        # Rounding must not turn two levels of the same value round.
+        highest = max(highest, values[level])
+        value = learned[0] + learned[1] * highest
+        if math.isfinite(top):
+            value = math.exp(min(value, top)) * (1.0 + max(value - top, 0.0)) - shift
+        values[level] = value
+
+
+@part
+def _moments_of_logarithm(
+    in_unit: Doubles, weights: Floats, of_target: Doubles, mean: Doubles, variance: Doubles, near: float
+) -> Moments:
+    """Of the target where its logarithm was learned, in units of the largest one in training.
+
+    Args:
+        in_unit: Means and noise of the logarithm, from that one's on, ``[2, C]``.
+        weights: ``[K, S]``; none, ``[0, S]``, where K is 1.
+        of_target: To be filled with means and standard deviations, ``[2, C]``.
+        mean: To be filled with the function values, ``[S]``, where there are weights.
+        variance: Room for as many.
+        near: See `model.lognormal_kernel.fill_moments`.
+    """
+    fill_moments(in_unit[0], in_unit[1], of_target[0], of_target[1], near)
+    if not len(weights):
+        return gaussian_moments(of_target[0], of_target[1])
+    by_draw = of_target.reshape((2, *weights.shape))
+    draw_moments(by_draw[0], by_draw[1], weights, mean, variance)
+    return row_moments(mean, variance)
 
 
 @part
@@ -174,7 +209,6 @@ def answer_rows(
     shares, ones = np.empty(components, dtype=Real), np.ones(components, dtype=Real)
     mean, variance = np.empty(samples, dtype=Real), np.empty(samples, dtype=Real)
     in_unit, of_target = np.empty((2, components)), np.empty((2, components))
-    target_by_draw = of_target.reshape((2, count, samples))
     target_mean, target_variance = np.empty(samples), np.empty(samples)
     for first in range(start, stop, ROWS):
         rows = min(ROWS, stop - first)
@@ -192,27 +226,21 @@ def answer_rows(
                 known_moments = row_moments(mean, variance)
             else:
                 known_moments = gaussian_moments(means, noise)
-            centre, unit, wider = (
-                known_moments[0],
-                math.sqrt(known_moments[1] + known_moments[2]),
-                0.0,
-            )
+            centre, wider = known_moments[0], 0.0
+            unit = math.sqrt(known_moments[1] + known_moments[2])
             if not math.isfinite(top):
                 found = known_moments
                 if of_wide > 0.0:
                     found, wider = _wide_in_unit(known_moments, wide_rule)
                 offset, factor, least_noise = location, scale, 0.0
-                _in_unit(mean if told > 2 else means, offset, factor, draws[number])
+                if draws.shape[1]:
+                    _in_unit(mean if told > 2 else means, offset, factor, draws[number])
             else:
                 _shift(means, noise, location - top, scale, in_unit)
-                fill_moments(in_unit[0], in_unit[1], of_target[0], of_target[1], near)
-                if told > 2:
-                    of_draws = by_output[row][2 * count :]
-                    draw_moments(target_by_draw[0], target_by_draw[1], of_draws, target_mean, target_variance)
-                    of_target_moments = row_moments(target_mean, target_variance)
-                else:
-                    of_target_moments = gaussian_moments(of_target[0], of_target[1])
-                found = of_target_moments
+                target_moments = _moments_of_logarithm(
+                    in_unit, by_output[row][2 * count :], of_target, target_mean, target_variance, near
+                )
+                found = target_moments
                 if of_wide > 0.0:
                     from_top = location - top + scale * centre
                     found, wider = _wide_of_logarithm(
@@ -221,21 +249,38 @@ def answer_rows(
                     wider /= scale
                 factor = math.exp(top)
                 offset, least_noise = -shift, least
-                moved = factor * (found[0] - of_target_moments[0])
-                _in_unit(target_mean if told > 2 else of_target[0], moved - shift, factor, draws[number])
+                if draws.shape[1]:
+                    moved = factor * (found[0] - target_moments[0])
+                    _in_unit(target_mean if told > 2 else of_target[0], moved - shift, factor, draws[number])
             moments[0, number] = offset + factor * found[0]
             moments[1, number] = factor * math.sqrt(found[1])
             moments[2, number] = factor * max(math.sqrt(found[2]), least_noise)
             wide = unit * SQRT_HALF / wider if of_wide > 0.0 else 0.0
-            mixture = Row(own, precisions, shares, means, noise, weights, share, centre, unit, wide, of_wide)
-            standardise(mixture)
-            find_levels(mixture, scores[number], values[number], settled[number])
-            find_tails(mixture, thresholds, tails[0, number], tails[1, number])
-            highest = -math.inf
-            for level in range(scores.shape[1]):
-                # Rounding must not turn two levels of the same value round.
-                highest = max(highest, values[number, level])
-                value = location + scale * highest
-                if math.isfinite(top):
-                    value = math.exp(min(value, top)) * (1.0 + max(value - top, 0.0)) - shift
-                values[number, level] = value
+            own_scale = Scale(share, centre, unit, wide, of_wide)
+            standardise(means, noise, weights, own_scale, own, precisions, shares)
+            find_levels(
+                own,
+                precisions,
+                shares,
+                means,
+                noise,
+                weights,
+                own_scale,
+                scores[number],
+                values[number],
+                settled[number],
+            )
+            if thresholds.size:
+                find_tails(
+                    own,
+                    precisions,
+                    shares,
+                    means,
+                    noise,
+                    weights,
+                    own_scale,
+                    thresholds,
+                    tails[0, number],
+                    tails[1, number],
+                )
+            _levels_in_unit(values[number], learned, top, shift)

@@ -16,9 +16,11 @@ from model.row_tails import exact_tails, single_tails
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from model.row_components import Row
+    from model.row_components import Scale
 
     Doubles = NDArray[np.float64]
+    Floats = NDArray[np.float32]
+    Reals = NDArray[np.floating]
 
 __all__ = ["find_levels"]
 
@@ -53,26 +55,28 @@ def _stepped(score: float, value: float, sign: float, tail: float, density: floa
 
 
 @part
-def _bracket(row: Row, score: float) -> tuple[float, float]:
+def _bracket(own: Floats, precisions: Floats, scale: Scale, score: float) -> tuple[float, float]:
     """The least and the largest of the components' own quantiles, between which the mixture's lies."""
     reach = score * SQRT_HALF
-    least = most = reach / row.wide if row.of_wide > 0.0 else row.own[0] + reach / row.precisions[0]
-    for component in range(len(row.own)):
-        own = row.own[component] + reach / row.precisions[component]
-        least, most = min(least, own), max(most, own)
+    least = most = reach / scale.wide if scale.of_wide > 0.0 else own[0] + reach / precisions[0]
+    for component in range(len(own)):
+        value = own[component] + reach / precisions[component]
+        least, most = min(least, value), max(most, value)
     return least, most
 
 
 @part
-def _quantile(row: Row, score: float, guess: float, quartic: float) -> tuple[float, bool]:
+def _quantile(
+    own: Floats, precisions: Floats, shares: Floats, scale: Scale, score: float, guess: float, quartic: float
+) -> tuple[float, bool]:
     """One of a standardised row, and whether it is proved to be near enough."""
     sign = 1.0 if score > 0.0 else -1.0
     goal, value, lower, upper = 0.5 * math.erfc(abs(score) * SQRT_HALF), guess, 0.0, 0.0
     for turn in range(ROUNDS + BRACKETED_ROUNDS):
         if turn == ROUNDS:
-            lower, upper = _bracket(row, score)
+            lower, upper = _bracket(own, precisions, scale, score)
         value = float(Real(value))
-        tail, density, slope, curvature = single_tails(row, value, sign)
+        tail, density, slope, curvature = single_tails(own, precisions, shares, scale, value, sign)
         missing = (tail - goal) * sign
         step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, SINGLE)
         if near:
@@ -97,12 +101,14 @@ def _quantile(row: Row, score: float, guess: float, quartic: float) -> tuple[flo
 
 
 @part
-def _exact_quantile(row: Row, score: float, value: float, quartic: float) -> tuple[float, bool]:
+def _exact_quantile(
+    means: Reals, noise: Reals, weights: Reals, scale: Scale, score: float, value: float, quartic: float
+) -> tuple[float, bool]:
     """From where single precision came to an end, in double precision."""
     sign = 1.0 if score > 0.0 else -1.0
     goal = 0.5 * math.erfc(abs(score) * SQRT_HALF)
     for _ in range(ROUNDS):
-        tail, density, slope, curvature = exact_tails(row, value, sign)
+        tail, density, slope, curvature = exact_tails(means, noise, weights, scale, value, sign)
         missing = (tail - goal) * sign
         step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, DOUBLE)
         if near:
@@ -114,27 +120,44 @@ def _exact_quantile(row: Row, score: float, value: float, quartic: float) -> tup
 
 
 @part
-def find_levels(row: Row, scores: Doubles, values: Doubles, settled: NDArray[np.bool_]) -> None:
+def find_levels(
+    own: Floats,
+    precisions: Floats,
+    shares: Floats,
+    means: Reals,
+    noise: Reals,
+    weights: Reals,
+    scale: Scale,
+    scores: Doubles,
+    values: Doubles,
+    settled: NDArray[np.bool_],
+) -> None:
     """Quantiles of one row's mixture.
 
     Args:
-        row: The mixture.
+        own: Means, standardised, ``[C]``.
+        precisions: See `model.component_sums.component_sums`, ``[C]``.
+        shares: Weights of sum 1, ``[C]``.
+        means: Not standardised, in either precision, ``[C]``.
+        noise: Standard deviations, likewise.
+        weights: Likewise.
+        scale: Of the row.
         scores: Normal scores of the levels, ``[L]``.
-        values: To be filled, ``[L]``, with quantiles in the unit of the row's means, where they are found.
+        values: To be filled, ``[L]``, with quantiles in the unit of the means, where they are found.
         settled: To be filled, ``[L]``: where they are. Not where a distribution function is too flat.
     """
-    sums = moment_sums(row.own, row.precisions, row.shares)
+    sums = moment_sums(own, precisions, shares)
     third, fourth, quartic = float(sums[0]), float(sums[1]), float(sums[2])
     skewness, kurtosis = min(max(third, -1.0), 1.0), min(max(fourth - 3.0, -1.0), 2.0)
-    quartic = 4.0 * ((1.0 - row.of_wide) * quartic + row.of_wide * row.wide**4)
-    finite = is_finite(row)
+    quartic = 4.0 * ((1.0 - scale.of_wide) * quartic + scale.of_wide * scale.wide**4)
+    finite = is_finite(scale)
     for level in range(scores.size):
         score = scores[level]
         if not (finite and abs(score) <= SINGLE.furthest_score):
             settled[level] = False
             continue
         guess = _cornish_fisher(score, skewness, kurtosis)
-        value, near = _quantile(row, score, guess, quartic)
+        value, near = _quantile(own, precisions, shares, scale, score, guess, quartic)
         if not near:
-            value, near = _exact_quantile(row, score, value, quartic)
-        values[level], settled[level] = row.centre + row.unit * value, near
+            value, near = _exact_quantile(means, noise, weights, scale, score, value, quartic)
+        values[level], settled[level] = scale.centre + scale.unit * value, near

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Reals = NDArray[np.floating]
 
 __all__ = [
-    "Row",
+    "Scale",
     "draw_moments",
     "gaussian_moments",
     "is_finite",
@@ -42,29 +42,17 @@ A1, A2, A3, A4 = Real(2.0 / 3.0), Real(2.0 / 5.0), Real(2.0 / 7.0), Real(2.0 / 9
 A5, A6, A7 = Real(2.0 / 11.0), Real(2.0 / 13.0), Real(2.0 / 15.0)
 
 
-class Row(NamedTuple):
-    """A mixture of C Gaussians, and perhaps a wide one beside them.
+class Scale(NamedTuple):
+    """What a row's C components are standardised by, and the wide one beside them.
 
     Attributes:
-        own: Means in units of the mixture's standard deviation, from its mean on, single precision, ``[C]``.
-        precisions: See `model.component_sums.component_sums`, likewise.
-        shares: Weights of sum 1, likewise.
-        means: Means as they were, in either precision, ``[C]``.
-        noise: Standard deviations, likewise.
-        weights: Likewise, of sum ``1 / share``.
-        share: What these are to be multiplied by.
-        centre: Mean of the C, in the unit of ``means``.
+        share: What weights are to be multiplied by for a sum of 1.
+        centre: Mean of the C.
         unit: Their standard deviation.
-        wide: Precision of the wide component, which has the same mean, in the unit of ``own``.
+        wide: Precision of the wide component, which has the same mean, standardised.
         of_wide: Its weight; 0: there is none.
     """
 
-    own: Floats
-    precisions: Floats
-    shares: Floats
-    means: Reals
-    noise: Reals
-    weights: Reals
     share: float
     centre: float
     unit: float
@@ -191,19 +179,35 @@ def gaussian_moments(means: Reals, noise: Reals) -> tuple[float, float, float]:
 
 
 @part
-def standardise(row: Row) -> None:
-    """Fills the standardised components of a row from what it is besides."""
+def standardise(
+    means: Reals,
+    noise: Reals,
+    weights: Reals,
+    scale: Scale,
+    own: Floats,
+    precisions: Floats,
+    shares: Floats,
+) -> None:
+    """Components in units of their row's standard deviation, ``[C]`` each.
+
+    Args:
+        means: Of the components.
+        noise: Their standard deviations.
+        weights: Theirs.
+        scale: Of the row.
+        own: To be filled with means.
+        precisions: To be filled, see `model.component_sums.component_sums`.
+        shares: To be filled with weights of sum 1.
+    """
     widest_vectors()
-    own, precisions, shares = row.own, row.precisions, row.shares
-    means, noise, weights, centre = row.means, row.noise, row.weights, row.centre
-    per_unit, width, part_of = 1.0 / row.unit, Real(row.unit * SQRT_HALF), Real(row.share)
+    per_unit, width, part_of = 1.0 / scale.unit, Real(scale.unit * SQRT_HALF), Real(scale.share)
     for component in range(means.size):
-        own[component] = (np.float64(means[component]) - centre) * per_unit
+        own[component] = (np.float64(means[component]) - scale.centre) * per_unit
         precisions[component] = width / noise[component]
         shares[component] = weights[component] * part_of
 
 
 @part
-def is_finite(row: Row) -> bool:
-    """Whether the row has a mean and a spread in which it can be told."""
-    return math.isfinite(row.centre) and 0.0 < row.unit < math.inf
+def is_finite(scale: Scale) -> bool:
+    """Whether a row has a mean and a spread in which it can be told."""
+    return math.isfinite(scale.centre) and 0.0 < scale.unit < math.inf

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.quantile_steps import SQRT_HALF
-from model.row_components import Row, standardise
+from model.row_components import Scale, standardise
 
 if TYPE_CHECKING:
     from model.mixtures import Mixture
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["rows_of"]
 
 
+Numbers = NDArray[np.floating]
+Row = tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Scale]
+
+
 def rows_of(mixture: Mixture) -> list[Row]:
-    """Each row, standardised."""
+    """Each row's components, standardised and as they are, and its scale: see `model.level_search.find_levels`."""
     like = mixture.means
     noise = mixture.noise.expand_as(like)
     weights = torch.full_like(like, 1.0 / len(like)) if mixture.weights is None else mixture.weights
@@ -30,7 +35,7 @@ def rows_of(mixture: Mixture) -> list[Row]:
         own, precisions, shares = np.empty((3, len(like)), dtype=np.float32)
         means, widths, weight = (part[:, number].contiguous().numpy() for part in (like, noise, weights))
         centre, unit, precision = (float(part[number]) for part in (centres, units, wide))
-        row = Row(own, precisions, shares, means, widths, weight, 1.0, centre, unit, precision, of_wide)
-        standardise(row)
-        rows.append(row)
+        scale = Scale(1.0, centre, unit, precision, of_wide)
+        standardise(means, widths, weight, scale, own, precisions, shares)
+        rows.append((own, precisions, shares, means, widths, weight, scale))
     return rows

@@ -21,7 +21,7 @@ def by_row(mixture: Mixture, scores: Tensor) -> tuple[Tensor, Tensor]:
     shape = (mixture.means.shape[1], len(scores))
     values, settled = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
     for number, row in enumerate(rows_of(mixture)):
-        find_levels(row, scores.numpy(), values[number], settled[number])
+        find_levels(*row, scores.numpy(), values[number], settled[number])
     return torch.from_numpy(values), torch.from_numpy(settled)
 
 

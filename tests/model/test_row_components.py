@@ -10,7 +10,7 @@ import torch
 
 from model.quantile_steps import SQRT_HALF
 from model.row_components import (
-    Row,
+    Scale,
     draw_moments,
     is_finite,
     row_moments,
@@ -81,11 +81,10 @@ def test_standardised_components_are_in_units_of_the_row(numbers: NDArray[np.flo
         part.reshape(-1).copy() for part in (numbers[0], np.abs(numbers[1]), np.abs(numbers[2]))
     )
     own, precisions, shares = np.empty((3, means.size), dtype=np.float32)
-    row = Row(own, precisions, shares, means, noise, weights, 0.125, 0.7, 2.5, 0.0, 0.0)
-    standardise(row)
-    np.testing.assert_allclose(row.own, (means.astype(np.float64) - 0.7) / 2.5, rtol=1e-6)
-    np.testing.assert_allclose(row.precisions, 2.5 * SQRT_HALF / noise.astype(np.float64), rtol=1e-6)
-    np.testing.assert_allclose(row.shares, 0.125 * weights, rtol=1e-6)
+    standardise(means, noise, weights, Scale(0.125, 0.7, 2.5, 0.0, 0.0), own, precisions, shares)
+    np.testing.assert_allclose(own, (means.astype(np.float64) - 0.7) / 2.5, rtol=1e-6)
+    np.testing.assert_allclose(precisions, 2.5 * SQRT_HALF / noise.astype(np.float64), rtol=1e-6)
+    np.testing.assert_allclose(shares, 0.125 * weights, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -93,5 +92,4 @@ def test_standardised_components_are_in_units_of_the_row(numbers: NDArray[np.flo
     [(0.0, 1.0, True), (np.nan, 1.0, False), (0.0, np.inf, False), (0.0, 0.0, False), (0.0, np.nan, False)],
 )
 def test_a_row_without_a_finite_mean_and_spread_is_told(centre: float, unit: float, expected: bool) -> None:
-    some = np.ones(3, dtype=np.float32)
-    assert is_finite(Row(some, some, some, some, some, some, 1.0, centre, unit, 0.0, 0.0)) is expected
+    assert is_finite(Scale(1.0, centre, unit, 0.0, 0.0)) is expected

@@ -23,7 +23,7 @@ def tails_of(mixture: Mixture, thresholds: NDArray[np.float64]) -> tuple[NDArray
     """Probabilities of less and of more than each threshold of each row, ``[B, T]``."""
     below, above = np.empty((2, *thresholds.shape))
     for number, row in enumerate(rows_of(mixture)):
-        find_tails(row, thresholds[number], below[number], above[number])
+        find_tails(*row, thresholds[number], below[number], above[number])
     return below, above
 
 
