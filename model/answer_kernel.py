@@ -152,7 +152,7 @@ def _wide_of_logarithm(
 
 @compiled(
     "void(float32[:,:,:], int64, float32[::1], float32, float64[:,:], float64[::1], UniTuple(float64, 2), "
-    "UniTuple(float64, 3), UniTuple(float64, 4), int64, int64, float64[:,::1], float64[:,::1], boolean[:,::1], "
+    "UniTuple(float64, 3), UniTuple(float64, 4), int64, int64, float64[:,::1], float64[:,::1], boolean[::1], "
     "float64[:,:,::1], float64[:,::1])"
 )
 def answer_rows(
@@ -191,9 +191,9 @@ def answer_rows(
             is not finite: what was learned is the target itself.
         start: First row to work on.
         stop: The row behind the last.
-        moments: To be filled, ``[3, B]``, the target's unit.
-        values: To be filled, ``[B, L]``, with percentiles where they are found, likewise.
-        settled: To be filled, ``[B, L]``: where they are.
+        moments: To be filled, ``[4, B]``, the target's unit; the fourth is the standard deviation.
+        values: To be filled, ``[B, L]``, with percentiles, likewise.
+        settled: To be filled, ``[B]``: whether all percentiles of a row are found.
         tails: To be filled, ``[2, B, T]``, with the probabilities of less and of more than each threshold.
         draws: To be filled, ``[B, S]``, with function values, the target's unit; none where it is ``[B, 0]``.
     """
@@ -210,6 +210,7 @@ def answer_rows(
     mean, variance = np.empty(samples, dtype=Real), np.empty(samples, dtype=Real)
     in_unit, of_target = np.empty((2, components)), np.empty((2, components))
     target_mean, target_variance = np.empty(samples), np.empty(samples)
+    found_levels = np.empty(scores.shape[1], dtype=np.bool_)
     for first in range(start, stop, ROWS):
         rows = min(ROWS, stop - first)
         _gather(outputs, first, rows, by_output)
@@ -255,6 +256,7 @@ def answer_rows(
             moments[0, number] = offset + factor * found[0]
             moments[1, number] = factor * math.sqrt(found[1])
             moments[2, number] = factor * max(math.sqrt(found[2]), least_noise)
+            moments[3, number] = math.sqrt(moments[1, number] ** 2 + moments[2, number] ** 2)
             wide = unit * SQRT_HALF / wider if of_wide > 0.0 else 0.0
             own_scale = Scale(share, centre, unit, wide, of_wide)
             standardise(means, noise, weights, own_scale, own, precisions, shares)
@@ -268,8 +270,9 @@ def answer_rows(
                 own_scale,
                 scores[number],
                 values[number],
-                settled[number],
+                found_levels,
             )
+            settled[number] = found_levels.all()
             if thresholds.size:
                 find_tails(
                     own,

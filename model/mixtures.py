@@ -75,6 +75,10 @@ class Mixture:
         Returns:
             The shape of ``values``, within -37 and 37.
         """
+        return score_of_tails(*self.tails(values))
+
+    def tails(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The probabilities of less and of more than values ``[..., B]``, of sum 1; the smaller one is told exactly."""
         standardised = (values.unsqueeze(-2) - self.means) / self.noise
         share = 1.0 / len(self.means) if self.weights is None else self.weights
         lower = (normal_cdf(standardised) * share).sum(dim=-2)
@@ -83,7 +87,9 @@ class Mixture:
             wider = (values - self.wide.means) / self.wide.noise
             lower = torch.lerp(lower, normal_cdf(wider), self.wide.weight)
             upper = torch.lerp(upper, normal_cdf(-wider), self.wide.weight)
-        return score_of_tails(lower, upper)
+        # Weights from single precision sum to 1 but for rounding: whatever is more than half is what the other leaves.
+        less = lower < upper
+        return torch.where(less, lower, 1.0 - upper), torch.where(less, 1.0 - lower, upper)
 
     def log_density(self, values: Tensor) -> Tensor:
         """Log density at one value a row.

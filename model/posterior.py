@@ -264,7 +264,6 @@ class Posterior:
         )
         return _together(outputs), _together(members)
 
-    @torch.inference_mode()  # as `forward` does, whose outputs are changed in place
     def _outputs_of(self, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
         """Outputs of every row under every draw, ``[S, B, P]``, the scatter beyond the training rows set right.
 
@@ -275,7 +274,8 @@ class Posterior:
         if told and len(outside) > 0:
             beyond = outside.rows
             edge = forward(draws, self._reach.nearest(rows[beyond]))
-            outputs[:, beyond] = self.likelihood.with_scatter_of(outputs[:, beyond], edge)
+            with torch.inference_mode():  # as in `forward`: what comes from there is changed in place
+                outputs[:, beyond] = self.likelihood.with_scatter_of(outputs[:, beyond], edge)
         return outputs
 
     def _errors(

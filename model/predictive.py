@@ -149,9 +149,11 @@ class Predictive:
         density = self.mixture.log_density(self.transform.forward(values))
         return density + self.transform.log_slope(values)
 
-    def threshold_scores(self, thresholds: Tensor) -> Tensor:
-        """Where values ``[T]`` that are the same for all rows stand, ``[B, T]``, see `normal_score`."""
-        return self.normal_score(thresholds.to(self.means).unsqueeze(-1).expand(-1, self.means.shape[1])).T
+    def tails(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+        """The probabilities of less and of more than values ``[T]`` of the target, for all rows, ``[B, T]`` each."""
+        values = thresholds.to(self.means).unsqueeze(-1).expand(-1, self.means.shape[1])
+        below, above = self.mixture.tails(self.transform.forward(values))
+        return below.T, above.T
 
     def crps(self, values: Tensor) -> Tensor:
         """Continuous ranked probability score at one value of the target a row, ``[B]``; lower is better.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from model.mixtures import FURTHEST_SCORE, normal_cdf
+from model.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
 from model.predictive import function_exceedance, function_quantiles
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ class Question:
         }
         if options.thresholds:
             if options.noise:
-                scores = predictive.threshold_scores(self.thresholds)
-                answer["exceedance"] = self.exceedance(scores, outside)
+                answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), outside)
             else:
                 answer["exceedance"] = function_exceedance(predictive.means, self.thresholds)
         if options.draws:
@@ -116,16 +115,18 @@ class Question:
             percentiles[rows] = predictive.of_rows(rows).quantiles(scores)
         return percentiles
 
-    def exceedance(self, scores: Tensor, outside: Outside) -> Tensor:
-        """How probable an observation beyond the thresholds is, from where these stand among those of each row.
+    def exceedance(self, below: Tensor, above: Tensor, outside: Outside) -> Tensor:
+        """How probable an observation beyond the thresholds is.
 
         Args:
-            scores: Normal scores of the thresholds, not calibrated, ``[B, T]``.
+            below: Probabilities of less than each threshold, not calibrated, ``[B, T]``.
+            above: Of more than it, likewise.
             outside: Which of the rows lie beyond the training rows.
 
         Returns:
             ``[B, T]``.
         """
-        if self.calibration is not None:
-            scores = self.calibration.nominal_of(scores, widening=outside.mask.unsqueeze(1))
-        return normal_cdf(-scores)
+        if self.calibration is None:
+            return above
+        scores = score_of_tails(below, above)
+        return normal_cdf(-self.calibration.nominal_of(scores, widening=outside.mask.unsqueeze(1)))

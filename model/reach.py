@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import torch
 
 from model.errors import CheckpointError
@@ -41,7 +40,7 @@ class Outside:
         """From the mask alone."""
         if mask.is_cuda:
             return cls(mask, mask.nonzero().squeeze(1))
-        return cls(mask, torch.from_numpy(np.flatnonzero(mask.numpy())))
+        return cls(mask, torch.from_numpy(mask.numpy().nonzero()[0]))
 
     def of_rows(self, rows: Tensor) -> Outside:
         """Of some rows alone, by their numbers."""

@@ -16,7 +16,6 @@ import torch
 from model.dense_quantiles import DENSE_LEVELS
 from model.kernels import at_hand
 from model.likelihoods import NOISE_FLOOR
-from model.mixtures import score_of_tails
 from model.threads import in_parts
 from model.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
 
@@ -103,8 +102,7 @@ class RowAnswers:
         if kernels is None or not options.noise or options.samples == 0 or levels >= DENSE_LEVELS:
             return None
         samples, batch = outputs.shape[:2]
-        moments, values = np.empty((3, batch)), np.empty((batch, levels))
-        settled = np.empty(values.shape, dtype=np.bool_)
+        moments, values, settled = np.empty((4, batch)), np.empty((batch, levels)), np.empty(batch, np.bool_)
         tails = np.empty((2, batch, len(question.thresholds)))
         draws = np.empty((batch, samples if options.draws else 0))
         arrays = (
@@ -125,20 +123,20 @@ class RowAnswers:
                 *arrays, rows.start, rows.stop, moments, values, settled, tails, draws
             ),
         )
-        mean, epistemic, aleatoric = moments
+        mean, epistemic, aleatoric, std = moments
         answer = {
             "mean": mean,
             "epistemic_std": epistemic,
             "aleatoric_std": aleatoric,
-            "std": np.sqrt(epistemic * epistemic + aleatoric * aleatoric),
+            "std": std,
             "percentiles": values if question.ranks is None else values[:, question.ranks],
         }
         if options.thresholds:
-            scores = score_of_tails(*torch.from_numpy(tails))
-            answer["exceedance"] = question.exceedance(scores, outside).numpy()
+            below, above = map(torch.from_numpy, tails)
+            answer["exceedance"] = question.exceedance(below, above, outside).numpy()
         if options.draws:
             answer["draws"] = draws
-        return answer, np.flatnonzero(~settled.all(axis=1))
+        return answer, (~settled).nonzero()[0]
 
     def _standardised(self, thresholds: Tensor) -> NDArray[np.float64]:
         """From the target's unit, ``[T]``."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.mixtures import Mixture, normal_cdf
+from model.mixtures import Mixture
 from model.predictive import Predictive, function_exceedance, function_quantiles, split
 from model.transforms import Logarithm
 from model.wide_component import WideRule
@@ -61,7 +61,7 @@ def test_with_components_and_transform_it_describes_what_it_would_draw(transform
     levels = torch.distributions.Normal(0.0, 1.0).cdf(scores.float()).double()
     expected = torch.quantile(values[:200_000], levels)
     torch.testing.assert_close(quantiles[0], expected, rtol=0.0, atol=0.02 * std)
-    exceeding = normal_cdf(-predictive.threshold_scores(quantiles[0]))
+    exceeding = predictive.tails(quantiles[0])[1]
     torch.testing.assert_close(exceeding[0], 1.0 - levels, rtol=0.0, atol=1e-5)
     torch.testing.assert_close(
         predictive.normal_score(quantiles.T), scores.unsqueeze(1).expand(-1, 3), rtol=0.0, atol=5e-7
@@ -132,7 +132,7 @@ def test_far_out_a_wide_component_bounds_the_surprise() -> None:
     assert float(predictive.log_density(near)) == pytest.approx(float(plain.log_density(near)), abs=2e-3)
     band = torch.tensor([-1.96, 1.96], dtype=torch.float64)
     torch.testing.assert_close(predictive.quantiles(band), plain.quantiles(band), rtol=0.01, atol=0.0)
-    with_it, without = (float(normal_cdf(-some.threshold_scores(far))) for some in (predictive, plain))
+    with_it, without = (float(some.tails(far)[1]) for some in (predictive, plain))
     assert with_it > 1e-7 > without
 
 
@@ -145,9 +145,7 @@ def test_exceedance_is_one_minus_the_distribution_function() -> None:
     means, noise, _ = _components(5, count=1)
     thresholds = torch.tensor([-1.0, 0.0, 2.5], dtype=torch.float64)
     expected = 1.0 - torch.distributions.Normal(means, noise).cdf(thresholds).mean(dim=0)
-    torch.testing.assert_close(
-        normal_cdf(-Predictive.of(means, noise).threshold_scores(thresholds)), expected
-    )
+    torch.testing.assert_close(Predictive.of(means, noise).tails(thresholds)[1], expected)
 
 
 def test_noise_shared_by_all_rows_may_stay_a_single_number() -> None:

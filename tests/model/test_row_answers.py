@@ -147,7 +147,7 @@ def test_levels_that_are_left_open_are_found_by_the_longer_way(monkeypatch: pyte
         compiled.answer_rows(*arguments)
         values, settled = arguments[12:14]
         for row, level in ((0, 0), (3, 1), (19, 3)):
-            values[row, level:], settled[row, level] = np.nan, False
+            values[row, level:], settled[row] = np.nan, False
 
     process = kernels._Process(replace(compiled, answer_rows=without))
     monkeypatch.setattr(kernels, "_PROCESS", process)
