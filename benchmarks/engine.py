@@ -53,8 +53,9 @@ SECONDS = 0.2
 """Of a system's turn in a round; a call that takes longer is made once."""
 EXPLANATION = """
 Medians of the rounds; ratios are to Murho's whole answer with kept draws, in the same round. "draws anew": with another
-seed in each call, as peers draw in each; "mean and std": the answer without percentiles. A peer's line is mean and std
-alone; "percentiles too": with draws of an observation and a sort of them.
+seed in each call, as peers draw in each; "mean and std": the answer without percentiles; "three thresholds too": with
+exceedance beside them. A peer's line is mean and std alone; "percentiles too": with draws of an observation and a sort
+of them.
 first: seconds of the first call, which compiles, or makes the draws that are kept; it is in no median.
 s.e.: how far mean and std are from an independent Monte Carlo, root mean square over rows in standard errors.
 Of "first" and "s.e." the worst batch is shown."""

@@ -59,11 +59,11 @@ class Gaps:
             scale: What standardises them.
         """
         values = np.unique(column[np.isfinite(column)])
-        with np.errstate(over="ignore"):  # what is infinitely wide is no gap
-            widths = np.diff(values)
-        if not widths.size:
+        if values.size < 2:
             return cls(())
-        least = max(LEAST_WIDTH * scale.std, LEAST_SPACINGS * float(np.median(widths)))
+        with np.errstate(over="ignore"):  # beside what is infinitely wide nothing is a gap
+            widths = np.diff(values)
+            least = max(LEAST_WIDTH * scale.std, LEAST_SPACINGS * float(np.median(widths)))
         wide = np.flatnonzero(widths > least)
         widest = np.sort(wide[np.argsort(-widths[wide], kind="stable")[:MOST_GAPS]])
         return cls(tuple(zip(values[widest].tolist(), values[widest + 1].tolist(), strict=True)))

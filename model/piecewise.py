@@ -23,6 +23,8 @@ __all__ = ["PiecewiseLinear"]
 _MOST_BINS = 16
 # A bin that few training rows reach has a column of little variance: it is stretched twentyfold at most.
 _LEAST_STD = 0.05
+# Of a bin, in standard deviations of the number: what divides by less overflows.
+_LEAST_WIDTH = 1e-150
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class PiecewiseLinear:
             return cls(feature, scale, (), ())
         # "lower" gives values that rows have, so that no bin is empty.
         edges = np.unique(np.quantile(numbers, np.linspace(0, 1, _MOST_BINS + 1), method="lower"))
+        edges = edges[np.diff(edges, prepend=-np.inf) >= _LEAST_WIDTH]
         if edges.size < 3:
             return cls(feature, scale, (), ())
         bins = np.clip((numbers[:, None] - edges[:-1]) / np.diff(edges), 0, 1)

@@ -1,8 +1,8 @@
 """Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
 
 Compiled code is loaded, as a service does at its start. Draws of recent seeds are kept, so that a second call of the
-same seed makes none. What a call takes with draws made anew, as in every call of a peer, without percentiles, and what
-it takes to the network's outputs under every draw, is timed too.
+same seed makes none. What a call takes with draws made anew, as in every call of a peer, without percentiles, with
+exceedance of thresholds besides, and what it takes to the network's outputs under every draw, is timed too.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare"]
 
+THRESHOLDS = (-1.0, 0.0, 1.0)
+"""Of targets whose standard deviation is 1 to 1.5."""
 VALUES_AT_A_TIME = 2**19
 """Function values that the network is asked for at once: as many as fit into a tile of the engine."""
 
@@ -67,7 +69,11 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         posterior.predict_encoded(rows, PredictOptions(samples=samples, percentiles=()))
         return {}
 
-    return {"call": call, "fresh": fresh, "moments": moments, "network": network}
+    def exceedance(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        posterior.predict_encoded(rows, PredictOptions(samples=samples, thresholds=THRESHOLDS))
+        return {}
+
+    return {"call": call, "fresh": fresh, "moments": moments, "exceedance": exceedance, "network": network}
 
 
 if __name__ == "__main__":

@@ -24,7 +24,12 @@ __all__ = [
 ]
 
 REFERENCE = "murho"
-OTHER_CALLS = {"fresh": "draws anew", "moments": "mean and std", "percentiles": "percentiles too"}
+OTHER_CALLS = {
+    "fresh": "draws anew",
+    "moments": "mean and std",
+    "exceedance": "three thresholds too",
+    "percentiles": "percentiles too",
+}
 """Kinds of call beside the main one, which gives percentiles with Murho, and mean and std alone with the others."""
 LIKE_WITH_LIKE = (("percentiles", "call"), ("call", "moments"))
 """Kinds of call of a peer, and that of Murho's which gives the same."""

@@ -489,6 +489,7 @@ def test_the_command_measures_murho_and_keeps_the_numbers(
                 "call": 2,
                 "fresh": 2,
                 "moments": 2,
+                "exceedance": 2,
                 "network": 2,
             }
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model.cells import parse_date
@@ -253,6 +253,8 @@ class TestEncoder:
 
     @pytest.mark.parametrize("encoding", ENCODINGS)
     @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE])
+    @example(training=[-1.0, 0.0, 5e-324, 1.0], others=[0.5])
+    @example(training=[-1.7e308, 0.0, 1.7e308], others=[1e308])
     @given(
         training=st.lists(st.floats(allow_infinity=False), min_size=1, max_size=30),
         others=st.lists(st.floats(allow_infinity=False), max_size=5),
