@@ -67,10 +67,11 @@ def test_sums_are_those_of_their_formulas(count: int, value: float, sign: float)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_exact_sums_are_those_of_numbers_that_are_not_standardised(sign: float) -> None:
+@pytest.mark.parametrize("value", [0.3, -4.0, 12.0])
+def test_exact_sums_are_those_of_numbers_that_are_not_standardised(value: float, sign: float) -> None:
     generator = np.random.default_rng(0)
     means, noise = 50.0 + 3.0 * generator.normal(size=30), np.exp(generator.normal(size=30))
-    weights, value = generator.dirichlet(np.ones(30)), 0.3
+    weights = generator.dirichlet(np.ones(30))
     found = exact_component_sums(means, noise, 2.0 * weights, 0.5, 50.0, 4.0, value, sign)
     precisions = 4.0 * math.sqrt(0.5) / noise
     place = sign * precisions * (value - (means - 50.0) / 4.0)
