@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
     Floats = NDArray[np.float32]
     Reals = NDArray[np.floating]
+    Known = tuple[float, float, float, float, float, float]
 
 __all__ = ["find_levels"]
 
@@ -29,7 +30,12 @@ ROUNDS = 4
 BRACKETED_ROUNDS = 40
 """Further ones, for the levels between components far apart that free steps run past."""
 FURTHEST_STEP = 1.0
+CLOSE = 0.25
+"""A step that the series from another level is trusted with, for a guess."""
 SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
+
+NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+"""What is known before the first level: a value, its sign, and the tail, density, slope and curvature there."""
 
 _cornish_fisher, _score_step, _taylor_step = part(cornish_fisher), part(score_step), part(taylor_step)
 
@@ -68,36 +74,49 @@ def _bracket(own: Floats, precisions: Floats, scale: Scale, score: float) -> tup
 @part
 def _quantile(
     own: Floats, precisions: Floats, shares: Floats, scale: Scale, score: float, guess: float, quartic: float
-) -> tuple[float, bool]:
-    """One of a standardised row, and whether it is proved to be near enough."""
+) -> tuple[float, bool, Known]:
+    """One of a standardised row, whether it is proved to be near enough, and what is known where it was looked for."""
     sign = 1.0 if score > 0.0 else -1.0
     goal, value, lower, upper = 0.5 * math.erfc(abs(score) * SQRT_HALF), guess, 0.0, 0.0
+    known = NOTHING
     for turn in range(ROUNDS + BRACKETED_ROUNDS):
         if turn == ROUNDS:
             lower, upper = _bracket(own, precisions, scale, score)
         value = float(Real(value))
         tail, density, slope, curvature = single_tails(own, precisions, shares, scale, value, sign)
+        known = value, sign, tail, density, slope, curvature
         missing = (tail - goal) * sign
         step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, SINGLE)
         if near:
-            return value + step, True
+            return value + step, True, known
         if not (0.0 < tail < 1.0 and density > 0.0):
-            return value, False
+            return value, False, known
         stepped = _stepped(score, value, sign, tail, density, slope)
         if turn >= ROUNDS:
             if abs(missing) <= 2.0 * SINGLE.rounding * tail:
-                return value, False
+                return value, False, known
             if missing > 0.0:
                 lower = value
             else:
                 upper = value
             if upper - lower <= SINGLE.tolerance + 4.0 * SINGLE.grain * abs(value):
-                return value, False
+                return value, False, known
             # Whatever the steps do, every third one halves the bracket.
             if turn % 3 == 2 or not lower < stepped < upper:
                 stepped = 0.5 * (lower + upper)
         value = stepped
-    return value, False
+    return value, False, known
+
+
+@part
+def _from_known(known: Known, score: float, quartic: float) -> tuple[float, bool]:
+    """The same by the series from where another level was looked for; NaN, False if that was in the other tail."""
+    value, sign, tail, density, slope, curvature = known
+    if score * sign <= 0.0:
+        return math.nan, False
+    missing = (tail - 0.5 * math.erfc(abs(score) * SQRT_HALF)) * sign
+    step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, SINGLE)
+    return value + step, near
 
 
 @part
@@ -134,6 +153,8 @@ def find_levels(
 ) -> None:
     """Quantiles of one row's mixture.
 
+    Levels that lie close to each other are told by the series from the first of them, without a pass over components.
+
     Args:
         own: Means, standardised, ``[C]``.
         precisions: See `model.component_sums.component_sums`, ``[C]``.
@@ -150,14 +171,18 @@ def find_levels(
     third, fourth, quartic = float(sums[0]), float(sums[1]), float(sums[2])
     skewness, kurtosis = min(max(third, -1.0), 1.0), min(max(fourth - 3.0, -1.0), 2.0)
     quartic = 4.0 * ((1.0 - scale.of_wide) * quartic + scale.of_wide * scale.wide**4)
-    finite = is_finite(scale)
+    finite, known = is_finite(scale), NOTHING
     for level in range(scores.size):
         score = scores[level]
         if not (finite and abs(score) <= SINGLE.furthest_score):
             settled[level] = False
             continue
-        guess = _cornish_fisher(score, skewness, kurtosis)
-        value, near = _quantile(own, precisions, shares, scale, score, guess, quartic)
+        value, near = _from_known(known, score, quartic)
+        if not near:
+            guess = _cornish_fisher(score, skewness, kurtosis)
+            if abs(value - known[0]) <= CLOSE:
+                guess = value
+            value, near, known = _quantile(own, precisions, shares, scale, score, guess, quartic)
         if not near:
             value, near = _exact_quantile(means, noise, weights, scale, score, value, quartic)
         values[level], settled[level] = scale.centre + scale.unit * value, near

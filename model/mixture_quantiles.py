@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from model.dense_quantiles import DENSE_LEVELS, dense_quantiles
 from model.quantile_goals import Goals
 from model.quantile_steps import DOUBLE, SINGLE, cornish_fisher
 from model.standard_mixtures import StandardMixture, slices, tile_values
@@ -63,10 +62,7 @@ def _quantiles(
 ) -> Tensor:
     """Those of a few rows, see `mixture_quantiles`."""
     mixture, goals = StandardMixture.of(means, noise, weights, wide), Goals.of(scores)
-    if scores.shape[1] >= DENSE_LEVELS:
-        values, settled = dense_quantiles(mixture, goals)
-    else:
-        values, settled = cornish_fisher(scores, *mixture.shape()), torch.zeros_like(scores, dtype=torch.bool)
+    values, settled = cornish_fisher(scores, *mixture.shape()), torch.zeros_like(scores, dtype=torch.bool)
     _go_on(mixture, goals, values, settled)
     rows, levels = (~settled).nonzero(as_tuple=True)
     if len(rows):

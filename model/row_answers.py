@@ -1,7 +1,7 @@
 """Answers by compiled code at once from the network's outputs.
 
-What it does not know goes by way of `model.predictive`: functions without noise, many levels, and the few rows a level
-of which is not found. Both ways give the same numbers, to single precision.
+What it does not know goes by way of `model.predictive`: functions without noise, and the few rows a level of which is
+not found. Both ways give the same numbers, to single precision.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from model.dense_quantiles import DENSE_LEVELS
 from model.kernels import at_hand
 from model.likelihoods import NOISE_FLOOR
 from model.threads import in_parts
@@ -99,7 +98,7 @@ class RowAnswers:
         """
         kernels = at_hand()
         options, levels = question.options, len(question.scores)
-        if kernels is None or not options.noise or options.samples == 0 or levels >= DENSE_LEVELS:
+        if kernels is None or not options.noise or options.samples == 0:
             return None
         samples, batch = outputs.shape[:2]
         moments, values, settled = np.empty((4, batch)), np.empty((batch, levels)), np.empty(batch, np.bool_)

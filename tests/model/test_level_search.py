@@ -88,6 +88,17 @@ def test_where_few_components_are_double_precision_tells_what_single_does_not(be
     assert_exact(mixture, scores, values, tolerance=2e-6)
 
 
+@pytest.mark.parametrize("count", [99, 999])
+@pytest.mark.parametrize("kind", [*SMOOTH, "weights of nothing", "smooth, and wide", "weighted, and wide"])
+def test_many_levels_are_exact_and_rise(kind: str, count: int) -> None:
+    scores = torch.special.ndtri(torch.arange(1, count + 1, dtype=torch.float64) / (count + 1))
+    mixture = make(kind)
+    values, settled = by_row(mixture, scores)
+    assert settled.all()
+    assert_exact(mixture, scores, values, tolerance=2e-6)
+    assert (values.diff(dim=1) > -1e-6 * mixture.moments()[1].unsqueeze(1)).all()
+
+
 def test_what_is_beyond_single_precision_is_left_open() -> None:
     _, settled = by_row(make("smooth"), torch.tensor([0.0, 4.5, 7.1, -20.0]).double())
     assert settled.tolist() == [[True, True, False, False]] * len(settled)
