@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -230,12 +231,15 @@ def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
     Returns:
         ``[B, K]``.
     """
-    ordered = means.sort(dim=0).values
-    position = levels.to(means) * (len(ordered) - 1)
-    below = position.floor().long().clamp(0, len(ordered) - 1)
-    above = (below + 1).clamp_max(len(ordered) - 1)
-    weight = (position - below).unsqueeze(-1)
-    return torch.lerp(ordered[below], ordered[above], weight).T
+    last = len(means) - 1
+    # NumPy's sort takes a twentieth of the time of PyTorch's.
+    ordered = (
+        means.T.sort(dim=1).values if means.is_cuda else torch.from_numpy(np.sort(means.T.numpy(), axis=1))
+    )
+    position = levels.to(means) * last
+    below = position.floor().long().clamp(0, last)
+    above = (below + 1).clamp_max(last)
+    return torch.lerp(ordered[:, below], ordered[:, above], position - below)
 
 
 def function_exceedance(means: Tensor, thresholds: Tensor) -> Tensor:

@@ -86,26 +86,21 @@ class Question:
             mean = predictive.means.mean(dim=0)
             return {"mean": mean} | ({"draws": mean.new_empty((len(mean), 0))} if options.draws else {})
         mean, epistemic, aleatoric = predictive.split()
-        answer = {
-            "mean": mean,
-            "epistemic_std": epistemic,
-            "aleatoric_std": aleatoric,
-            "std": (epistemic.square() + aleatoric.square()).sqrt() if options.noise else epistemic,
-            "percentiles": self.percentiles(predictive, outside),
-        }
-        if options.thresholds:
-            if options.noise:
+        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
+        if options.noise:
+            answer["std"] = (epistemic.square() + aleatoric.square()).sqrt()
+            answer["percentiles"] = self.percentiles(predictive, outside)
+            if options.thresholds:
                 answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), outside)
-            else:
-                answer["exceedance"] = function_exceedance(predictive.means, self.thresholds)
+        else:
+            answer["std"] = epistemic
+            answer |= self.of_functions(predictive.means)
         if options.draws:
             answer["draws"] = predictive.means.T
         return answer
 
     def percentiles(self, predictive: Predictive, outside: Outside) -> Tensor:
-        """The percentiles alone, ``[B, K]``."""
-        if not self.options.noise:
-            return function_quantiles(predictive.means, self.levels)
+        """Those of observations, ``[B, K]``."""
         if self.calibration is None or len(outside) == 0:
             return predictive.quantiles(self.scores)
         if outside.everywhere:
@@ -114,6 +109,13 @@ class Question:
         for rows, scores in ((outside.others(), self.scores), (outside.rows, self.wider)):
             percentiles[rows] = predictive.of_rows(rows).quantiles(scores)
         return percentiles
+
+    def of_functions(self, means: Tensor) -> dict[str, Tensor]:
+        """Percentiles and exceedance of the function alone, from its values ``[S, B]``."""
+        told = {"percentiles": function_quantiles(means, self.levels)}
+        if self.options.thresholds:
+            told["exceedance"] = function_exceedance(means, self.thresholds)
+        return told
 
     def exceedance(self, below: Tensor, above: Tensor, outside: Outside) -> Tensor:
         """How probable an observation beyond the thresholds is.

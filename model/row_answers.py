@@ -1,7 +1,7 @@
 """Answers by compiled code at once from the network's outputs.
 
-What it does not know goes by way of `model.predictive`: functions without noise, and the few rows a level of which is
-not found. Both ways give the same numbers, to single precision.
+The few rows a level of which is not found go by way of `model.predictive`, as do all where there is no compiled code.
+Both ways give the same numbers, to single precision.
 """
 
 from __future__ import annotations
@@ -94,23 +94,26 @@ class RowAnswers:
 
         Returns:
             The answer, see `model.question.Question.answer`, and the numbers of the rows whose percentiles are still
-            to be found. None where there is no compiled code at hand, or more is asked than it knows.
+            to be found. None where there is no compiled code at hand, and without draws.
         """
-        kernels = at_hand()
-        options, levels = question.options, len(question.scores)
-        if kernels is None or not options.noise or options.samples == 0:
+        kernels, options = at_hand(), question.options
+        if kernels is None or options.samples == 0:
             return None
         samples, batch = outputs.shape[:2]
-        moments, values, settled = np.empty((4, batch)), np.empty((batch, levels)), np.empty(batch, np.bool_)
-        tails = np.empty((2, batch, len(question.thresholds)))
-        draws = np.empty((batch, samples if options.draws else 0))
+        scores, thresholds = np.empty((batch, 0)), NOTHING
+        if options.noise:
+            scores = _scores(question, outside).numpy()
+            thresholds = self._standardised(question.thresholds) if options.thresholds else NOTHING
+        moments, settled = np.empty((4, batch)), np.empty(batch, np.bool_)
+        values, tails = np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
+        draws = np.empty((batch, samples if options.draws or not options.noise else 0))
         arrays = (
             outputs.transpose(1, 2).numpy(),
             self.likelihood.means,
             self.noise[members.numpy()],
             NOISE_FLOOR,
-            _scores(question, outside).numpy(),
-            self._standardised(question.thresholds) if options.thresholds else NOTHING,
+            scores,
+            thresholds,
             self.learned,
             self.wide,
             self.logarithm,
@@ -123,16 +126,17 @@ class RowAnswers:
             ),
         )
         mean, epistemic, aleatoric, std = moments
-        answer = {
-            "mean": mean,
-            "epistemic_std": epistemic,
-            "aleatoric_std": aleatoric,
-            "std": std,
-            "percentiles": values if question.ranks is None else values[:, question.ranks],
-        }
-        if options.thresholds:
-            below, above = map(torch.from_numpy, tails)
-            answer["exceedance"] = question.exceedance(below, above, outside).numpy()
+        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
+        if options.noise:
+            answer["std"] = std
+            answer["percentiles"] = values if question.ranks is None else values[:, question.ranks]
+            if options.thresholds:
+                below, above = map(torch.from_numpy, tails)
+                answer["exceedance"] = question.exceedance(below, above, outside).numpy()
+        else:
+            answer["std"] = epistemic
+            told = question.of_functions(torch.from_numpy(draws).T)
+            answer |= {name: part.numpy() for name, part in told.items()}
         if options.draws:
             answer["draws"] = draws
         return answer, (~settled).nonzero()[0]

@@ -115,7 +115,9 @@ def test_monte_carlo_errors_change_nothing_else(rent: Posterior, columns: Column
     assert answer.mc_error.percentiles.shape == (1000, 3)
     for errors in (answer.mc_error.mean, answer.mc_error.std, *answer.mc_error.percentiles.T):
         assert (errors > 0.0).all()
-        assert (errors <= answer.std).all()
+        assert (
+            errors <= answer.std * (1.0 + 1e-6)
+        ).all()  # which compiled code works out: in single precision
 
 
 def test_monte_carlo_errors_of_a_row_are_its_own(rent: Posterior, columns: Columns) -> None:
