@@ -30,13 +30,11 @@ class Kernels:
         answer_rows: `model.answer_kernel.answer_rows`.
         forward_draws: `model.forward_kernel.forward_draws`; None where the products of matrices
             that it calls are missing.
-        lognormal_moments: `model.lognormal_kernel.lognormal_moments`.
         silu: `model.silu_kernel.silu`.
     """
 
     answer_rows: Callable[..., None]
     forward_draws: Callable[..., None] | None
-    lognormal_moments: Callable[..., None]
     silu: Callable[..., None]
 
 
@@ -61,12 +59,11 @@ def load() -> Kernels:
     """Loads compiled code, and compiles it if that was never done on this machine."""
     if _PROCESS.kernels is None:
         from model.answer_kernel import answer_rows
-        from model.lognormal_kernel import lognormal_moments
         from model.matrix_products import products_at_hand
         from model.silu_kernel import silu
 
         forward = _forward_draws() if products_at_hand() else None
-        _PROCESS.kernels = Kernels(answer_rows, forward, lognormal_moments, silu)
+        _PROCESS.kernels = Kernels(answer_rows, forward, silu)
     return _PROCESS.kernels
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from model.compiled import compiled, part, widest_vectors
+from model.compiled import part, widest_vectors
 from model.double_functions import complement, exponential_parts
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-__all__ = ["fill_moments", "lognormal_moments", "one_moment"]
+__all__ = ["fill_moments", "one_moment"]
 
 SQRT_HALF, SQRT_TWO_PI = math.sqrt(0.5), math.sqrt(2.0 * math.pi)
 FARTHEST = 1e150
@@ -103,12 +103,3 @@ def fill_moments(means: Doubles, noise: Doubles, values: Doubles, deviations: Do
                 is_near = some[index] > width[index] * (-near - 2.0 * width[index])
                 value[index] = found if is_near else value[index]
                 deviation[index] = spread if is_near else deviation[index]
-
-
-@compiled("void(float64[::1], float64[::1], float64[::1], float64[::1], float64)")
-def lognormal_moments(
-    means: Doubles, noise: Doubles, values: Doubles, deviations: Doubles, near: float
-) -> None:
-    """`fill_moments`, for others than compiled code."""
-    widest_vectors()
-    fill_moments(means, noise, values, deviations, near)

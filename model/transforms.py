@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from model.errors import CheckpointError
 from model.fields import expect_fields, expect_number
-from model.kernels import at_hand
 from model.mixtures import LOG_SQRT_2PI, normal_cdf
-from model.threads import in_parts
-
-if TYPE_CHECKING:
-    from model.kernels import Kernels
 
 __all__ = ["TRANSFORMS", "Identity", "Logarithm", "Transform", "transform_from_json"]
 
@@ -28,8 +23,6 @@ NEAR_SEAM = 7.0
 """Standard deviations below its seam from which on `Logarithm` is an exponential, to 1e-12 of its moments."""
 FAR_BEYOND_SEAM = 30.0
 """Normal scores at which Phi is no longer told from 0."""
-PART = 2**15
-"""Gaussians whose moments another thread is woken for: a quarter of a millisecond's."""
 LEAST_DEVIATION = 1e-12
 """In units of the largest training target."""
 
@@ -165,10 +158,7 @@ class Logarithm:
         """
         noise = noise.expand_as(means).contiguous()
         means = (means - self.top).contiguous()  # in units of y(top) + shift from here on
-        kernels = at_hand()
-        value, deviation = (
-            _moments(means, noise) if kernels is None else _compiled_moments(kernels, means, noise)
-        )
+        value, deviation = _moments(means, noise)
         unit = math.exp(self.top)
         return unit * value - self.shift, unit * deviation.clamp_min_(LEAST_DEVIATION)
 
@@ -182,18 +172,6 @@ class Logarithm:
         fields = expect_fields(data, "target.transform", ("kind", "shift", "top"))
         shift, top = (expect_number(fields[name], f"target.transform.{name}") for name in ("shift", "top"))
         return cls(shift, top)
-
-
-def _compiled_moments(kernels: Kernels, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """`_moments` by compiled code."""
-    value, deviation = means.new_empty((2, *means.shape))
-    flat = [part.view(-1).numpy() for part in (means, noise, value, deviation)]
-    in_parts(
-        means.numel(),
-        PART,
-        lambda some: kernels.lognormal_moments(*(part[some] for part in flat), NEAR_SEAM),
-    )
-    return value, deviation
 
 
 def _moments(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

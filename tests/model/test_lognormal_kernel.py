@@ -1,11 +1,13 @@
-"""Compiled moments of single exponentials; those of many are tested with `model.transforms`."""
+"""Compiled moments of exponentials: those of `model.transforms`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from model.lognormal_kernel import fill_moments, one_moment
+from model.transforms import NEAR_SEAM, Logarithm
 
 
 @pytest.mark.parametrize("mean", [-3.0, -0.001, 0.5])
@@ -23,3 +25,23 @@ def test_one_alone_is_as_among_others() -> None:
     fill_moments(means, noise, values, deviations, 7.0)
     alone = np.array([one_moment(mean, width, 7.0) for mean, width in zip(means, noise, strict=True)])
     np.testing.assert_allclose(np.stack((values, deviations), axis=1), alone, rtol=1e-13)
+
+
+def test_moments_are_those_of_the_transform_on_either_side_of_the_seam() -> None:
+    noise = np.repeat([1e-3, 0.03, 0.5, 3.0, 12.0, 25.0], 901)
+    # From where nothing is beyond the seam to where nothing is below it.
+    means = np.tile(np.linspace(-45.0, 45.0, 901), 6) * noise
+    values, deviations = np.empty_like(means), np.empty_like(means)
+    fill_moments(means, noise, values, deviations, NEAR_SEAM)
+    expected = Logarithm(0.0, 0.0).moments(torch.from_numpy(means), torch.from_numpy(noise))
+    np.testing.assert_allclose(values, expected[0], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(deviations, expected[1], rtol=1e-6, atol=1e-9)
+
+
+def test_far_from_the_training_range_they_stay_finite() -> None:
+    means, noise = np.array([-1e4, -50.0, 50.0, 1e4]), np.full(4, 3.0)
+    values, deviations = np.empty(4), np.empty(4)
+    fill_moments(means, noise, values, deviations, NEAR_SEAM)
+    assert np.isfinite(values).all()
+    assert (np.isfinite(deviations) & (deviations >= 0.0)).all()
+    assert values[0] == pytest.approx(0.0, abs=1e-300)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model import kernels
 from model.errors import CheckpointError
 from model.transforms import TRANSFORMS, Identity, Logarithm, transform_from_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOGARITHM = Logarithm(0.5, math.log(100.5))
 
@@ -42,15 +37,6 @@ def test_the_slope_is_the_derivative(transform: Identity | Logarithm) -> None:
     torch.testing.assert_close(transform.log_slope(values).detach(), slope.log())
 
 
-@pytest.fixture(params=[False, True], ids=["PyTorch", "compiled"])
-def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """By either of the two ways to moments."""
-    process = kernels._Process(kernels.load() if request.param else None)
-    monkeypatch.setattr(kernels, "_PROCESS", process)
-    with kernels.compiled_code(0):
-        yield
-
-
 @settings(deadline=None, max_examples=40)
 @given(mean=st.floats(-3.0, 9.0), noise=st.floats(0.01, 2.0))
 def test_moments_equal_their_integrals(mean: float, noise: float) -> None:
@@ -66,7 +52,6 @@ def test_moments_equal_their_integrals(mean: float, noise: float) -> None:
     assert float(deviation) == pytest.approx(math.sqrt(second), rel=1e-5)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_moments_are_the_same_by_whichever_formula() -> None:
     noise = torch.tensor([1e-3, 0.03, 0.5, 3.0, 12.0, 25.0], dtype=torch.float64)
     # From where nothing is beyond the seam to where nothing is below it.
@@ -87,7 +72,6 @@ def test_moments_are_the_same_by_whichever_formula() -> None:
     torch.testing.assert_close(deviation, expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_moments_do_not_depend_on_how_numbers_lie_in_memory() -> None:
     generator = torch.Generator().manual_seed(0)
     means = LOGARITHM.top + torch.randn((4, 3, 5), generator=generator, dtype=torch.float64)
@@ -97,7 +81,6 @@ def test_moments_do_not_depend_on_how_numbers_lie_in_memory() -> None:
     torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
 
 
-@pytest.mark.usefixtures("compiled")
 def test_moments_stay_finite_far_beyond_the_training_range() -> None:
     means = torch.tensor([-1e4, -50.0, 50.0, 1e4], dtype=torch.float64)
     value, deviation = LOGARITHM.moments(means, torch.tensor(3.0, dtype=torch.float64))
