@@ -1,7 +1,7 @@
 """From the network's outputs to the answer, compiled, row by row: moments, percentiles, exceedance, draws.
 
-The rule for each number is the one that PyTorch follows where more is asked for, see `model.predictive`; here a row's
-components never leave the first cache.
+The rule for each number is the one that PyTorch follows where there is no compiled code, see `model.predictive`; here
+a row's components never leave the first cache.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def compiled_code(work: int) -> Iterator[None]:
     """Uses compiled code if it is loaded, or if what was done without would have paid for loading it.
 
     Args:
-        work: Components times rows times levels of an answer, about.
+        work: Components times rows times levels and thresholds of an answer, about.
     """
     kernels = _PROCESS.kernels
     if kernels is None:

@@ -88,7 +88,7 @@ def _go_on(mixture: StandardMixture, goals: Goals, values: Tensor, settled: Tens
         values: To be improved, likewise.
         settled: Which are near enough, likewise.
     """
-    batch, fourth = len(values), mixture.inverse_power(4)
+    batch, fourth = len(values), mixture.inverse_fourth()
     for _ in range(ROUNDS):
         rows = (~settled).any(dim=1).nonzero().squeeze(1)
         if int((~settled).sum()) <= FEW * len(rows) * values.shape[1]:
@@ -133,7 +133,7 @@ def _search(
     answer, settled = values.clone(), torch.zeros_like(values, dtype=torch.bool)
     rows, fourth, closed = (
         torch.arange(len(values), device=values.device),
-        mixture.inverse_power(4),
+        mixture.inverse_fourth(),
         settled.clone(),
     )
     for iteration in range(ITERATIONS):

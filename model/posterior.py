@@ -167,15 +167,16 @@ class Posterior:
     def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         """Like `predict`, for rows that are encoded already, ``[B, D]``."""
         draws = len(rows) * max(1, options.samples)
-        levels = draws * self.likelihood.means * len(options.percentiles)
-        with threads_for(draws * self._weights), self._compiled_code(options, levels):
+        asked = max(1, len(options.percentiles) + len(options.thresholds))
+        work = draws * self.likelihood.means * asked
+        with threads_for(draws * self._weights), self._compiled_code(options, work):
             return self._predict_encoded(rows, options)
 
-    def _compiled_code(self, options: PredictOptions, levels: int) -> AbstractContextManager[None]:
+    def _compiled_code(self, options: PredictOptions, work: int) -> AbstractContextManager[None]:
         """For the processor, and not for ``samples=0``, whose answer is the same to the bit at all times."""
         if options.samples == 0 or self.device.type != "cpu":
             return nullcontext()
-        return compiled_code(levels)
+        return compiled_code(work)
 
     def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         seed = self.seed if options.seed is None else options.seed

@@ -139,15 +139,12 @@ class StandardMixture:
             return values.sum(dim=1, keepdim=True).double().div_(values.shape[1])
         return values.mul_(self.weights).sum(dim=1, keepdim=True).double()
 
-    def inverse_power(self, power: int) -> Tensor:
-        """``sum_c(weight_c / width_c^power)`` for powers of 2, ``[B, 1]``, float64."""
-        values = self.precisions.square()
-        for _ in range(power.bit_length() - 2):
-            values.square_()
-        mean = self.average(values)
+    def inverse_fourth(self) -> Tensor:
+        """``sum_c(weight_c / width_c^4)``, ``[B, 1]``, float64."""
+        mean = self.average(self.precisions.square().square_())
         if self.wide is not None:
-            mean.lerp_(self.wide.pow(power), self.of_wide)
-        return mean.mul_(2.0 ** (power // 2))
+            mean.lerp_(self.wide.pow(4), self.of_wide)
+        return mean.mul_(4.0)
 
     def shape(self) -> tuple[Tensor, Tensor]:
         """Skewness and excess kurtosis, ``[B, 1]`` each, float64, held to what `cornish_fisher` can use."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from model.level_search import find_levels
@@ -97,6 +99,31 @@ def test_many_levels_are_exact_and_rise(kind: str, count: int) -> None:
     assert settled.all()
     assert_exact(mixture, scores, values, tolerance=2e-6)
     assert (values.diff(dim=1) > -1e-6 * mixture.moments()[1].unsqueeze(1)).all()
+
+
+@given(
+    components=st.integers(1, 40),
+    noise=st.floats(1e-3, 30.0),
+    weighted=st.booleans(),
+    seed=st.integers(0, 2**32),
+    scores=st.lists(st.floats(-6.0, 6.0), min_size=1, max_size=60),
+)
+@settings(max_examples=40)
+def test_those_that_are_said_to_be_near_enough_are(
+    components: int, noise: float, weighted: bool, seed: int, scores: list[float]
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    means, widths, weights = torch.rand((3, components, 4), generator=generator, dtype=torch.float64)
+    means = 5000.0 + 1000.0 * torch.special.ndtri(means.clamp(1e-6, 1.0 - 1e-6))
+    mixture = Mixture(
+        means, 1000.0 * noise * (0.5 + widths), weights / weights.sum(dim=0) if weighted else None
+    )
+    asked = torch.tensor(sorted(scores), dtype=torch.float64)
+    values, settled = by_row(mixture, asked)
+    for row in range(len(values)):
+        near, alone = settled[row], mixture.of_rows(slice(row, row + 1))
+        assert_exact(alone, asked[near], values[row : row + 1, near], tolerance=2e-6)
+    assert_exact(mixture, asked, mixture.quantiles(asked), tolerance=2e-6)
 
 
 def test_what_is_beyond_single_precision_is_left_open() -> None:

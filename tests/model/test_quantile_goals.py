@@ -45,6 +45,6 @@ def test_scores_beyond_a_precision_s_reach_are_not_settled(sign: float) -> None:
     goals = _goals(sign * 5.0, sign * 7.5)
     values = goals.scores.clone()
     found = GAUSSIAN.tails(values, goals.signs, DOUBLE)
-    fourth = GAUSSIAN.inverse_power(4)
+    fourth = GAUSSIAN.inverse_fourth()
     assert goals.settle(values, found, fourth, SINGLE)[1].tolist() == [[True, False]]
     assert goals.settle(values, found, fourth, DOUBLE)[1].all()

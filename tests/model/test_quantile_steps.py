@@ -32,7 +32,7 @@ def test_what_is_near_enough_is_within_the_tolerance(kind: str, distance: float)
     goals = Goals.of(SCORES.expand(len(standard.means), -1))
     values = ends[0] + distance * torch.linspace(-1.0, 1.0, len(SCORES)).double()
     found = standard.tails(values, goals.signs, DOUBLE)
-    nearer, near = goals.settle(values, found, standard.inverse_power(4), DOUBLE)
+    nearer, near = goals.settle(values, found, standard.inverse_fourth(), DOUBLE)
     error = torch.maximum(ends[0] - nearer, nearer - ends[1])
     assert (error[near] <= 1.01 * DOUBLE.tolerance).all()
     if kind in SMOOTH and distance <= 1e-3:

@@ -154,6 +154,13 @@ def test_levels_that_are_left_open_are_found_by_the_longer_way(monkeypatch: pyte
     assert_same(given.predict_encoded(rows(10), OPTIONS), expected)
 
 
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_levels_too_far_out_for_compiled_code_are_found_all_the_same(transform: str) -> None:
+    given = posterior("mixture", transform, calibrated=True)
+    options = replace(OPTIONS, percentiles=(1e-13, 50.0, 100.0 - 1e-12))
+    assert_same(given.predict_encoded(rows(5), options), longer(given, rows(5), options), to=1e-5)
+
+
 @pytest.mark.parametrize("percentiles", [(), (50.0,), (95.0, 5.0, 50.0), (5.0, 5.0), tuple(range(1, 100))])
 def test_any_levels_may_be_asked_for(percentiles: tuple[float, ...]) -> None:
     given, options = posterior("mixture"), replace(OPTIONS, percentiles=tuple(map(float, percentiles)))
