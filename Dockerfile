@@ -16,7 +16,8 @@ RUN /opt/venv/bin/python scripts/install.py --runtime-dependencies
 
 # ---- Murho itself, beside that environment, so that a change of the code is a small layer
 FROM dependencies AS application
-COPY README.md LICENSE murho.py ./
+COPY README.md LICENSE ./
+COPY src src
 COPY model model
 COPY service service
 RUN /opt/venv/bin/python -m pip install --no-deps --no-build-isolation --target /app .
@@ -53,7 +54,7 @@ ENV MURHO_HOST=0.0.0.0 \
     MURHO_CHECKPOINTS=/checkpoints
 WORKDIR /app
 # Compiled once, here; on another kind of processor the service does it at its start, in some twenty seconds.
-RUN python -c "from model.kernels import load; load()"
+RUN python -c "from murho.model.engines.compiled.kernel_loader import load; load()"
 USER 10001:10001
 VOLUME /checkpoints
 EXPOSE 8000

@@ -40,11 +40,12 @@ test: setup ## run the tests, as many at a time as there are cores
 slow: setup ## run the long tests, which 'make test' leaves out
 	@$(BIN)/python -m pytest -m slow --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
 
-check: setup ## check format, lint and types
+check: setup ## check format, lint, types and the order of packages
 	@status=0; \
 	$(BIN)/ruff format --check . || status=1; \
 	$(BIN)/ruff check . || status=1; \
 	$(BIN)/mypy || status=1; \
+	$(BIN)/lint-imports --no-logo --no-cache || status=1; \
 	exit $$status
 
 format: setup ## put the code into its format, mend what lint can mend

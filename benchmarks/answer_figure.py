@@ -16,20 +16,20 @@ import numpy as np
 
 from benchmarks.figures import MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.results import ROOT
-from model.checkpoint import default_root, find_checkpoint
-from model.errors import MurhoError, OptionError
-from model.kinds import columns_from_table, target_from_table
-from model.posterior import Posterior
-from model.prediction import PredictOptions
-from model.schema import FeatureKind
-from model.tables import read_table
+from murho.model.data.schema import FeatureKind
+from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.data.tables import read_table
+from murho.model.errors import MurhoError, OptionError
+from murho.model.posterior.checkpoint import default_root, find_checkpoint
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from model.schema import Columns, Feature, Schema
+    from murho.model.data.schema import Columns, Feature, Schema
 
 __all__ = ["answer_figure", "main"]
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks.fits import Silence
 from benchmarks.results import ROOT, facts, parse_options, table, write_json
-from model.devices import use_threads_for_fitting
-from model.evaluation import judge
-from model.kinds import columns_from_table, target_from_table
-from model.options import make_options, read_config
-from model.prediction import PredictOptions
-from model.tables import read_table
-from model.training import train
+from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.data.tables import read_table
+from murho.model.evaluation.evaluate import judge
+from murho.model.posterior.prediction import PredictOptions
+from murho.model.runtime.devices import use_threads_for_fitting
+from murho.model.training.options import make_options, read_config
+from murho.model.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def measure(seed: int) -> dict[str, Any]:
         seed: Of the cars held out and of the fit.
 
     Returns:
-        What `model.evaluation.judge` reports, and ``far_ratio``: the median epistemic_std of the held-out cars
+        What `model.evaluation.evaluate.judge` reports, and ``far_ratio``: the median epistemic_std of the held-out cars
         at three times their weight over that at their own; ``seconds`` of the training.
     """
     config = read_config(EXAMPLES / "cars.toml")

@@ -21,17 +21,17 @@ from benchmarks.command_line import add_options
 from benchmarks.figures import MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.fits import timed_fit
 from benchmarks.results import facts, table, write_json
-from model.errors import MurhoError, OptionError
-from model.kinds import columns_from_table
-from model.prediction import PredictOptions
-from model.tables import read_table
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.tables import read_table
+from murho.model.errors import MurhoError, OptionError
+from murho.model.posterior.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from model.posterior import Posterior
+    from murho.model.posterior.posterior import Posterior
 
 __all__ = ["features_of", "figure", "main", "measure", "widths_by_distance"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.errors import OptionError
-from model.tables import read_table
+from murho.model.data.tables import read_table
+from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -156,7 +156,7 @@ def chosen_sets(names: str | None, known: Collection[str]) -> list[str]:
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
-    """Its table, as `model.tables.read_table` reads it.
+    """Its table, as `model.data.tables.read_table` reads it.
 
     Raises:
         OptionError: It is not there; the message says where to get it. Or it is not the table expected.

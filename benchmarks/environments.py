@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.errors import MurhoError, OptionError
+from murho.model.errors import MurhoError, OptionError
 from scripts.install import torch_sources
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ import orjson
 from benchmarks.datasets import SETS, read_set
 from benchmarks.distributions import LEVELS, quantile_scores
 from benchmarks.results import ROOT, write_json
-from model.devices import use_threads_for_fitting
-from model.evaluation import judge
-from model.kinds import columns_from_table, target_from_table
-from model.options import make_options
-from model.prediction import PredictOptions
-from model.training import train
+from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.evaluation.evaluate import judge
+from murho.model.posterior.prediction import PredictOptions
+from murho.model.runtime.devices import use_threads_for_fitting
+from murho.model.training.options import make_options
+from murho.model.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.datasets import Split
-    from model.fitting import Epoch
-    from model.posterior import Posterior
+    from murho.model.fitting.fit import Epoch
+    from murho.model.posterior.posterior import Posterior
 
 __all__ = ["Job", "Silence", "fit_all", "judge_rows", "measure", "quantiles_of", "sources", "timed_fit"]
 
@@ -65,7 +65,7 @@ class Job:
         name: Unique in its benchmark, and a file name.
         dataset: Of `benchmarks.datasets.SETS`.
         split: Training and test rows.
-        options: Of `model.options.make_options`; empty for the defaults.
+        options: Of `model.training.options.make_options`; empty for the defaults.
     """
 
     name: str
@@ -165,7 +165,7 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
     """Scores of labelled rows.
 
     Returns:
-        What `model.evaluation.judge` reports; ``quantiles`` with ``raw`` and ``calibrated``, each as
+        What `model.evaluation.evaluate.judge` reports; ``quantiles`` with ``raw`` and ``calibrated``, each as
         `benchmarks.distributions.quantile_scores` gives it.
     """
     truth = target_from_table(test, target)

@@ -24,7 +24,7 @@ from benchmarks.environments import environment
 from benchmarks.peers import ENVIRONMENTS, PEERS
 from benchmarks.peers.exchange import Answer, Features, Predictive, Task
 from benchmarks.results import ROOT, facts, write_json
-from model.errors import MurhoError
+from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +145,7 @@ def features_and_target(table: pa.Table, target: str) -> tuple[Features, NDArray
     """A table for peers: a column whose cells are all numbers or missing is numeric, any other a category.
 
     Args:
-        table: Text columns, as `model.tables.read_table` reads a CSV file.
+        table: Text columns, as `model.data.tables.read_table` reads a CSV file.
         target: The predicted column.
     """
     numbers, codes = [], []

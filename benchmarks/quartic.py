@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.regression import System
 from benchmarks.report import command
-from model.fitting import FitOptions
-from model.priors import GaussianPrior
+from murho.model.fitting.fit import FitOptions
+from murho.model.networks.priors import GaussianPrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

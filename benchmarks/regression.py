@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from model import predictive
-from model.draws import make_draws
-from model.fitting import Fit, FitOptions, fit
-from model.forward import forward
-from model.mixtures import Mixture
-from model.objective import free_energy
-from model.validation import Rows
+from murho.model.distributions import predictive
+from murho.model.distributions.mixtures import Mixture
+from murho.model.engines.draws import make_draws
+from murho.model.engines.forward import forward
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting.fit import Fit, FitOptions, fit
+from murho.model.fitting.objective import free_energy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

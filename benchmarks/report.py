@@ -13,8 +13,8 @@ import torch
 from benchmarks.figures import GREY, MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.regression import Answer, System, answer
 from benchmarks.results import facts, parse_options, table, write_json
-from model.errors import MurhoError
-from model.priors import prior_to_json
+from murho.model.errors import MurhoError
+from murho.model.networks.priors import prior_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

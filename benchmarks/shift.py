@@ -21,7 +21,7 @@ from benchmarks.command_line import add_options, positive
 from benchmarks.datasets import SETS, UCI, Split, chosen_sets, read_set
 from benchmarks.fits import Job, fit_all, sources
 from benchmarks.results import facts, table, write_json
-from model.errors import MurhoError
+from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.regression import System
 from benchmarks.report import command
-from model.fitting import FitOptions
-from model.priors import ScaleMixturePrior
+from murho.model.fitting.fit import FitOptions
+from murho.model.networks.priors import ScaleMixturePrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

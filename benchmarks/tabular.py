@@ -23,7 +23,7 @@ from benchmarks.fits import Job, fit_all, sources
 from benchmarks.peer_runs import kept_runs, run_peer
 from benchmarks.peers import PEERS, RESULTS
 from benchmarks.results import facts, table, write_json
-from model.errors import MurhoError, OptionError
+from murho.model.errors import MurhoError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ from pyarrow import csv
 from benchmarks.command_line import add_output, add_rounds, pairs
 from benchmarks.results import facts, table, write_json
 from benchmarks.step_peers.processes import run_script
-from model.errors import MurhoError
+from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from benchmarks.datasets import SETS, UCI, chosen_sets, read_set, splits
 from benchmarks.fits import Job, fit_all, sources
 from benchmarks.published import LOG_LIKELIHOOD, RMSE, SOURCES
 from benchmarks.results import facts, table, write_json
-from model.errors import MurhoError
+from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

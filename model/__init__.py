@@ -1,32 +1,21 @@
 """The statistics of Murho: Bayes-by-Backprop networks for tables, with numpy and torch.
 
-Data flows one way::
+Packages, each of which imports only from those above it::
 
-    tables -> schema -> encoding -> networks -> objective -> fitting -> checkpoint
-                                        checkpoint -> draws -> predictive -> calibration
+    runtime        devices, threads, budgets of time, progress
+    data           tables, columns, schema, splits
+    encoding       rows to the inputs of a network, and how far they lie from the training rows
+    distributions  mixtures of Gaussians, the predictive distribution, target transforms, calibration
+    networks       variational layers, the network, priors
+    likelihoods    observation models, one file each
+    engines        what computes answers: draws, the forward pass, compiled code
+    posterior      checkpoints, and a loaded one that answers
+    fitting        free energy, gradients, optimisers: one fit
+    evaluation     scores, reliability, calibration on held-out rows
+    training       from a table to a checkpoint: the search over fits, options, snapshots
+    revision       pruning and updating a checkpoint
+    commands       the command line
 
-`BBBRegressor` is all of it as an estimator of scikit-learn. This package knows nothing of the HTTP service.
-Importing it imports neither torch nor scikit-learn, so that the command line answers at once.
+`murho.model.errors` and `murho.model.json_validation` lie below all of them, `murho.model.estimator` above.
+This package knows nothing of the HTTP service.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from model.estimator import BBBRegressor
-
-__all__ = ["BBBRegressor"]
-
-
-def __getattr__(name: str) -> Any:
-    """Imports the estimator when it is first asked for."""
-    if name != "BBBRegressor":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from model.estimator import BBBRegressor
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "sklearn":
-            raise
-        raise ImportError("BBBRegressor needs scikit-learn: pip install 'murho[sklearn]'") from error
-    return BBBRegressor

@@ -17,15 +17,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from model.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
-from model.devices import resolve_device, use_threads_for_fitting
-from model.errors import CheckpointError, OptionError
-from model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
-from model.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
-from model.kinds import columns_from_table
-from model.posterior import Posterior
-from model.prediction import PredictOptions
-from model.training import train
+from murho.model.data.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.errors import CheckpointError, OptionError
+from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
+from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.prediction import PredictOptions
+from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
+from murho.model.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
-    from model.prediction import Prediction
+    from murho.model.posterior.prediction import Prediction
 
 __all__ = ["BBBRegressor"]
 
@@ -84,8 +84,8 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         verbose: Whether to show on stderr how a fit goes.
 
     Attributes:
-        posterior_: The `model.posterior.Posterior`, ready to answer; ``posterior_.facts`` has the metrics of held-out
-            rows, the schema and everything else of ``model.json``.
+        posterior_: The `model.posterior.posterior.Posterior`, ready to answer; ``posterior_.facts`` has the metrics of
+            held-out rows, the schema and everything else of ``model.json``.
         n_features_in_: Number of columns of X.
         feature_names_in_: Their names, if X was a data frame whose names are all texts.
     """

@@ -11,19 +11,19 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from model.errors import OptionError, TableError
-from model.frames import declared_kinds
-from model.options import ColumnOptions, TrainOptions, make_options
-from model.prediction import DEFAULT_SAMPLES
-from model.progress import TerminalReporter
+from murho.model.commands.training_progress import TerminalReporter
+from murho.model.data.frames import declared_kinds
+from murho.model.errors import OptionError, TableError
+from murho.model.posterior.prediction import DEFAULT_SAMPLES
+from murho.model.training.options import ColumnOptions, TrainOptions, make_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from model.candidates import Reporter
-    from model.fitting import Epoch
+    from murho.model.fitting.fit import Epoch
+    from murho.model.training.candidates import Reporter
 
 __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors"]
 
@@ -62,7 +62,7 @@ def _parameter(option: re.Match[str]) -> str:
 
 
 class Silence:
-    """A `model.training.Reporter` that says nothing."""
+    """A `model.training.train.Reporter` that says nothing."""
 
     def say(self, message: str) -> None:
         """Says nothing."""

@@ -11,24 +11,24 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from model.errors import MurhoError
-from model.processors import available_processors
-from service.lifecycle import Lifecycle
-from service.middleware import BodyLimit, RequestLog
-from service.openapi import DESCRIPTION, install_openapi
-from service.parts import Parts, State
-from service.predictor import Predictor
-from service.registry import DirectorySource, Registry
-from service.responses import handle_error
-from service.routes import docs, health, models, predict, start_page
-from service.scheduler import Scheduler
-from service.settings import Settings
-from service.telemetry import Telemetry
+from murho.model.errors import MurhoError
+from murho.model.runtime.processors import available_processors
+from murho.service.lifecycle import Lifecycle
+from murho.service.middleware import BodyLimit, RequestLog
+from murho.service.openapi import DESCRIPTION, install_openapi
+from murho.service.parts import Parts, State
+from murho.service.predictor import Predictor
+from murho.service.registry import DirectorySource, Registry
+from murho.service.responses import handle_error
+from murho.service.routes import docs, health, models, predict, start_page
+from murho.service.scheduler import Scheduler
+from murho.service.settings import Settings
+from murho.service.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from service.registry import CheckpointSource, Snapshot
+    from murho.service.registry import CheckpointSource, Snapshot
 
 __all__ = ["create_app"]
 

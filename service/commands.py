@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from service.registry import Snapshot
-    from service.settings import Settings
+    from murho.service.registry import Snapshot
+    from murho.service.settings import Settings
 
 __all__ = ["serve"]
 
@@ -50,12 +50,12 @@ def serve(
         log_level=log_level,
     )
     if settings.device == "cuda":
-        from model.devices import resolve_device
+        from murho.model.runtime.devices import resolve_device
 
         resolve_device(settings.device)
 
-    from service.server import address_of, listen, serve_until_stopped
-    from service.telemetry import configure_logging
+    from murho.service.server import address_of, listen, serve_until_stopped
+    from murho.service.telemetry import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     listening = listen(settings.host, settings.port)
@@ -73,8 +73,8 @@ def _settings(**given: Any) -> "Settings":
     """
     from pydantic import ValidationError
 
-    from model.errors import OptionError
-    from service.settings import Settings
+    from murho.model.errors import OptionError
+    from murho.service.settings import Settings
 
     chosen = {name: value for name, value in given.items() if value is not None}
     try:
@@ -92,8 +92,8 @@ def _settings(**given: Any) -> "Settings":
 
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Says what is served and what to try next."""
-    from model.errors import MurhoError
-    from service.examples import curl_line
+    from murho.model.errors import MurhoError
+    from murho.service.examples import curl_line
 
     for item in snapshot.refused:
         _say(f"Refused {item.name} {item.version}".rstrip() + f": {item.reason}")

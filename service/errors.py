@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
-from model.errors import InputError, MurhoError, Problem
+from murho.model.errors import InputError, MurhoError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

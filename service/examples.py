@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from model.cells import format_date
-from model.schema import FeatureKind
+from murho.model.data.cells import format_date
+from murho.model.data.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from model.schema import Feature
-    from service.predictor import ModelLike
+    from murho.model.data.schema import Feature
+    from murho.service.predictor import ModelLike
 
 __all__ = ["curl_line", "example_row"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from service.errors import ClientGoneError, MediaTypeError, SlowRequestError
+from murho.service.errors import ClientGoneError, MediaTypeError, SlowRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

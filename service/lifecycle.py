@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from service.errors import NotReadyError
+from murho.service.errors import NotReadyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

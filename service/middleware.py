@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 
-from service.errors import NotReadyError, TooLargeError
-from service.responses import problem_response
+from murho.service.errors import NotReadyError, TooLargeError
+from murho.service.responses import problem_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from service.lifecycle import Lifecycle
-    from service.telemetry import Telemetry
+    from murho.service.lifecycle import Lifecycle
+    from murho.service.telemetry import Telemetry
 
 __all__ = ["BodyLimit", "RequestLog"]
 

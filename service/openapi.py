@@ -8,14 +8,14 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from service.codecs.answer import PredictResponse
-from service.codecs.envelope import EXAMPLE, PredictRequest
-from service.examples import example_row
+from murho.service.codecs.answer import PredictResponse
+from murho.service.codecs.envelope import EXAMPLE, PredictRequest
+from murho.service.examples import example_row
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from service.parts import Parts
+    from murho.service.parts import Parts
 
 __all__ = ["DESCRIPTION", "install_openapi"]
 

@@ -7,15 +7,15 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from model.errors import MurhoError
-from model.schema import FeatureKind
-from service.examples import curl_line
+from murho.model.data.schema import FeatureKind
+from murho.model.errors import MurhoError
+from murho.service.examples import curl_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from model.schema import Feature, Schema
-    from service.registry import LoadedModel, Snapshot
+    from murho.model.data.schema import Feature, Schema
+    from murho.service.registry import LoadedModel, Snapshot
 
 __all__ = ["render_start_page"]
 
@@ -41,7 +41,7 @@ def render_start_page(snapshot: Snapshot, address: str) -> str:
         rows = ((f"{item.name} {item.version}".strip(), item.reason) for item in snapshot.refused)
         table = _table(("Checkpoint", "Why it is refused"), rows)
         sections.append(f'<section class="refused"><h2>Refused</h2>{table}</section>')
-    template = (files("service") / "web" / "start.html").read_text(encoding="utf-8")
+    template = (files("murho.service") / "web" / "start.html").read_text(encoding="utf-8")
     return Template(template).substitute(content="\n".join(sections))
 
 

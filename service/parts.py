@@ -5,12 +5,12 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
-from service.lifecycle import Lifecycle
-from service.predictor import Predictor
-from service.registry import Registry
-from service.scheduler import Scheduler
-from service.settings import Settings
-from service.telemetry import Telemetry
+from murho.service.lifecycle import Lifecycle
+from murho.service.predictor import Predictor
+from murho.service.registry import Registry
+from murho.service.scheduler import Scheduler
+from murho.service.settings import Settings
+from murho.service.telemetry import Telemetry
 
 __all__ = ["Parts", "PartsDependency", "State"]
 

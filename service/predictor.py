@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from model.errors import MurhoError
-from service.errors import ClientGoneError, ComputationError, NotReadyError, TooLargeError
-from service.scheduler import Timing
+from murho.model.errors import MurhoError
+from murho.service.errors import ClientGoneError, ComputationError, NotReadyError, TooLargeError
+from murho.service.scheduler import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from model.prediction import Prediction, PredictOptions
-    from model.schema import Columns, Schema, UnfamiliarValue
-    from service.scheduler import Abandoned, Scheduler
+    from murho.model.data.schema import Columns, Schema, UnfamiliarValue
+    from murho.model.posterior.prediction import Prediction, PredictOptions
+    from murho.service.scheduler import Abandoned, Scheduler
 
 __all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]
 
@@ -31,7 +31,7 @@ NUMBERS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exce
 
 
 class ModelLike(Protocol):
-    """What the service needs of a loaded checkpoint; `model.posterior.Posterior` is the one there is."""
+    """What the service needs of a loaded checkpoint; `model.posterior.posterior.Posterior` is the one there is."""
 
     @property
     def name(self) -> str:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from model.checkpoint import list_checkpoints
-from model.errors import MurhoError
-from service.errors import NotReadyError, UnknownModelError
+from murho.model.errors import MurhoError
+from murho.model.posterior.checkpoint import list_checkpoints
+from murho.service.errors import NotReadyError, UnknownModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from model.checkpoint import CheckpointReference
-    from service.predictor import ModelLike
+    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.service.predictor import ModelLike
 
 __all__ = [
     "CheckpointSource",
@@ -52,7 +52,7 @@ class DirectorySource:
     Args:
         root: The directory.
         device: auto, cpu or cuda.
-        draws_bytes: Memory for the draws of each model; None: as `model.kept_draws` has it.
+        draws_bytes: Memory for the draws of each model; None: as `model.engines.draw_cache` has it.
     """
 
     def __init__(self, root: Path, device: str, *, draws_bytes: int | None = None) -> None:
@@ -80,9 +80,9 @@ class DirectorySource:
             CheckpointError: It is damaged or of a newer format.
         """
         # Imported here, because torch takes seconds to import.
-        from model.devices import resolve_device
-        from model.kept_draws import KEPT_BYTES
-        from model.posterior import Posterior
+        from murho.model.engines.draw_cache import KEPT_BYTES
+        from murho.model.posterior.posterior import Posterior
+        from murho.model.runtime.devices import resolve_device
 
         draws_bytes = KEPT_BYTES if self.draws_bytes is None else self.draws_bytes
         return Posterior.load(reference.path, resolve_device(self.device), draws_bytes=draws_bytes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 from starlette.responses import Response
 
-from service.errors import problem_details
+from murho.service.errors import problem_details
 
 if TYPE_CHECKING:
     from starlette.requests import Request

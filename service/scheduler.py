@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
+from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

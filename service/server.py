@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from service.app import create_app
-from service.errors import ServiceError
-from service.lifecycle import Lifecycle
+from murho.service.app import create_app
+from murho.service.errors import ServiceError
+from murho.service.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from service.registry import Snapshot
-    from service.settings import Settings
+    from murho.service.registry import Snapshot
+    from murho.service.settings import Settings
 
 __all__ = ["DrainingServer", "address_of", "listen", "serve_until_stopped"]
 

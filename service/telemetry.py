@@ -11,9 +11,9 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
-    from service.predictor import Answer
-    from service.registry import Snapshot
-    from service.scheduler import Scheduler
+    from murho.service.predictor import Answer
+    from murho.service.registry import Snapshot
+    from murho.service.scheduler import Scheduler
 
 __all__ = ["Telemetry", "configure_logging"]
 

@@ -15,18 +15,21 @@ from unittest import mock
 import pytest
 from filelock import FileLock
 
-import murho
+from murho import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["call_murho", "made_once"]
+__all__ = ["ROOT", "call_murho", "made_once"]
+
+ROOT = Path(__file__).parents[1]
+"""The repository."""
 
 
 def call_murho(
     *arguments: object, cwd: Path | None = None, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command here, from `murho.main` on, and checks its exit code.
+    """Runs a command here, from `murho.command_line.main` on, and checks its exit code.
 
     A process of its own imports PyTorch for seconds first: `tests.e2e.support.murho` starts one, for the tests to
     which the process matters.
@@ -40,7 +43,7 @@ def call_murho(
         mock.patch.object(sys, "argv", words),
         pytest.raises(SystemExit) as ended,
     ):
-        murho.main()
+        command_line.main()
     returned = ended.value.code or 0
     assert returned == code, output.getvalue() + errors.getvalue()
     return subprocess.CompletedProcess(words, int(returned), output.getvalue(), errors.getvalue())

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from benchmarks.engine_peers.exchange import COLUMNS
 from benchmarks.engine_peers.murho_posterior import facts_of, tensors_of
 from benchmarks.step_peers.processes import StepError, run_script
-from model.checkpoint import write_checkpoint
+from murho.model.posterior.checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
     from benchmarks.engine_peers.exchange import EngineTask

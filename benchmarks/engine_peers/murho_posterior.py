@@ -15,9 +15,9 @@ from benchmarks.engine_peers.exchange import (
     NOISE,
     inverse_softplus,
 )
-from model.posterior import Posterior
-from model.reach import BEYOND
-from model.wide_component import WideRule
+from murho.model.distributions.wide_component import WideRule
+from murho.model.encoding.training_range import BEYOND
+from murho.model.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
     from torch import Tensor

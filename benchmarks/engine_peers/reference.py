@@ -11,10 +11,10 @@ import torch
 
 from benchmarks.engine_peers.exchange import COMPONENTS, NOISE
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
-from model.draws import make_draws
-from model.likelihoods import NOISE_FLOOR
-from model.networks import Architecture
-from model.prediction import DEFAULT_PERCENTILES
+from murho.model.engines.draws import make_draws
+from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.networks.bayesian_network import Architecture
+from murho.model.posterior.prediction import DEFAULT_PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +61,8 @@ def exact_answers(
         samples: S.
 
     Returns:
-        ``mean`` and ``std``, ``[B]``, and ``percentiles``, ``[B, K]``, of `model.prediction.DEFAULT_PERCENTILES`.
+        ``mean`` and ``std``, ``[B]``, and ``percentiles``, ``[B, K]``, of
+        `model.posterior.prediction.DEFAULT_PERCENTILES`.
     """
     described = facts_of(task)["architecture"]
     architecture = Architecture(**(described | {"hidden": tuple(described["hidden"])}))

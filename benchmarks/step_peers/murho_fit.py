@@ -1,4 +1,4 @@
-"""Murho: the steps of `model.fitting.fit`, with all that it does beside the gradient.
+"""Murho: the steps of `model.fitting.fit.fit`, with all that it does beside the gradient.
 
 Timed from the end of a fit's first epoch to the end of its last: shuffling and gathering the minibatches, clipping
 gradients, schedule, optimiser, the running average of the parameters. Validation on one row, every 50 steps, is
@@ -21,16 +21,16 @@ from benchmarks.step_peers.exchange import (
     Timing,
     drive,
 )
-from model.fits import FitOptions
-from model.fitting import fit
-from model.priors import GaussianPrior
-from model.validation import Rows
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting.fit import fit
+from murho.model.fitting.fit_types import FitOptions
+from murho.model.networks.priors import GaussianPrior
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from model.fits import Epoch, Fit
+    from murho.model.fitting.fit_types import Epoch, Fit
 
 EPOCHS = 1_000_000
 """More than any stretch lasts; the learning rate falls along the epochs allowed, so hardly in any stretch."""

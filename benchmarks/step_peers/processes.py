@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from benchmarks.results import ROOT
-from model.errors import MurhoError
+from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from model.prediction import Prediction, PredictOptions
-    from model.schema import UnfamiliarValue
-    from service.codecs.inputs import Inputs
+    from murho.model.data.schema import UnfamiliarValue
+    from murho.model.posterior.prediction import Prediction, PredictOptions
+    from murho.service.codecs.inputs import Inputs
 
 __all__ = ["MAX_WARNINGS", "PredictResponse", "describe_outside", "encode_answer"]
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model.cells import canonical_category, parse_date
-from model.schema import FeatureKind
-from service.codecs.problems import shorten
+from murho.model.data.cells import canonical_category, parse_date
+from murho.model.data.schema import FeatureKind
+from murho.service.codecs.problems import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from model.schema import Feature
+    from murho.model.data.schema import Feature
 
 __all__ = ["ABSENT", "decode_cells", "explain_cell"]
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from model.errors import Problem
-from model.prediction import PredictOptions
-from service.codecs.problems import MAX_LISTED, pointer, shorten
-from service.errors import BadInputError
+from murho.model.errors import Problem
+from murho.model.posterior.prediction import PredictOptions
+from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
+from murho.service.errors import BadInputError
 
 __all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options"]
 

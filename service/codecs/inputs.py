@@ -14,16 +14,16 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from service.codecs.cells import ABSENT, JSON_NAMES, decode_cells, explain_cell
-from service.codecs.problems import MAX_LISTED, Problems, pointer, shorten
-from service.errors import TooLargeError
+from murho.service.codecs.cells import ABSENT, JSON_NAMES, decode_cells, explain_cell
+from murho.service.codecs.problems import MAX_LISTED, Problems, pointer, shorten
+from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from model.schema import Feature, Schema
+    from murho.model.data.schema import Feature, Schema
 
 __all__ = ["Form", "Inputs", "parse_inputs"]
 

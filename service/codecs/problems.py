@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from model.errors import Problem
-from service.errors import BadInputError
+from murho.model.errors import Problem
+from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -40,7 +40,7 @@ async def style(request: Request) -> Response:
 
 def _asset(name: str, request: Request) -> Response:
     """Returns a file of the page, kept compressed."""
-    content = (files("service") / "web" / f"{name}.gz").read_bytes()
+    content = (files("murho.service") / "web" / f"{name}.gz").read_bytes()
     headers = {"cache-control": "public, max-age=86400", "vary": "accept-encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["content-encoding"] = "gzip"

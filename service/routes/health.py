@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import choose_encoder
 
-from service.parts import PartsDependency
-from service.responses import JSONBytes
+from murho.service.parts import PartsDependency
+from murho.service.responses import JSONBytes
 
 __all__ = ["router"]
 

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from service.parts import PartsDependency
-from service.responses import JSONBytes
+from murho.service.parts import PartsDependency
+from murho.service.responses import JSONBytes
 
 if TYPE_CHECKING:
-    from service.predictor import ModelLike
-    from service.registry import LoadedModel
+    from murho.service.predictor import ModelLike
+    from murho.service.registry import LoadedModel
 
 __all__ = ["router"]
 

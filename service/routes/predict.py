@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 
-from model.errors import Problem
-from service.codecs.answer import MAX_WARNINGS, describe_outside, encode_answer
-from service.codecs.envelope import parse_document, predict_options
-from service.codecs.inputs import parse_inputs
-from service.errors import BadInputError, TooLargeError
-from service.exchange import in_thread_if_large, read_body, require_json, while_connected
-from service.parts import Parts, PartsDependency
-from service.predictor import RowsNotFiniteError
-from service.responses import JSONBytes
+from murho.model.errors import Problem
+from murho.service.codecs.answer import MAX_WARNINGS, describe_outside, encode_answer
+from murho.service.codecs.envelope import parse_document, predict_options
+from murho.service.codecs.inputs import parse_inputs
+from murho.service.errors import BadInputError, TooLargeError
+from murho.service.exchange import in_thread_if_large, read_body, require_json, while_connected
+from murho.service.parts import Parts, PartsDependency
+from murho.service.predictor import RowsNotFiniteError
+from murho.service.responses import JSONBytes
 
 if TYPE_CHECKING:
-    from model.prediction import PredictOptions
-    from model.schema import Schema
-    from service.codecs.inputs import Inputs
-    from service.predictor import ModelLike
-    from service.settings import Settings
+    from murho.model.data.schema import Schema
+    from murho.model.posterior.prediction import PredictOptions
+    from murho.service.codecs.inputs import Inputs
+    from murho.service.predictor import ModelLike
+    from murho.service.settings import Settings
 
 __all__ = ["router"]
 

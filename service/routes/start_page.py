@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse
 
-from service.page import render_start_page
-from service.parts import PartsDependency
+from murho.service.page import render_start_page
+from murho.service.parts import PartsDependency
 
 __all__ = ["router"]
 

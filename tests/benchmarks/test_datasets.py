@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.datasets import SETS, TABULAR, UCI, DataSet, chosen_sets, read_set, splits
-from model.errors import OptionError
+from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path

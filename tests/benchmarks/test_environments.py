@@ -12,7 +12,7 @@ import pytest
 from benchmarks import environments
 from benchmarks.environments import STAMP, PeerEnvironmentError, environment, python_of, pythons_of
 from benchmarks.peers import ENVIRONMENTS, PEERS
-from model.errors import MurhoError, OptionError
+from murho.model.errors import MurhoError, OptionError
 from tests.benchmarks.stand_ins import no_tfp
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The command line from the outside: train, predict, evaluate, and what people get wrong.
 
-`murho` starts a process, as a user does; `call_murho` runs the same from `murho.main` on, where what a process adds
-(the entry point, its exit code and streams, signals, a hash seed of its own) is tested beside it.
+`murho` starts a process, as a user does; `call_murho` runs the same from `murho.command_line.main` on, where what a
+process adds (the entry point, its exit code and streams, signals, a hash seed of its own) is tested beside it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.support import MURHO, murho, serve
-from tests.support import call_murho, made_once
+from tests.support import ROOT, call_murho, made_once
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 CARS = ROOT / "examples" / "cars.csv"
 QUICK = ("--epochs", 20, "--noise", "homoscedastic", "--hidden", 16)
 
@@ -52,8 +54,9 @@ def test_help_answers_and_names_the_commands() -> None:
 
 def test_help_imports_neither_room() -> None:
     code = (
-        "import sys, murho; murho.app(['--help'], standalone_mode=False); "
-        "print([m for m in ('torch', 'fastapi', 'model.commands', 'service.commands') if m in sys.modules])"
+        "import sys; from murho.command_line import app; app(['--help'], standalone_mode=False); "
+        "rooms = ('torch', 'fastapi', 'murho.model.commands.train', 'murho.service.commands'); "
+        "print([name for name in rooms if name in sys.modules])"
     )
     done = subprocess.run(
         [MURHO.with_name("python"), "-c", code], capture_output=True, text=True, check=True, timeout=60

@@ -7,21 +7,20 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from model.options import make_options, read_config
+from murho.model.training.options import make_options, read_config
 from tests.e2e.support import MURHO, murho, serve
-from tests.support import made_once
+from tests.support import ROOT, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.e2e.support import Service
 
-ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 HEADER = "-H 'content-type: application/json'"
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
-import murho
+from murho.command_line import app, main
 from tests.e2e.test_docs import block_after, shell
+from tests.support import ROOT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typer.testing import Result
 
-ROOT = Path(__file__).parents[2]
 CARS = ROOT / "examples" / "cars.csv"
 PAGE = ROOT / "docs" / "revising.md"
 TRAIN = "--epochs 30 --noise heteroscedastic --hidden 16,16 --encoding standard"
@@ -25,7 +26,7 @@ TRAIN = "--epochs 30 --noise heteroscedastic --hidden 16,16 --encoding standard"
 
 def run(*arguments: object) -> Result:
     """Runs a command in this process; an error of ours is raised."""
-    result = CliRunner().invoke(murho.app, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.output
@@ -185,7 +186,7 @@ def test_mistakes_get_one_line_that_says_what_is_wrong(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["murho", *arguments, "--checkpoints", str(workplace)])
     with pytest.raises(SystemExit) as stopped:
-        murho.main()
+        main()
     said = capsys.readouterr()
     assert stopped.value.code == code
     assert said.out == ""
@@ -202,17 +203,18 @@ def test_a_pruned_version_can_not_be_updated_and_the_message_says_which_can(
     arguments = ["update", "cars", str(workplace / "eighties.csv"), "--checkpoints", str(workplace)]
     monkeypatch.setattr(sys, "argv", ["murho", *arguments])
     with pytest.raises(SystemExit):
-        murho.main()
+        main()
     assert "was pruned" in (said := capsys.readouterr().err)
     assert "--version 1" in said
 
 
 def test_help_imports_no_torch_for_either_command() -> None:
     code = (
-        "import sys, murho\n"
+        "import sys\n"
+        "from murho.command_line import app\n"
         "for command in ('prune', 'update'):\n"
         "    try:\n"
-        "        murho.app([command, '--help'], standalone_mode=False)\n"
+        "        app([command, '--help'], standalone_mode=False)\n"
         "    except SystemExit:\n"
         "        pass\n"
         "print('torch' in sys.modules)"

@@ -12,15 +12,16 @@ import subprocess
 import sys
 import threading
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
 SETUP = ROOT / "scripts" / "setup.sh"
 TORCH = "2.13.0"
 

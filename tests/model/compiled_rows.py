@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.quantile_steps import SQRT_HALF
-from model.row_components import Scale, standardise
+from murho.model.distributions.quantile_steps import SQRT_HALF
+from murho.model.engines.compiled.moments_kernel import Scale, standardise
 
 if TYPE_CHECKING:
-    from model.mixtures import Mixture
+    from murho.model.distributions.mixtures import Mixture
 
 __all__ = ["rows_of"]
 
@@ -22,7 +22,7 @@ Row = tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Scale]
 
 
 def rows_of(mixture: Mixture) -> list[Row]:
-    """Each row's components, standardised and as they are, and its scale: see `model.level_search.find_levels`."""
+    """Each row's components, standardised and as they are, and its scale: see `quantile_kernel.find_levels`."""
     like = mixture.means
     noise = mixture.noise.expand_as(like)
     weights = torch.full_like(like, 1.0 / len(like)) if mixture.weights is None else mixture.weights

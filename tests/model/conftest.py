@@ -9,20 +9,20 @@ import pyarrow as pa
 import pytest
 import torch
 
-from model.checkpoint import write_checkpoint
-from model.fitting import FitOptions
-from model.options import make_options
-from model.posterior import Posterior
-from model.priors import GaussianPrior
-from model.training import train
-from model.validation import Rows
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting.fit import FitOptions
+from murho.model.networks.priors import GaussianPrior
+from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.posterior.posterior import Posterior
+from murho.model.training.options import make_options
+from murho.model.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from model.fitting import Epoch
-    from model.training import Trained
+    from murho.model.fitting.fit import Epoch
+    from murho.model.training.train import Trained
 
 Asked = TypeVar("Asked")
 

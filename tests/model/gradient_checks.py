@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from model.gradients import GradientStep
-from model.networks import Architecture, BayesianNetwork
-from model.objective import free_energy
+from murho.model.fitting.gradients import GradientStep
+from murho.model.fitting.objective import free_energy
+from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 
 if TYPE_CHECKING:
-    from model.observation import ObservationModel
-    from model.priors import Prior
+    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.networks.priors import Prior
 
 INPUTS = 4
 

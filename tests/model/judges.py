@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from model.judging import Judged, judge_rows
-from model.metrics import PERCENTILES, BandScores, band_levels
-from model.predictive import Predictive
+from murho.model.distributions.predictive import Predictive
+from murho.model.evaluation.metrics import PERCENTILES, BandScores, band_levels
+from murho.model.evaluation.row_scores import Judged, judge_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from model.calibration import ConformalMap
-    from model.posterior import Posterior
+    from murho.model.distributions.calibration import ConformalMap
+    from murho.model.posterior.posterior import Posterior
 
 ALL_LEVELS = sorted({*band_levels(), *PERCENTILES})
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from model.mixtures import Mixture
-from model.wide_component import WideRule
+from murho.model.distributions.mixtures import Mixture
+from murho.model.distributions.wide_component import WideRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -26,27 +25,29 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
-from model import BBBRegressor, estimator_parameters
-from model.checkpoint import find_checkpoint
-from model.errors import CheckpointError, OptionError
-from model.estimator_parameters import RENAMED
-from model.kinds import columns_from_table
-from model.options import TrainOptions, make_options
-from model.posterior import Posterior
-from model.prediction import PredictOptions
-from model.schema import FeatureKind
-from model.training import train
-from service.registry import DirectorySource, Registry
+from murho import BBBRegressor
+from murho.model import estimator_parameters
+from murho.model.data.schema import FeatureKind
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.errors import CheckpointError, OptionError
+from murho.model.estimator_parameters import RENAMED
+from murho.model.posterior.checkpoint import find_checkpoint
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.prediction import PredictOptions
+from murho.model.training.options import TrainOptions, make_options
+from murho.model.training.train import train
+from murho.service.registry import DirectorySource, Registry
 from tests.model.conftest import Notes, make_table
+from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from model.fitting import Epoch
+    from murho.model.fitting.fit import Epoch
 
-ROOT = Path(__file__).parents[2]
 QUICK: dict[str, Any] = {
     "hidden": (8,),
     "members": 1,
@@ -468,17 +469,17 @@ def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_imports_neither_torch_nor_scikit_learn() -> None:
-    code = "import sys, model; print([name for name in ('torch', 'sklearn', 'numpy') if name in sys.modules])"
+    code = "import sys, murho; print([name for name in ('torch', 'sklearn', 'numpy') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"
 
 
 def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("model.estimator", "model.estimator_parameters"):
+    for name in ("murho.model.estimator", "murho.model.estimator_parameters"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'murho[sklearn]'")):
-        from model import BBBRegressor  # noqa: F401 - the import is what fails
+        from murho import BBBRegressor  # noqa: F401 - the import is what fails
 
 
 def test_the_guide_runs(tmp_path: Path) -> None:
@@ -487,7 +488,7 @@ def test_the_guide_runs(tmp_path: Path) -> None:
     assert len(snippets) == 5
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     command = [sys.executable, "-W", "error", "-c", "\n".join(snippets)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (r2,) = re.findall(r"rows: (\S+)", done.stdout)

@@ -10,13 +10,13 @@ import anyio.from_thread
 import httpx
 import numpy as np
 
-from model.checkpoint import CheckpointReference
-from model.errors import CheckpointError
-from model.monte_carlo_error import MonteCarloError
-from model.prediction import Prediction, PredictOptions
-from model.schema import Feature, FeatureKind, Schema, Target
-from service.app import create_app
-from service.settings import Settings
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.errors import CheckpointError
+from murho.model.posterior.checkpoint import CheckpointReference
+from murho.model.posterior.monte_carlo_error import MonteCarloError
+from murho.model.posterior.prediction import Prediction, PredictOptions
+from murho.service.app import create_app
+from murho.service.settings import Settings
 from tests.support import call_murho
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from starlette.types import Receive, Scope, Send
 
-    from model.schema import Columns, UnfamiliarValue
-    from service.predictor import ModelLike
+    from murho.model.data.schema import Columns, UnfamiliarValue
+    from murho.service.predictor import ModelLike
 
 SCHEMA = Schema(
     features=(

@@ -4,14 +4,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from service.app import create_app
-from service.settings import Settings
+from murho.service.app import create_app
+from murho.service.settings import Settings
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client
 
 if TYPE_CHECKING:
     import pytest
 
-    from service.registry import Snapshot
+    from murho.service.registry import Snapshot
 
 
 def test_importing_the_application_imports_no_torch() -> None:
@@ -29,7 +29,7 @@ def test_a_failure_to_load_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(threads: int) -> None:
         raise ImportError(f"no torch for {threads} threads")
 
-    monkeypatch.setattr("service.app._set_threads", fail)
+    monkeypatch.setattr("murho.service.app._set_threads", fail)
     with make_client(FakeModel(), threads=3) as client:
         client.wait_until_loaded()
         assert client.get("/healthz").status_code == 200

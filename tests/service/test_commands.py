@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import typer
 from typer.testing import CliRunner
 
-from model.errors import OptionError
-from service.commands import serve
+from murho.model.errors import OptionError
+from murho.service.commands import serve
 
 if TYPE_CHECKING:
     import pytest

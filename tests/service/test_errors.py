@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from starlette.exceptions import HTTPException
 
-from model.errors import CheckpointError, InputError, Problem
-from service import errors
-from service.errors import BadInputError, problem_details
+from murho.model.errors import CheckpointError, InputError, Problem
+from murho.service import errors
+from murho.service.errors import BadInputError, problem_details
 
 
 @pytest.mark.parametrize(

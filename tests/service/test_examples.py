@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import orjson
 
-from model.schema import Feature, FeatureKind
-from service.codecs.inputs import parse_inputs
-from service.examples import curl_line, example_row
+from murho.model.data.schema import Feature, FeatureKind
+from murho.service.codecs.inputs import parse_inputs
+from murho.service.examples import curl_line, example_row
 from tests.service.support import ROW, SCHEMA, FakeModel
 
 

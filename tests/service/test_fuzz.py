@@ -11,8 +11,8 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.app import create_app
-from service.settings import Settings
+from murho.service.app import create_app
+from murho.service.settings import Settings
 from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, train_checkpoint
 from tests.support import made_once
 

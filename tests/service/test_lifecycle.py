@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.errors import NotReadyError
-from service.lifecycle import Lifecycle
+from murho.service.errors import NotReadyError
+from murho.service.lifecycle import Lifecycle
 
 
 def test_predictions_are_counted_also_when_they_fail() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from model.schema import Feature, FeatureKind, Target
-from service.page import render_start_page
-from service.registry import Registry
+from murho.model.data.schema import Feature, FeatureKind, Target
+from murho.service.page import render_start_page
+from murho.service.registry import Registry
 from tests.service.support import SCHEMA, FakeModel, FakeSource
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from model.prediction import Prediction, PredictOptions
-from model.schema import UnfamiliarValue
-from service import predictor
-from service.errors import ComputationError, DeadlineError, NotReadyError
-from service.predictor import Answer, Predictor, RowsNotFiniteError
-from service.scheduler import Scheduler
+from murho.model.data.schema import UnfamiliarValue
+from murho.model.posterior.prediction import Prediction, PredictOptions
+from murho.service import predictor
+from murho.service.errors import ComputationError, DeadlineError, NotReadyError
+from murho.service.predictor import Answer, Predictor, RowsNotFiniteError
+from murho.service.scheduler import Scheduler
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
-    from model.schema import Columns
+    from murho.model.data.schema import Columns
 
 
 def columns(weights: list[float]) -> Columns:

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from model.errors import CheckpointError
-from service.errors import NotReadyError, UnknownModelError
-from service.registry import DirectorySource, Registry, Snapshot
+from murho.model.errors import CheckpointError
+from murho.service.errors import NotReadyError, UnknownModelError
+from murho.service.registry import DirectorySource, Registry, Snapshot
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:

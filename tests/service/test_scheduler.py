@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
-from service.scheduler import Abandoned, Scheduler, Timing
+from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
+from murho.service.scheduler import Abandoned, Scheduler, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

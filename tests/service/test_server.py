@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from service.errors import ServiceError
-from service.server import address_of, listen
+from murho.service.errors import ServiceError
+from murho.service.server import address_of, listen
 
 
 def test_a_port_of_ones_own_choice_is_found() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.settings import Settings
+from murho.service.settings import Settings
 
 
 def test_the_environment_sets_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:

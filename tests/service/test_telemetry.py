@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from service.telemetry import configure_logging
+from murho.service.telemetry import configure_logging
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import numpy as np
 import orjson
 import pytest
 
-from model.prediction import PredictOptions
-from model.schema import UnfamiliarValue
-from service.codecs.answer import MAX_WARNINGS, PredictResponse, describe_outside, encode_answer
-from service.codecs.inputs import parse_inputs
+from murho.model.data.schema import UnfamiliarValue
+from murho.model.posterior.prediction import PredictOptions
+from murho.service.codecs.answer import MAX_WARNINGS, PredictResponse, describe_outside, encode_answer
+from murho.service.codecs.inputs import parse_inputs
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 
 ROWS = parse_inputs([ROW, ROW], SCHEMA, 10)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.schema import Feature, FeatureKind
-from service.codecs.cells import ABSENT, decode_cells, explain_cell
+from murho.model.data.schema import Feature, FeatureKind
+from murho.service.codecs.cells import ABSENT, decode_cells, explain_cell
 
 NUMERIC = Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ())
 BOOLEAN = replace(NUMERIC, kind=FeatureKind.BOOLEAN)

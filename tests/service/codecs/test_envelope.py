@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from service.codecs.envelope import parse_document, predict_options
-from service.errors import BadInputError
+from murho.service.codecs.envelope import parse_document, predict_options
+from murho.service.errors import BadInputError
 
 
 def problems(body: bytes | dict[str, Any]) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.codecs.inputs import Form, parse_inputs
-from service.errors import BadInputError, TooLargeError
+from murho.service.codecs.inputs import Form, parse_inputs
+from murho.service.errors import BadInputError, TooLargeError
 from tests.service.support import NAMES, ROW, SCHEMA
 
 OTHER: dict[str, Any] = {**ROW, "Weight": 2000, "Horsepower": None, "Origin/plant": "Japan"}

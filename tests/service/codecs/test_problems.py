@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.codecs.problems import MAX_LISTED, Problems, pointer
-from service.errors import BadInputError
+from murho.service.codecs.problems import MAX_LISTED, Problems, pointer
+from murho.service.errors import BadInputError
 
 
 def test_pointers_are_escaped_as_rfc_6901_says() -> None:

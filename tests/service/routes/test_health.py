@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import threading
 
-from service.app import create_app
-from service.settings import Settings
+from murho.service.app import create_app
+from murho.service.settings import Settings
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
 
 

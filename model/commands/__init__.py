@@ -1,0 +1,1 @@
+"""The command line of the statistics: train, predict, evaluate, update, prune."""

@@ -1,0 +1,160 @@
+"""What `murho prune` and `murho update` say: a few lines and tables, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from murho.model.revision.posterior_shift import Movement
+    from murho.model.revision.pruning import Pruned
+    from murho.model.revision.signal_to_noise import Cut
+    from murho.model.revision.updating import Updated
+
+__all__ = ["histogram_lines", "pruned_lines", "updated_lines"]
+
+BAR = 40
+"""Characters of the longest bar."""
+REMOVED, KEPT = "·", "█"
+BINS_PER_LINE = 4
+
+
+def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
+    """What was removed, layer by layer and by signal-to-noise ratio, and what that changed."""
+    cut, version = pruned.cut, pruned.revision.facts["pruning"]["from_version"]
+    free = cut.total("weights") - cut.total("held")
+    lines = [
+        f"removed {cut.total('removed'):,} of {free:,} weights of version {version}: "
+        f"those with |mu|/sigma up to {cut.threshold:.3g}"
+    ]
+    if cut.total("held"):
+        lines.append(
+            f"held {cut.total('held'):,} more, of inputs that are zero for every training row: "
+            "the doubt beyond the training range"
+        )
+    rows = [
+        [layer.name, f"{layer.weights:,}", f"{layer.held:,}", f"{layer.removed:,}", f"{layer.kept:,}"]
+        for layer in cut.layers
+    ]
+    lines += ["", *_table(("layer", "weights", "held", "removed", "kept"), rows), ""]
+    lines += [*histogram_lines(cut), ""]
+    if pruned.before is not None and pruned.after is not None:
+        lines += [*_comparison(pruned.before, pruned.after, version, unit), ""]
+    match pruned.calibration:
+        case "made anew":
+            lines.append(f"bands calibrated anew on {pruned.revision.facts['pruning']['rows']} rows")
+        case "kept":
+            lines.append(
+                f"bands calibrated as in version {version}, which had all its weights; "
+                "--data FILE with 50 labelled rows or more calibrates them anew"
+            )
+        case _:
+            lines.append("bands are not calibrated")
+    return lines
+
+
+def histogram_lines(cut: Cut) -> list[str]:
+    """The weights that could be removed by signal-to-noise ratio, in half powers of ten."""
+    edges = cut.to_json()["histogram"]["edges"]
+    starts = range(0, len(cut.removed), BINS_PER_LINE)
+    removed = [sum(cut.removed[start : start + BINS_PER_LINE]) for start in starts]
+    kept = [sum(cut.kept[start : start + BINS_PER_LINE]) for start in starts]
+    longest = max(gone + left for gone, left in zip(removed, kept, strict=True))
+    lines = [f"|mu|/sigma        weights ({REMOVED} removed, {KEPT} kept)"]
+    for start, gone, left in zip(starts, removed, kept, strict=True):
+        lower, upper = edges[start], edges[start + BINS_PER_LINE]
+        if start == 0:
+            label = f"below {upper:.2g}"
+        elif start + BINS_PER_LINE == len(cut.removed):
+            label = f"above {lower:.2g}"
+        else:
+            label = f"{lower:.2g} to {upper:.2g}"
+        whole = _width(gone + left, longest)
+        dots = min(_width(gone, longest), whole - bool(left))
+        bar = REMOVED * dots + KEPT * (whole - dots)
+        lines.append(f"{label:<16}  {bar} {gone + left:,}".rstrip() if whole else f"{label:<16}  0")
+    return lines
+
+
+def updated_lines(updated: Updated, unit: str | None) -> list[str]:
+    """How far the posterior moved, and what that changed on the new rows."""
+    facts = updated.revision.facts["update"]
+    version = facts["from_version"]
+    learned = facts["learned_rows"]
+    lines = [
+        f"learned {learned:,} new rows on top of the {facts['total_rows'] - learned:,} of version {version}, "
+        f"in {facts['seconds']:.1f} s",
+        *_movement(updated.movement),
+        "",
+        *_comparison(updated.before, updated.after, version, unit),
+    ]
+    if updated.held_out:
+        lines.append(_who_judged(updated.revision.facts["architecture"]["members"]))
+        if updated.after["nll"] > updated.before["nll"] and updated.after["crps"] > updated.before["crps"]:
+            lines.append(f"both are worse than before: version {version} may be the one to serve")
+    else:
+        lines.append("(after: on the rows just learned from, so better than new rows would show)")
+    if updated.calibration == "made anew":
+        lines.append(f"bands calibrated anew on {updated.revision.facts['calibration']['rows']} new rows")
+    elif updated.calibration == "kept":
+        lines.append(f"bands calibrated as in version {version}")
+    else:
+        lines.append("bands are not calibrated")
+    return lines
+
+
+def _who_judged(members: int) -> str:
+    if members == 1:
+        return "(judged on new rows that were held out)"
+    return (
+        "(each new row judged by the members that have not learned from it; all together do a little better)"
+    )
+
+
+def _movement(movement: Movement) -> list[str]:
+    rows = [[layer.name, f"{layer.shift:.3f}", f"{100 * layer.moved:.1f} %"] for layer in movement.layers]
+    return [
+        f"the posterior moved by {movement.kl:,.1f} nats (KL from the one before, mean over members); "
+        f"{100 * movement.moved:.1f} % of the weights by more than one of their old sigma",
+        "",
+        *_table(("layer", "mean |shift| / sigma", "beyond one sigma"), rows),
+    ]
+
+
+def _comparison(
+    before: Mapping[str, Any], after: Mapping[str, Any], version: str, unit: str | None
+) -> list[str]:
+    suffix = f" ({unit})" if unit else ""
+    rows = [
+        [label, f"{report['nll']:.3f}", f"{report['crps']:.4g}", f"{report['rmse']:.4g}", _coverage(report)]
+        for label, report in ((f"version {version}", before), ("now", after))
+    ]
+    heads = (f"on {after['n']:,} rows", "NLL (nats)", f"CRPS{suffix}", f"RMSE{suffix}", "90 % bands cover")
+    return _table(heads, rows)
+
+
+def _coverage(report: Mapping[str, Any]) -> str:
+    parts = [
+        f"{100 * report[kind]['coverage']['90']:.1f} % {kind}"
+        for kind in ("raw", "calibrated")
+        if report.get(kind)
+    ]
+    return ", ".join(parts)
+
+
+def _width(count: int, longest: int) -> int:
+    """Of a bar; what is there is seen."""
+    return max(1, round(BAR * count / longest)) if count else 0
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of text, the first one to the left, the others to the right."""
+    widths = [max(len(line[column]) for line in (heads, *rows)) for column in range(len(heads))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in (heads, *rows)
+    ]

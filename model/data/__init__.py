@@ -1,0 +1,1 @@
+"""Tables and what is in them: files, cells, columns, the schema, splits into folds."""

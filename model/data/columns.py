@@ -1,0 +1,228 @@
+"""Turns one Arrow column into a canonical numpy column, and says which cell stands in the way.
+
+Canonical columns are described in `model.data.schema`. Distinct cells are parsed once each, so that a column
+of a million rows costs no loop over its rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murho.model.data.cells import canonical_category, parse_boolean, parse_date, parse_number
+from murho.model.data.schema import FeatureKind
+from murho.model.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CellType", "Distinct", "canonical_column", "cell_type", "distinct", "is_missing", "plain"]
+
+_MICROSECONDS_PER_DAY = 86_400e6
+
+
+class CellType(Enum):
+    """What the cells of an Arrow column are, before anything is inferred."""
+
+    EMPTY = "empty"
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """The distinct cells of a column.
+
+    Attributes:
+        values: The distinct cells that are not missing, in the order of their first row.
+        codes: ``[B]``, the index of each row's cell in ``values``; -1 for a missing cell.
+    """
+
+    values: list[Any]
+    codes: npt.NDArray[np.int64]
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Returns how many rows have each of ``values``."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)).astype(np.int64)
+
+    def first_row(self, value: int) -> int:
+        """Returns the row number, from 1, of the first row with the cell ``values[value]``."""
+        return int(np.argmax(self.codes == value)) + 1
+
+    def spread(self, results: list[Any], missing: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Returns ``[B]``: for each row the result of its cell, or ``missing``."""
+        # Code -1 picks the last entry.
+        lookup = np.empty(len(results) + 1, dtype=dtype)
+        lookup[:-1] = results
+        lookup[-1] = missing
+        return lookup[self.codes]
+
+
+def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Returns the column as one of few types: text, numbers, truth values, timestamps; or as it is.
+
+    Blank text and NaN are missing.
+
+    Raises:
+        TableError: Dates beyond the years 1 to 9999.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = _decoded(column)
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        # The large type holds more than 2 GiB in one chunk.
+        column = pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
+        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.large_string()), column)
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        column = pc.cast(column, pa.float64())
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return _microseconds(column, name)
+    return column
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary's values; those of polars are views of text, which Arrow can't decode as they are."""
+    kind = column.type.value_type
+    if pa.types.is_string_view(kind):
+        kind = pa.large_string()
+        column = pa.chunked_array(
+            [
+                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind))
+                for chunk in column.chunks
+            ],
+            type=pa.dictionary(column.type.index_type, kind),
+        )
+    return pc.cast(column, kind)
+
+
+def _microseconds(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Returns dates and timestamps of any unit and zone as timestamps in microseconds, UTC."""
+    if pa.types.is_timestamp(column.type):
+        # Without the zone, which may be unknown here, the number stays: it counts from 1970-01-01 UTC.
+        column = pc.cast(column, pa.timestamp(column.type.unit))
+    truncates = column.type == pa.timestamp("ns")
+    try:
+        moments = pc.cast(column, pa.timestamp("us"), safe=not truncates)
+        pc.min_max(moments).as_py()  # fails beyond the years that Python's calendar has
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise TableError(f"column {name!r}: it holds dates beyond the years 1 to 9999") from error
+    return moments
+
+
+def cell_type(column: pa.ChunkedArray) -> CellType:
+    """Returns what the cells of a column from `plain` are."""
+    kind = column.type
+    if column.null_count == len(column):
+        return CellType.EMPTY
+    if pa.types.is_large_string(kind):
+        return CellType.TEXT
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return CellType.NUMBER
+    if pa.types.is_boolean(kind):
+        return CellType.BOOLEAN
+    if pa.types.is_timestamp(kind):
+        return CellType.DATE
+    return CellType.OTHER
+
+
+def distinct(column: pa.ChunkedArray) -> Distinct:
+    """Returns the distinct cells of a column from `plain`."""
+    encoded = column.combine_chunks().dictionary_encode()
+    codes = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
+    return Distinct(encoded.dictionary.to_pylist(), codes)
+
+
+def canonical_column(column: pa.ChunkedArray, kind: FeatureKind, name: str) -> npt.NDArray[Any]:
+    """Returns the canonical column of a kind.
+
+    Args:
+        column: ``[B]``, of any type.
+        kind: What its cells are to be.
+        name: The column's name, for messages.
+
+    Returns:
+        ``[B]``: float64 with NaN for missing; objects, ``str`` or ``None``, for a categorical column.
+
+    Raises:
+        TableError: A cell is not of the kind, or is infinite; the message names column and row (from 1).
+    """
+    cells = plain(column, name)
+    found = cell_type(cells)
+    if found is CellType.EMPTY:
+        categorical = kind is FeatureKind.CATEGORICAL
+        return np.full(len(cells), None, object) if categorical else np.full(len(cells), np.nan)
+    if found is CellType.OTHER:
+        raise TableError(f"column {name!r}: cells of the type {column.type} can't be used")
+    match kind:
+        case FeatureKind.CATEGORICAL:
+            return _parsed(cells, name, canonical_category, None, object)
+        case FeatureKind.DATE:
+            return _dates(cells, found, name)
+        case FeatureKind.BOOLEAN:
+            # Numbers are read as text, and so are refused unless they are 0 or 1.
+            return _parsed(cells, name, lambda cell: parse_boolean(str(cell)), np.nan, np.float64)
+        case FeatureKind.NUMERIC:
+            return _numbers(cells, found, name)
+
+
+def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Returns ``[B]``: whether each cell of a canonical column is missing."""
+    if column.dtype == object:
+        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - of each cell, not of the column
+    return np.asarray(np.isnan(column), dtype=np.bool_)
+
+
+def _dates(cells: pa.ChunkedArray, found: CellType, name: str) -> npt.NDArray[np.float64]:
+    if found is not CellType.DATE:
+        return _parsed(cells, name, lambda cell: parse_date(str(cell)), np.nan, np.float64)
+    return _floats(pc.cast(cells, pa.int64())) / _MICROSECONDS_PER_DAY
+
+
+def _numbers(cells: pa.ChunkedArray, found: CellType, name: str) -> npt.NDArray[np.float64]:
+    if found is CellType.DATE:
+        raise TableError(f"column {name!r}: expected numbers, found dates")
+    if found is CellType.TEXT:
+        try:
+            numbers = _floats(pc.cast(cells, pa.float64()))
+        except pa.ArrowInvalid:  # slower, but it names the cell
+            numbers = _parsed(cells, name, parse_number, np.nan, np.float64)
+    else:
+        numbers = _floats(cells)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = int(np.argmax(infinite)) + 1
+        raise TableError(
+            f"column {name!r}, row {row}: {numbers[row - 1]} is not finite: correct it, or leave the cell "
+            "empty if the value is missing"
+        )
+    return numbers
+
+
+def _floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    # safe=False: integers beyond 2^53 are rounded, as any reader of numbers rounds them.
+    numbers: npt.NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
+    return numbers
+
+
+def _parsed(
+    cells: pa.ChunkedArray, name: str, parse: Callable[[Any], Any], missing: Any, dtype: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    values = distinct(cells)
+    results = []
+    for index, value in enumerate(values.values):
+        try:
+            results.append(parse(value))
+        except ValueError as error:
+            # Distinct cells come in the order of their first rows: this is the first bad row.
+            raise TableError(f"column {name!r}, row {values.first_row(index)}: {error}") from error
+    return values.spread(results, missing, dtype)

@@ -1,0 +1,142 @@
+"""Reads CSV text into a table of text columns.
+
+Every cell stays text, missing ones are null: the kinds are inferred later from whole columns, never from
+a first block. Blanks around cells and names are dropped. The separator may be a comma, semicolon, tab or
+bar.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from murho.model.errors import TableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["MISSING_TOKENS", "read_csv"]
+
+MISSING_TOKENS = frozenset(
+    {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
+)
+"""The cells of a CSV file that mean "no value"."""
+
+_SEPARATORS = (",", ";", "\t", "|")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ENCODING_HINT = "save it as UTF-8"
+
+
+def read_csv(path: Path) -> pa.Table:
+    """Reads a CSV file with a header line.
+
+    Returns:
+        A table of string columns, null where a cell is one of `MISSING_TOKENS`.
+
+    Raises:
+        TableError: The file is empty, isn't UTF-8, has ragged lines, or its header has empty or repeated
+            names.
+        OSError: The file can't be read.
+    """
+    data = path.read_bytes()
+    start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+    if not data[start : start + 4096].strip() and not data[start:].strip():
+        raise TableError(
+            f"{path} is empty: expected a header line with the column names, then one line a row"
+        )
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
+        raise TableError(f"{path} is not UTF-8 text: {_ENCODING_HINT}")
+    separator, names, more = _header(path, data[start:])
+    if not more:
+        return pa.table([pa.array([], pa.string())] * len(names), names=names)
+    try:
+        table = pa.csv.read_csv(
+            pa.py_buffer(data).slice(start),
+            # One thread: the rows stay in order, and errors are the same every time.
+            read_options=pa.csv.ReadOptions(
+                use_threads=False,
+                block_size=1 << 24,
+                column_names=[str(index) for index in range(len(names))],
+                skip_rows_after_names=_leading_blank_lines(data[start:]) + 1,
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={str(index): pa.string() for index in range(len(names))},
+                strings_can_be_null=False,
+            ),
+        )
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise _diagnosis(path, data[start:], separator, len(names), error) from error
+    tokens = pa.array(sorted(MISSING_TOKENS))
+    null = pa.scalar(None, pa.string())
+    cells = [pc.utf8_trim_whitespace(column) for column in table.columns]
+    return pa.table([pc.if_else(pc.is_in(column, tokens), null, column) for column in cells], names=names)
+
+
+def _leading_blank_lines(data: bytes) -> int:
+    lines = data[: len(data) - len(data.lstrip(b"\r\n"))].replace(b"\r\n", b"\n")
+    return len(lines)
+
+
+def _header(path: Path, data: bytes) -> tuple[str, list[str], bool]:
+    """Returns the separator, the trimmed names, and whether there are rows.
+
+    The separator is the one that cuts the first lines into equally many cells, and into most.
+    """
+    # The sample ends at a line's end, or the last line would look ragged.
+    sample = data if len(data) <= 1 << 20 else data[: data.rfind(b"\n", 0, 1 << 20) + 1] or data
+    try:
+        text = sample.decode()
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, data, error) from error
+    best: tuple[bool, int, str, list[str], bool] | None = None
+    for separator in _SEPARATORS:
+        try:
+            rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
+            head, *others = islice(rows, 20)
+        except (csv.Error, ValueError):
+            continue
+        agree = len(head) > 1 and all(len(row) == len(head) for row in others)
+        if best is None or (agree, len(head)) > best[:2]:
+            best = (
+                agree,
+                len(head),
+                separator,
+                [name.strip() for name in head],
+                bool(others) or len(sample) < len(data),
+            )
+    if best is None:
+        raise TableError(f"{path}: the header line can't be read as CSV: check its quotes")
+    return best[2:]
+
+
+def _diagnosis(path: Path, data: bytes, separator: str, width: int, error: Exception) -> TableError:
+    """Finds the line that the fast reader stumbled over, with the slow one that counts lines."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as decoding:
+        return _not_utf8(path, data, decoding)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for row in reader:
+            if row and len(row) != width:
+                return TableError(
+                    f"{path}, line {line}: {len(row)} cells where the header has {width}: "
+                    "check for a missing or extra separator, or an unquoted one within a cell"
+                )
+            line = reader.line_num + 1
+    except csv.Error as broken:
+        return TableError(f"{path}, line {line}: {broken}: check the quotes from this line on")
+    return TableError(f"{path} can't be read as CSV: {error}")
+
+
+def _not_utf8(path: Path, data: bytes, error: UnicodeDecodeError) -> TableError:
+    line = data.count(b"\n", 0, error.start) + 1
+    return TableError(f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8: {_ENCODING_HINT}")

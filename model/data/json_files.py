@@ -1,0 +1,113 @@
+"""Reads records in JSON into a table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from murho.model.data.cells import canonical_category
+from murho.model.errors import TableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["read_json", "read_json_lines"]
+
+
+def read_json(path: Path) -> pa.Table:
+    """Reads a JSON list of objects, one a row.
+
+    Columns come in the order of their first appearance and missing keys are missing cells. A column that
+    mixes texts with numbers or truth values is text, so that its kind is inferred like that of a CSV
+    column.
+
+    Raises:
+        TableError: The file is not of that form; the message names line or row (from 1) and column.
+        OSError: The file can't be read.
+    """
+    records = _parse_json(path.read_bytes(), str(path))
+    if not isinstance(records, list):
+        raise TableError(f"{path}: expected a list of objects, one a row, found {_json_type(records)}")
+    return _records_table(path, records)
+
+
+def read_json_lines(path: Path) -> pa.Table:
+    """Reads one JSON object a line; blank lines don't count. Otherwise like `read_json`.
+
+    Raises:
+        TableError: The file is not of that form; the message names line or row (from 1) and column.
+        OSError: The file can't be read.
+    """
+    lines = enumerate(path.read_bytes().split(b"\n"), start=1)
+    return _records_table(
+        path, [_parse_json(line, f"{path}, line {number}") for number, line in lines if line.strip()]
+    )
+
+
+def _parse_json(data: bytes, where: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        record = dict(pairs)
+        if len(record) != len(pairs):
+            repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise TableError(f"{where}: the key {repeated!r} appears twice in one object")
+        return record
+
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
+    except UnicodeDecodeError as error:
+        raise TableError(f"{where}: not UTF-8 text: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{where}: not valid JSON: {error}") from error
+
+
+def _records_table(path: Path, records: list[Any]) -> pa.Table:
+    if not records:
+        raise TableError(f"{path} has no rows")
+    names: dict[str, None] = {}
+    for row, record in enumerate(records, start=1):
+        if not isinstance(record, dict):
+            raise TableError(f"{path}, row {row}: expected an object, found {_json_type(record)}")
+        for name, cell in record.items():
+            if isinstance(cell, dict | list):
+                raise TableError(
+                    f"{path}, row {row}, column {name!r}: expected a cell, found {_json_type(cell)}"
+                )
+            names[name] = None
+    if not names:
+        raise TableError(f"{path} has no columns: every object is empty")
+    return pa.table({name: _json_column([record.get(name) for record in records]) for name in names})
+
+
+def _json_column(cells: list[Any]) -> pa.Array:
+    types = {type(cell) for cell in cells if cell is not None}
+    if types <= {bool} or types <= {str}:
+        return pa.array(cells)
+    if types <= {int, float}:
+        if types == {int} and all(cell is None or abs(cell) < 2**63 for cell in cells):
+            return pa.array(cells, pa.int64())
+        # Beyond the range of float64 a number is infinite, as 1e999 is; infinite cells are refused by
+        # name later.
+        return pa.array([None if cell is None else _as_float(cell) for cell in cells], pa.float64())
+    return pa.array([None if cell is None else _as_text(cell) for cell in cells], pa.string())
+
+
+def _as_float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def _as_text(cell: Any) -> str:
+    try:
+        return cell if isinstance(cell, str) else canonical_category(cell)
+    except ValueError:  # NaN and the infinities
+        return str(cell)
+
+
+def _json_type(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", int: "a number"}
+    return names.get(type(value), "null" if value is None else "a number")

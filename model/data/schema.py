@@ -1,0 +1,284 @@
+"""What the model knows of each column: name, kind, unit, training range or categories, missing policy.
+
+Canonical columns (`Columns`) are what flows from tables and requests into the encoder: numeric, boolean
+(0 or 1) and date (days since 1970-01-01 UTC, fractional) columns are float64 ``[B]`` with NaN for missing;
+categorical columns are object ``[B]`` of ``str`` or ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from murho.model.data.cells import format_date
+from murho.model.json_validation import expect_fields, expect_number, expect_text, wrong
+
+__all__ = [
+    "MOST_CATEGORIES",
+    "Columns",
+    "Feature",
+    "FeatureKind",
+    "Schema",
+    "Target",
+    "UnfamiliarValue",
+    "with_unit",
+    "written",
+]
+
+MOST_CATEGORIES = 200
+"""Categories of a column that are told apart, the most frequent ones; the others share the level of unseen ones."""
+
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""Feature name to canonical column ``[B]``."""
+
+
+class FeatureKind(StrEnum):
+    """What the cells of a column are."""
+
+    NUMERIC = "numeric"
+    CATEGORICAL = "categorical"
+    BOOLEAN = "boolean"
+    DATE = "date"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One input column.
+
+    Attributes:
+        name: The column's name.
+        kind: What its cells are.
+        unit: The unit of its numbers, if one was given.
+        missing: Whether a missing cell is accepted.
+        minimum: The smallest training value (dates: days since 1970-01-01 UTC); None for a categorical
+            feature, and if no training row has a value.
+        maximum: The largest training value, likewise.
+        categories: The training categories, sorted, of many the `MOST_CATEGORIES` most frequent; empty unless
+            categorical.
+    """
+
+    name: str
+    kind: FeatureKind
+    unit: str | None
+    missing: bool
+    minimum: float | None
+    maximum: float | None
+    categories: tuple[str, ...]
+
+    def describe(self) -> dict[str, object]:
+        """Returns the feature as the HTTP contract shows it.
+
+        Dates are ISO text; ``categories`` is None unless the feature is categorical.
+        """
+        categorical = self.kind is FeatureKind.CATEGORICAL
+        return {
+            "name": self.name,
+            "kind": str(self.kind),
+            "unit": self.unit,
+            "min": self._shown(self.minimum),
+            "max": self._shown(self.maximum),
+            "categories": list(self.categories) if categorical else None,
+            "missing": self.missing,
+        }
+
+    def _shown(self, value: float | None) -> float | str | None:
+        if value is not None and self.kind is FeatureKind.DATE:
+            return format_date(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The predicted column: its name and, if one was given, its unit."""
+
+    name: str
+    unit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnfamiliarValue:
+    """One value that training knows nothing like.
+
+    Attributes:
+        row: The row's index in the batch, from 0.
+        feature: The feature's name.
+        message: What is unusual, for people.
+    """
+
+    row: int
+    feature: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What the model knows of its table.
+
+    Attributes:
+        features: The input columns, in the order of the training table.
+        target: The predicted column.
+        left_out: Column of the training table that is no feature → why.
+    """
+
+    features: tuple[Feature, ...]
+    target: Target
+    left_out: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the schema as JSON data; `from_json` reads it back."""
+        return {
+            "features": [
+                {
+                    "name": feature.name,
+                    "kind": str(feature.kind),
+                    "unit": feature.unit,
+                    "missing": feature.missing,
+                    "minimum": feature.minimum,
+                    "maximum": feature.maximum,
+                    "categories": list(feature.categories),
+                }
+                for feature in self.features
+            ],
+            "target": {"name": self.target.name, "unit": self.target.unit},
+            "left_out": dict(self.left_out),
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Reads what `to_json` returned.
+
+        Raises:
+            CheckpointError: The data are not of that form; the message names the field.
+        """
+        fields = expect_fields(data, "schema", ("features", "target", "left_out"))
+        listed = fields["features"]
+        if not isinstance(listed, list) or not listed:
+            raise wrong("schema.features", "a list of at least one feature", listed)
+        features = tuple(_feature(item, f"schema.features[{index}]") for index, item in enumerate(listed))
+        target_fields = expect_fields(fields["target"], "schema.target", ("name", "unit"))
+        target = Target(
+            expect_text(target_fields["name"], "schema.target.name"),
+            _unit(target_fields["unit"], "schema.target.unit"),
+        )
+        names = [feature.name for feature in features]
+        if len({*names, target.name}) != len(names) + 1:
+            raise wrong("schema.features", "names that differ from each other and from the target's", names)
+        left_out = fields["left_out"]
+        if not isinstance(left_out, dict):
+            raise wrong("schema.left_out", "an object of column names and reasons", left_out)
+        reasons = {
+            expect_text(name, "schema.left_out"): expect_text(reason, f"schema.left_out[{name!r}]")
+            for name, reason in left_out.items()
+        }
+        return cls(features, target, reasons)
+
+    def outside(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+        """Lists the values outside the training range and the categories that training has not seen.
+
+        Missing cells are never listed.
+
+        Args:
+            columns: The features' canonical columns, each ``[B]``.
+            limit: List no more than this many, the first ones.
+
+        Returns:
+            One entry a value, by row, then in the order of the features.
+        """
+        found: list[tuple[int, int]] = []
+        for position, feature in enumerate(self.features):
+            rows = _outside_rows(feature, columns[feature.name])
+            found.extend((int(row), position) for row in rows[:limit])
+        found.sort()
+        listed = []
+        for row, position in found[:limit]:
+            feature = self.features[position]
+            listed.append(
+                UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))
+            )
+        return listed
+
+
+def _outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    if feature.kind is FeatureKind.CATEGORICAL:
+        known = {None, *feature.categories}
+        return np.flatnonzero(
+            np.fromiter((value not in known for value in column), dtype=bool, count=len(column))
+        )
+    if feature.minimum is None or feature.maximum is None:
+        return np.flatnonzero(~np.isnan(column))
+    # Comparisons with NaN are false: a missing cell is never outside.
+    return np.flatnonzero((column < feature.minimum) | (column > feature.maximum))
+
+
+def _outside_message(feature: Feature, value: Any) -> str:
+    if feature.kind is FeatureKind.CATEGORICAL:
+        rare = ", or too rarely to be told apart" if len(feature.categories) == MOST_CATEGORIES else ""
+        return f"category {value!r} was not seen in training{rare} ({_listing(feature.categories)})"
+    if feature.minimum is None or feature.maximum is None:
+        return f"{with_unit(feature, value)} can't be compared: no training row has a value"
+    side = "below" if value < feature.minimum else "above"
+    span = f"{written(feature, feature.minimum)} to {with_unit(feature, feature.maximum)}"
+    return f"{with_unit(feature, value)} is {side} the training range, {span}"
+
+
+def written(feature: Feature, value: float) -> str:
+    """A value of a number or date as people write it."""
+    # 12 digits tell a value from the edge of the range that it exceeds by a hair, and hide binary rounding.
+    return format_date(value) if feature.kind is FeatureKind.DATE else f"{value:.12g}"
+
+
+def with_unit(feature: Feature, value: float) -> str:
+    """The same with the feature's unit, if it has one."""
+    return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
+
+
+def _listing(categories: tuple[str, ...], most: int = 10) -> str:
+    shown = ", ".join(repr(category) for category in categories[:most])
+    return f"{shown} and {len(categories) - most} more" if len(categories) > most else shown or "none was"
+
+
+def _feature(item: object, where: str) -> Feature:
+    names = ("name", "kind", "unit", "missing", "minimum", "maximum", "categories")
+    fields = expect_fields(item, where, names)
+    if fields["kind"] not in list(FeatureKind):
+        raise wrong(f"{where}.kind", f"one of {', '.join(FeatureKind)}", fields["kind"])
+    kind = FeatureKind(fields["kind"])
+    if not isinstance(fields["missing"], bool):
+        raise wrong(f"{where}.missing", "true or false", fields["missing"])
+    minimum, maximum = (_bound(fields[key], f"{where}.{key}") for key in ("minimum", "maximum"))
+    categories = fields["categories"]
+    if not isinstance(categories, list) or not all(isinstance(category, str) for category in categories):
+        raise wrong(f"{where}.categories", "a list of texts", categories)
+    if categories != sorted(set(categories)):
+        raise wrong(f"{where}.categories", "categories that differ, sorted", categories)
+    if kind is FeatureKind.CATEGORICAL:
+        if minimum is not None or maximum is not None:
+            raise wrong(where, "no minimum and maximum for a categorical feature", [minimum, maximum])
+    elif categories:
+        raise wrong(f"{where}.categories", f"no categories for a {kind} feature", categories)
+    if (minimum is None) != (maximum is None) or (
+        minimum is not None and maximum is not None and minimum > maximum
+    ):
+        raise wrong(where, "a minimum that is not above the maximum, or neither", [minimum, maximum])
+    return Feature(
+        name=expect_text(fields["name"], f"{where}.name"),
+        kind=kind,
+        unit=_unit(fields["unit"], f"{where}.unit"),
+        missing=fields["missing"],
+        minimum=minimum,
+        maximum=maximum,
+        categories=tuple(categories),
+    )
+
+
+def _unit(value: object, where: str) -> str | None:
+    return None if value is None else expect_text(value, where)
+
+
+def _bound(value: object, where: str) -> float | None:
+    return None if value is None else expect_number(value, where)

@@ -1,0 +1,241 @@
+"""Decides from a whole table which columns are features, and turns tables into canonical columns.
+
+The plan comes from all rows; ranges and categories come later, from the training rows alone
+(`make_schema`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murho.model.data.cells import canonical_category, parse_date
+from murho.model.data.column_inference import infer_column
+from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
+from murho.model.data.schema import MOST_CATEGORIES, Columns, Feature, FeatureKind, Schema, Target
+from murho.model.errors import OptionError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    import pyarrow as pa
+
+__all__ = [
+    "ColumnOverride",
+    "ColumnPlan",
+    "canonical_category",
+    "columns_from_table",
+    "make_schema",
+    "parse_date",
+    "plan_columns",
+    "target_from_table",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOverride:
+    """What a person says of a column: its kind instead of the inferred one, and its unit."""
+
+    kind: FeatureKind | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """What the whole table says of its columns.
+
+    Attributes:
+        kinds: Feature → kind, in the order of the table.
+        units: Feature → unit, or None.
+        missing: Feature → whether any of its cells is missing.
+        target: The target.
+        left_out: Column that is no feature → why.
+    """
+
+    kinds: Mapping[str, FeatureKind]
+    units: Mapping[str, str | None]
+    missing: Mapping[str, bool]
+    target: Target
+    left_out: Mapping[str, str]
+
+
+def plan_columns(
+    table: pa.Table,
+    target: str,
+    *,
+    ignore: Collection[str] = (),
+    overrides: Mapping[str, ColumnOverride] | None = None,
+) -> ColumnPlan:
+    """Infers kinds, units and missing policy from the whole table.
+
+    Cells that are all numbers make a numeric column, ``true`` and ``false`` a boolean one, ISO 8601 dates
+    a date column, anything else a categorical one. Left out are columns that are ignored, all missing,
+    constant, or that identify rows (mostly different texts, or the integers 0..n-1 or 1..n in any order);
+    the last not if an override names a kind.
+
+    Args:
+        table: All rows.
+        target: The name of the column to predict.
+        ignore: Columns to leave out.
+        overrides: Column → kind and unit given by a person.
+
+    Returns:
+        The plan.
+
+    Raises:
+        TableError: No such target; a target without two different numbers; fewer than two rows; no
+            feature is left; a cell that fits nothing, with its column and row.
+        OptionError: An ignored or overridden column doesn't exist, or the override doesn't fit the target.
+    """
+    overrides = overrides or {}
+    _require(table, target, "the target")
+    _check_options(table, target, ignore, overrides)
+    _check_target(table, target)
+    kinds: dict[str, FeatureKind] = {}
+    units: dict[str, str | None] = {}
+    missing: dict[str, bool] = {}
+    left_out: dict[str, str] = {}
+    for name in table.column_names:
+        if name == target:
+            continue
+        if name in ignore:
+            left_out[name] = "ignored"
+            continue
+        override = overrides.get(name, ColumnOverride())
+        inference = infer_column(table.column(name), name, override.kind)
+        if inference.left_out is not None:
+            left_out[name] = inference.left_out
+            continue
+        kinds[name], units[name], missing[name] = inference.kind, override.unit, inference.missing
+    if not kinds:
+        reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
+        raise TableError(f"no column is left as a feature: {reasons or 'the target is the only column'}")
+    unit = overrides[target].unit if target in overrides else None
+    return ColumnPlan(kinds, units, missing, Target(target, unit), left_out)
+
+
+def columns_from_table(table: pa.Table, layout: ColumnPlan | Schema) -> dict[str, npt.NDArray[Any]]:
+    """Turns the features' columns of a table into canonical ones; other columns are not looked at.
+
+    Args:
+        table: ``B`` rows.
+        layout: The features. With a schema, missing cells are refused where the feature accepts none.
+
+    Returns:
+        Feature → canonical column ``[B]`` (see `model.data.schema`), in the order of the layout.
+
+    Raises:
+        TableError: A column isn't there, or a cell isn't of its kind, is infinite, or is missing; the
+            message names column and row (from 1).
+    """
+    if isinstance(layout, ColumnPlan):
+        kinds: Mapping[str, FeatureKind] = layout.kinds
+        required: set[str] = set()
+    else:
+        kinds = {feature.name: feature.kind for feature in layout.features}
+        required = {feature.name for feature in layout.features if not feature.missing}
+    columns = {}
+    for name, kind in kinds.items():
+        _require(table, name, "the feature")
+        columns[name] = canonical_column(table.column(name), kind, name)
+        if name in required and (absent := is_missing(columns[name])).any():
+            raise TableError(
+                f"column {name!r}, row {int(np.argmax(absent)) + 1}: the cell is missing, and no cell of "
+                "this column was missing in training: fill it in"
+            )
+    return columns
+
+
+def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
+    """Returns the target as float64 ``[N]``, in its own unit; NaN where it is missing.
+
+    Raises:
+        TableError: There is no such column, or a cell is no finite number; the message names the row
+            (from 1).
+    """
+    _require(table, target, "the target")
+    column = table.column(target)
+    if cell_type(plain(column, target)) is CellType.BOOLEAN:
+        raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
+    # A copy: a view of the table can't be written, and PyTorch warns of such arrays.
+    return canonical_column(column, FeatureKind.NUMERIC, target).copy()
+
+
+def make_schema(plan: ColumnPlan, columns: Columns) -> Schema:
+    """Adds ranges and categories to a plan.
+
+    Args:
+        plan: The features.
+        columns: Their canonical columns of the training rows, each ``[N]``.
+
+    Returns:
+        The schema.
+    """
+    features = []
+    for name, kind in plan.kinds.items():
+        present = columns[name][~is_missing(columns[name])]
+        numbers = kind is not FeatureKind.CATEGORICAL and present.size > 0
+        features.append(
+            Feature(
+                name=name,
+                kind=kind,
+                unit=plan.units[name],
+                missing=plan.missing[name],
+                minimum=float(present.min()) if numbers else None,
+                maximum=float(present.max()) if numbers else None,
+                categories=_most_frequent(present.tolist()) if kind is FeatureKind.CATEGORICAL else (),
+            )
+        )
+    return Schema(tuple(features), plan.target, dict(plan.left_out))
+
+
+def _most_frequent(values: list[str]) -> tuple[str, ...]:
+    counted = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    return tuple(sorted(value for value, _ in counted[:MOST_CATEGORIES]))
+
+
+def _require(table: pa.Table, name: str, role: str) -> None:
+    if name not in table.column_names:
+        raise TableError(f"{role} {name!r} is not a column of the table{_others(name, table.column_names)}")
+
+
+def _check_options(
+    table: pa.Table, target: str, ignore: Collection[str], overrides: Mapping[str, ColumnOverride]
+) -> None:
+    for name, what in [*((name, "ignored") for name in ignore), *((name, "described") for name in overrides)]:
+        if name not in table.column_names:
+            raise OptionError(
+                f"the {what} column {name!r} is not in the table{_others(name, table.column_names)}"
+            )
+    if target in ignore:
+        raise OptionError(f"the target {target!r} can't be ignored")
+    if target in overrides and overrides[target].kind not in {None, FeatureKind.NUMERIC}:
+        raise OptionError(
+            f"the target {target!r} is predicted as a number: it can't be {overrides[target].kind}"
+        )
+
+
+def _check_target(table: pa.Table, target: str) -> None:
+    if table.num_rows < 2:
+        count = "one row" if table.num_rows == 1 else "no rows"
+        raise TableError(f"the table has {count}: at least two are needed, with different targets")
+    values = target_from_table(table, target)
+    present = values[~np.isnan(values)]
+    if present.size == 0:
+        raise TableError(f"the target {target!r} is missing in every row: there is nothing to learn from")
+    if np.all(present == present[0]):
+        raise TableError(f"the target {target!r} is {present[0]:g} in every row: there is nothing to learn")
+
+
+def _others(name: str, names: Iterable[str], most: int = 30) -> str:
+    """The end of a message about a name that isn't there: a close one, and those there are."""
+    there = list(names)
+    close = difflib.get_close_matches(name, there, n=1)
+    hint = f": did you mean {close[0]!r}?" if close else "."
+    shown = ", ".join(there[:most]) + (f" and {len(there) - most} more" if len(there) > most else "")
+    return f"{hint} Its columns are: {shown}"

@@ -1,0 +1,193 @@
+"""Reads and writes tables: CSV, Parquet, Arrow and JSON records, by the file's extension."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import secrets
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from murho.model.data.csv_files import read_csv
+from murho.model.data.json_files import read_json, read_json_lines
+from murho.model.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["read_table", "write_table"]
+
+
+def read_table(path: Path) -> pa.Table:
+    """Reads a table; the extension says how.
+
+    CSV (``.csv``, ``.tsv``, ``.txt``) gives string columns with nulls for missing cells (see
+    `model.data.csv_files`). Parquet (``.parquet``, ``.pq``) and Arrow files or streams (``.arrow``,
+    ``.feather``, ``.arrows``, ``.ipc``) keep their types. JSON is a list of objects (``.json``), or one
+    object a line (``.jsonl``, ``.ndjson``): columns in the order of their first appearance, missing keys
+    are missing cells, and a column that mixes texts and numbers is text.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The table; names are unique and not empty. It may have no rows.
+
+    Raises:
+        TableError: The file doesn't exist, can't be read, is of an unknown extension, or is damaged.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        known = ", ".join(_READERS)
+        raise TableError(f"{path}: the extension {path.suffix!r} is not known; use one of {known}")
+    try:
+        table = reader(path)
+    except FileNotFoundError as error:
+        raise TableError(f"{path} does not exist") from error
+    except IsADirectoryError as error:
+        raise TableError(f"{path} is a directory: give a file") from error
+    except OSError as error:
+        raise TableError(f"{path} can't be read: {error.strerror or error}") from error
+    _check_names(path, table.column_names)
+    return table
+
+
+def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
+    """Writes columns as CSV or Parquet, by the extension; to stdout, as CSV, without a path.
+
+    A file appears whole or not at all. Numbers in CSV are the shortest text that reads back as the same
+    float64; missing cells are empty.
+
+    Args:
+        path: The file (``.csv`` or ``.parquet``), or None for stdout.
+        columns: Name to values ``[B]``: arrays of numpy or pyarrow, or sequences.
+
+    Raises:
+        TableError: The extension is another one, the columns differ in length, or the file can't be
+            written.
+    """
+    table = _table(columns)
+    if path is None:
+        sys.stdout.write(_csv_bytes(table).decode())
+        return
+    match path.suffix.lower():
+        case ".csv":
+            data: Any = _csv_bytes(table)
+        case ".parquet":
+            sink = pa.BufferOutputStream()
+            pa.parquet.write_table(table, sink)
+            data = sink.getvalue()
+        case suffix:
+            raise TableError(f"{path}: can't write the extension {suffix!r}; use .csv or .parquet")
+    try:
+        _write_atomically(path, data)
+    except OSError as error:
+        raise TableError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    # Through a file of our own: pyarrow would take "key=value" in the directories above for columns.
+    with path.open("rb") as file:
+        try:
+            table = pa.parquet.ParquetFile(file).read()
+            table.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"{path} is not a whole Parquet file: {error}") from error
+    return table
+
+
+def _read_arrow(path: Path) -> pa.Table:
+    with path.open("rb") as file:
+        data = pa.py_buffer(file.read())
+    try:
+        try:
+            table = pa.ipc.open_file(data).read_all()
+        except pa.ArrowInvalid:
+            table = pa.ipc.open_stream(data).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{path} is not a whole Arrow file or stream: {error}") from error
+    return table
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    if not names:
+        raise TableError(f"{path} has no columns")
+    for position, name in enumerate(names, start=1):
+        if not name.strip():
+            raise TableError(f"{path}: column {position} has no name: name every column")
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise TableError(f"{path}: {count} columns are named {name!r}: names must differ")
+
+
+def _table(columns: Mapping[str, Any]) -> pa.Table:
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise TableError(f"the columns to write differ in length: {lengths}")
+    return pa.table(
+        {
+            name: values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(_plain(values))
+            for name, values in columns.items()
+        }
+    )
+
+
+def _plain(values: Any) -> Any:
+    # pyarrow refuses arrays that are views with strides, such as one column of a matrix.
+    return np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values)
+
+
+def _csv_bytes(table: pa.Table) -> bytes:
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(table.column_names)
+    try:
+        try:
+            body = _csv_body(table, quoting="none")
+        except pa.ArrowInvalid:  # some text needs quotes; pyarrow then puts all texts in quotes
+            body = _csv_body(table, quoting="needed")
+    except pa.ArrowException as error:
+        raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
+    return header.getvalue().encode() + body
+
+
+def _csv_body(table: pa.Table, *, quoting: str) -> bytes:
+    body = io.BytesIO()
+    pa.csv.write_csv(table, body, pa.csv.WriteOptions(include_header=False, quoting_style=quoting))
+    return body.getvalue()
+
+
+def _write_atomically(path: Path, data: Any) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+_READERS: dict[str, Callable[[Path], pa.Table]] = {
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".txt": read_csv,
+    ".parquet": _read_parquet,
+    ".pq": _read_parquet,
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
+    ".arrows": _read_arrow,
+    ".ipc": _read_arrow,
+    ".json": read_json,
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+}

@@ -1,0 +1,1 @@
+"""Mixtures of Gaussians, the predictive distribution, target transforms and conformal calibration."""

@@ -1,0 +1,168 @@
+"""Split-conformal calibration of the predictive distribution.
+
+Every held-out row has a normal score ``z = Phi^-1(F(y))`` under its own predictive. If the predictive were
+right, the scores would be standard normal. Calibration maps nominal to observed scores: the central band of
+nominal coverage c reaches to the conformal quantile of ``|z|`` at c, the ``(n + 1) c``-th smallest of n
+(Vovk et al. 2005; Lei et al. 2018). For a new row exchangeable with the held-out ones such a band covers
+with probability c, whatever the network. Bands keep the shape that the mixture has for their row, and the
+median stays where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.errors import CheckpointError
+
+__all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
+
+FURTHEST_SCORE = 3.0
+"""Scores further out than this say of a row that it is odd, not how well members agree."""
+MAXIMUM_KNOTS = 400
+MINIMUM_ROWS = 10
+
+
+def _normal_quantile(levels: np.ndarray) -> np.ndarray:
+    values: np.ndarray = torch.special.ndtri(torch.from_numpy(np.asarray(levels, dtype=np.float64))).numpy()
+    return values
+
+
+@dataclass(frozen=True)
+class ConformalMap:
+    """A monotone, odd map between nominal and calibrated normal scores: a polygon through (0, 0) and knots.
+
+    Beyond the last knot, where n rows can say nothing, it goes on with the slope of the line from the origin
+    to the last knot, but at least that of the nominal scores.
+
+    Attributes:
+        nominal: Nominal scores ``Phi^-1((1 + c) / 2)``, ``[knots]``, increasing, positive.
+        observed: The conformal quantiles of ``|z|`` there, ``[knots]``, increasing, positive.
+        rows: Rows behind it, n.
+    """
+
+    nominal: tuple[float, ...]
+    observed: tuple[float, ...]
+    rows: int
+
+    @cached_property
+    def _knots(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """Nominal and observed scores from 0 on, and the slope beyond them."""
+        slope = max(1.0, self.observed[-1] / self.nominal[-1])
+        return np.array([0.0, *self.nominal]), np.array([0.0, *self.observed]), slope
+
+    def calibrated(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+        """The score that a band must reach to in the raw predictive, for nominal scores of any shape.
+
+        Args:
+            scores: Nominal scores.
+            widening: Where a band may only become wider, broadcastable to ``scores``: for rows unlike those that made
+                the map, which can't vouch there that the raw band is too wide.
+        """
+        mapped = _interpolate(scores, *self._knots)
+        narrower = torch.as_tensor(widening, device=scores.device) & (mapped.abs() < scores.abs())
+        return torch.where(narrower, scores, mapped)
+
+    def nominal_of(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
+        """The inverse of `calibrated`."""
+        nominal, observed, slope = self._knots
+        mapped = _interpolate(scores, observed, nominal, 1.0 / slope)
+        narrower = torch.as_tensor(widening, device=scores.device) & (mapped.abs() > scores.abs())
+        return torch.where(narrower, scores, mapped)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``."""
+        return {
+            "method": "split-conformal",
+            "rows": self.rows,
+            "nominal": list(self.nominal),
+            "observed": list(self.observed),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ConformalMap:
+        """The inverse of `to_json`.
+
+        Raises:
+            CheckpointError: The knots are not two increasing lists of positive numbers of the same length.
+        """
+        try:
+            if data["method"] != "split-conformal":
+                raise CheckpointError(f"calibration method {data['method']!r} is unknown to this version")
+            nominal = tuple(float(value) for value in data["nominal"])
+            observed = tuple(float(value) for value in data["observed"])
+            rows = int(data["rows"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"calibration is malformed: {error!r}") from error
+        for name, knots in (("nominal", nominal), ("observed", observed)):
+            increasing = all(a < b for a, b in zip((0.0, *knots), knots, strict=False))
+            if not (knots and increasing and np.isfinite(knots[-1]) and len(nominal) == len(observed)):
+                raise CheckpointError(f"calibration.{name} must be increasing positive numbers")
+        return cls(nominal, observed, rows)
+
+
+def _interpolate(scores: Tensor, source: np.ndarray, goal: np.ndarray, slope: float) -> Tensor:
+    """From scores to scores, odd: the polygon from source to goal, and a line beyond."""
+    magnitude = scores.detach().abs().cpu().numpy()
+    beyond = goal[-1] + (magnitude - source[-1]) * slope
+    mapped = np.where(magnitude <= source[-1], np.interp(magnitude, source, goal), beyond)
+    return torch.sign(scores) * torch.as_tensor(mapped, dtype=scores.dtype, device=scores.device)
+
+
+def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
+    """The map from the normal scores of held-out rows.
+
+    Args:
+        scores: ``z`` of each held-out row, ``[n]``, from `model.distributions.predictive.normal_score`.
+
+    Returns:
+        The map; None where fewer than 10 rows would make it worthless.
+    """
+    count = len(scores)
+    if count < MINIMUM_ROWS:
+        return None
+    magnitudes = np.sort(np.abs(scores))
+    ranks = np.arange(1, count + 1)
+    if count > MAXIMUM_KNOTS:
+        # Even in rank, then every one of the outermost ranks, where bands are asked for most.
+        ranks = np.unique(
+            np.concatenate(
+                [
+                    np.linspace(1, count, MAXIMUM_KNOTS // 2).round(),
+                    np.arange(count - MAXIMUM_KNOTS // 2, count) + 1,
+                ]
+            )
+        ).astype(int)
+    nominal = _normal_quantile(0.5 + 0.5 * ranks / (count + 1))
+    # Ties and zeros (a target with few distinct values) would make the map constant: part them by a hair.
+    observed = np.maximum.accumulate(np.maximum(magnitudes[ranks - 1], 1e-9))
+    observed = observed + 1e-9 * np.arange(len(observed))
+    return ConformalMap(tuple(nominal.tolist()), tuple(observed.tolist()), count)
+
+
+def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members: int) -> float:
+    """By what factor normal scores shrink when all members judge a row instead of those that have not seen it.
+
+    The spread of scores falls with the number m of members mixed about as ``a + b / m``: what each has learned
+    wrongly by itself averages out, and the mixture is wider by their disagreement. One member and ``judges`` of them
+    give the line, see `model.distributions.ensemble_extrapolation`; it is followed to all members.
+
+    Args:
+        alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or some of these.
+        together: Under the mixture of all members that have not seen them, ``[n]``.
+        judges: Members that have not seen a row, at least 2.
+        members: M.
+
+    Returns:
+        The factor, from 0.5 to 1.
+    """
+    one, several = (float(np.minimum(np.abs(scores), FURTHEST_SCORE).mean()) for scores in (alone, together))
+    if several <= 0.0:
+        return 1.0
+    return float(np.clip(score_of_all(one, several, judges, members) / several, 0.5, 1.0))

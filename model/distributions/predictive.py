@@ -1,0 +1,247 @@
+"""The predictive distribution: an equal-weight mixture over draws of the observation model.
+
+Given a draw, an observation is one Gaussian or a mixture of K, in the units in which the network learned the
+target; a transform leads from there to the target's own unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from murho.model.distributions.mixtures import Mixture, normal_cdf
+from murho.model.distributions.transforms import Identity
+
+if TYPE_CHECKING:
+    from murho.model.distributions.transforms import Transform
+    from murho.model.distributions.wide_component import WideRule
+
+__all__ = ["Predictive", "function_exceedance", "function_quantiles", "split"]
+
+PANELS = 64
+"""Panels of about equal probability in the integral of the CRPS where it has no closed form."""
+POOLED = 5
+POINTS_AT_A_TIME = 16
+WIDE_KNOTS = (-7.0, -3.5, -2.0, -1.0, 1.0, 2.0, 3.5, 7.0)
+"""Further ones where there is a wide component, in its standard deviations."""
+ABSCISSAE = ((-(0.6**0.5), 5.0 / 9.0), (0.0, 8.0 / 9.0), (0.6**0.5, 5.0 / 9.0))
+"""Nodes and weights of Gauss and Legendre on [-1, 1], exact to degree 5."""
+
+
+def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and the law of total variance: ``Var[y] = Var_draws[mean] + E_draws[noise^2]``.
+
+    Args:
+        means: Function values, ``[S, B]``.
+        noise: Standard deviation of an observation given each draw, broadcastable to ``[S, B]``.
+
+    Returns:
+        ``mean``, ``epistemic_std`` and ``aleatoric_std``, each ``[B]``.
+    """
+    mean = means.mean(dim=0)
+    epistemic = (means - mean).square_().mean(dim=0).sqrt_()
+    # What draws or rows share is averaged once, or not at all.
+    shared = noise.dim() > 1 and len(noise) == 1
+    aleatoric = noise[0] if shared else noise.square().mean(dim=0).sqrt_()
+    return mean, epistemic, aleatoric.expand_as(mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Predictive:
+    """What is known of the target of B rows; float64.
+
+    Attributes:
+        means: Function values, ``[S, B]``, the target's unit.
+        noise: Standard deviation of an observation given each draw, broadcastable to ``[S, B]``, likewise, without
+            what a wide component adds.
+        mixture: The distribution of an observation, as the network learned the target, C = S * K components, and
+            perhaps a wide one.
+        transform: From there to the target's unit.
+        moments: Mean, epistemic_std and aleatoric_std, ``[B]`` each, with a wide component.
+    """
+
+    means: Tensor
+    noise: Tensor
+    mixture: Mixture
+    transform: Transform
+    moments: tuple[Tensor, Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(
+        cls, means: Tensor, noise: Tensor, weights: Tensor | None = None, transform: Transform | None = None
+    ) -> Predictive:
+        """From the observation model's components under each draw.
+
+        Args:
+            means: ``[S, B, K]``, float64, as the network learned the target.
+            noise: Likewise, or 1 instead of any of these.
+            weights: ``[S, B, K]`` of sum 1 over K; None where K is 1.
+            transform: None: the components are in the target's unit already.
+        """
+        transform = transform or Identity()
+        # Rows last, as `model.engines.forward` lays them out: a sum over few components is then one over long rows.
+        means, noise = means.transpose(1, 2), noise.transpose(1, 2)
+        values, deviations = transform.moments(means, noise)
+        if weights is None:
+            mixture = Mixture(means[:, 0], noise[:, 0])
+            return cls(values[:, 0], deviations[:, 0], mixture, transform)
+        weights = weights.transpose(1, 2)
+        mean = (weights * values).sum(dim=1)
+        squares = (values - mean.unsqueeze(1)).square_().addcmul_(deviations, deviations)
+        variance = squares.mul_(weights).sum(dim=1)
+        means, noise, weights = (
+            part.expand_as(means).flatten(0, 1) for part in (means, noise, weights / len(means))
+        )
+        return cls(mean, variance.sqrt_(), Mixture(means, noise, weights), transform)
+
+    def of_rows(self, rows: Tensor) -> Predictive:
+        """Of some rows alone, by a mask ``[B]`` or their numbers."""
+        noise = self.noise.expand_as(self.means)[:, rows]
+        moments = None
+        if self.moments is not None:
+            mean, epistemic, aleatoric = self.moments
+            moments = mean[rows], epistemic[rows], aleatoric[rows]
+        return Predictive(self.means[:, rows], noise, self.mixture.of_rows(rows), self.transform, moments)
+
+    def with_wide(self, rule: WideRule, most: float) -> Predictive:
+        """The same with a wide component beside each row's mixture.
+
+        Its share of the mean belongs to every draw alike, so that their spread stays what it is: what it adds to the
+        variance is aleatoric.
+
+        Args:
+            rule: Of the wide components.
+            most: How wide they become, see `model.distributions.wide_component.WideRule.component`.
+        """
+        mean, epistemic, aleatoric = split(self.means, self.noise)
+        std, share, means = torch.hypot(epistemic, aleatoric), rule.weight, self.means
+        if isinstance(self.transform, Identity):
+            wide = rule.component(mean, std, aleatoric, most)
+            added = share * (wide.noise.square() - std.square())
+        else:
+            location, spread = self.mixture.moments()
+            wide = rule.component(location, spread, spread * (aleatoric / std), most)
+            centre, deviation = self.transform.moments(location, wide.noise)
+            apart = centre - mean
+            added = share * (deviation.square() - std.square() + (1.0 - share) * apart.square())
+            means, mean = torch.add(means, apart, alpha=share), torch.add(mean, apart, alpha=share)
+        aleatoric = aleatoric.square().add_(added).clamp_min_(0.0).sqrt_()
+        mixture = replace(self.mixture, wide=wide)
+        return Predictive(means, self.noise, mixture, self.transform, (mean, epistemic, aleatoric))
+
+    def split(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean, epistemic_std and aleatoric_std, each ``[B]``, see `split`."""
+        return split(self.means, self.noise) if self.moments is None else self.moments
+
+    def normal_score(self, values: Tensor) -> Tensor:
+        """Where values of the target ``[..., B]`` stand, see `model.distributions.mixtures.Mixture.normal_score`."""
+        return self.mixture.normal_score(self.transform.forward(values))
+
+    def quantiles(self, scores: Tensor) -> Tensor:
+        """``y`` with ``F(y) = Phi(score)``, ``[B, K]`` for normal scores ``[K]``."""
+        return self.transform.inverse(self.mixture.quantiles(scores))
+
+    def log_density(self, values: Tensor) -> Tensor:
+        """Log density at one value of the target a row, ``[B]``; nats, for the target's unit."""
+        density = self.mixture.log_density(self.transform.forward(values))
+        return density + self.transform.log_slope(values)
+
+    def tails(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+        """The probabilities of less and of more than values ``[T]`` of the target, for all rows, ``[B, T]`` each."""
+        values = thresholds.to(self.means).unsqueeze(-1).expand(-1, self.means.shape[1])
+        below, above = self.mixture.tails(self.transform.forward(values))
+        return below.T, above.T
+
+    def crps(self, values: Tensor) -> Tensor:
+        """Continuous ranked probability score at one value of the target a row, ``[B]``; lower is better.
+
+        In closed form for Gaussians in the target's own unit. Otherwise the integral of
+        ``(F(y) - [y >= value])^2`` (Matheson & Winkler 1976), between quantiles that part the line into panels
+        of equal probability: exact to about 1e-4 of itself.
+        """
+        if isinstance(self.transform, Identity) and len(self.mixture.means) == len(self.means):
+            return self.mixture.crps(values)
+        observed = self.transform.forward(values).unsqueeze(-1)
+        knots = torch.cat((self._knots(), observed), dim=1).sort(dim=1).values  # [B, knots]
+        half, middle = 0.5 * knots.diff(dim=1), 0.5 * (knots[:, 1:] + knots[:, :-1])
+        total = torch.zeros_like(values)
+        for node, weight in ABSCISSAE:
+            points = middle + node * half  # [B, panels]
+            distance = self._cdf(points) - (points >= observed).to(points)
+            slope = torch.exp(-self.transform.log_slope(self.transform.inverse(points)))
+            total += weight * (distance.square() * slope * half).sum(dim=1)
+        return total
+
+    def _knots(self) -> Tensor:
+        """About equally probable panels: every so many of the pooled quantiles of all components, ``[B, knots]``."""
+        means, noise = self.mixture.means, self.mixture.noise.expand_as(self.mixture.means)
+        inner = torch.special.ndtri(
+            (torch.arange(POOLED, dtype=means.dtype, device=means.device) + 0.5) / POOLED
+        )
+        pooled = means.unsqueeze(-1) + noise.unsqueeze(-1) * inner  # [C, B, POOLED]
+        pooled = pooled.transpose(0, 1).flatten(start_dim=1)
+        if self.mixture.weights is None:
+            pooled = pooled.sort(dim=1).values
+            shares = torch.linspace(0, pooled.shape[1] - 1, PANELS, device=means.device).round().long()
+            inside = pooled[:, shares]
+        else:
+            pooled, order = pooled.sort(dim=1)
+            weights = self.mixture.weights.T.repeat_interleave(POOLED, dim=1).gather(1, order).cumsum(dim=1)
+            levels = torch.linspace(0.0, 1.0, PANELS, dtype=means.dtype, device=means.device)
+            ends = weights[:, -1:] * levels
+            inside = pooled.gather(1, torch.searchsorted(weights, ends).clamp_max(pooled.shape[1] - 1))
+        tails = [(means + side * noise * reach).T for side in (-1.0, 1.0) for reach in (3.5, 7.0)]
+        outer = [tail.amin(dim=1) for tail in tails[:2]] + [tail.amax(dim=1) for tail in tails[2:]]
+        wide = self.mixture.wide
+        if wide is not None:
+            outer += [wide.means + reach * wide.noise for reach in WIDE_KNOTS]
+        return torch.cat((inside, torch.stack(outer, dim=1)), dim=1)
+
+    def _cdf(self, points: Tensor) -> Tensor:
+        """The distribution function at ``[B, points]``, in single precision from each row's own spread."""
+        mean, spread = self.mixture.moments()
+        centred, widths = (
+            ((self.mixture.means - mean) / spread).float(),
+            (self.mixture.noise / spread).float(),
+        )
+        weights = None if self.mixture.weights is None else self.mixture.weights.float()
+        scaled = ((points - mean.unsqueeze(-1)) / spread.unsqueeze(-1)).float().T  # [points, B]
+        total = []
+        for some in scaled.split(POINTS_AT_A_TIME):
+            share = normal_cdf((some.unsqueeze(1) - centred) / widths)
+            total.append(share.mean(dim=1) if weights is None else (share * weights).sum(dim=1))
+        cdf = torch.cat(total).T.double()
+        wide = self.mixture.wide
+        if wide is None:
+            return cdf
+        return torch.lerp(cdf, normal_cdf((points - wide.means[:, None]) / wide.noise[:, None]), wide.weight)
+
+
+def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
+    """Percentiles of the function values alone: linear interpolation between their order statistics.
+
+    Args:
+        means: ``[S, B]``.
+        levels: Probabilities, ``[K]``.
+
+    Returns:
+        ``[B, K]``.
+    """
+    last = len(means) - 1
+    # NumPy's sort takes a twentieth of the time of PyTorch's.
+    ordered = (
+        means.T.sort(dim=1).values if means.is_cuda else torch.from_numpy(np.sort(means.T.numpy(), axis=1))
+    )
+    position = levels.to(means) * last
+    below = position.floor().long().clamp(0, last)
+    above = (below + 1).clamp_max(last)
+    return torch.lerp(ordered[:, below], ordered[:, above], position - below)
+
+
+def function_exceedance(means: Tensor, thresholds: Tensor) -> Tensor:
+    """The share of draws whose function value exceeds each threshold, ``[B, T]``."""
+    return (means.unsqueeze(-1) > thresholds.to(means)).to(means.dtype).mean(dim=0)

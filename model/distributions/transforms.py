@@ -1,0 +1,232 @@
+"""Transforms of the target: the network learns ``z``, answers are in ``y``, the change of variables is exact.
+
+Percentiles go through the transform as they are, densities get its slope, and the mean and the variance of a
+Gaussian ``z`` in terms of ``y`` are closed forms. A new transform is a class and an entry of `TRANSFORMS`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from murho.model.distributions.mixtures import LOG_SQRT_2PI, normal_cdf
+from murho.model.errors import CheckpointError
+from murho.model.json_validation import expect_fields, expect_number
+
+__all__ = ["TRANSFORMS", "Identity", "Logarithm", "Transform", "transform_from_json"]
+
+NEAR_SEAM = 7.0
+"""Standard deviations below its seam from which on `Logarithm` is an exponential, to 1e-12 of its moments."""
+FAR_BEYOND_SEAM = 30.0
+"""Normal scores at which Phi is no longer told from 0."""
+LEAST_DEVIATION = 1e-12
+"""In units of the largest training target."""
+
+
+class Transform(Protocol):
+    """A smooth rising map between the target ``y`` and what the network learns, ``z``."""
+
+    kind: str
+
+    @classmethod
+    def fit(cls, targets: Tensor) -> Self | None:
+        """The transform for training targets ``[N]``, or None where it can't be used."""
+        ...
+
+    def forward(self, targets: Tensor) -> Tensor:
+        """``z`` of ``y``; any shape. A ``y`` outside of the transform's domain becomes its end."""
+        ...
+
+    def inverse(self, values: Tensor) -> Tensor:
+        """``y`` of ``z``; any shape, finite wherever ``z`` is."""
+        ...
+
+    def log_slope(self, targets: Tensor) -> Tensor:
+        """``log dz/dy`` at ``y``: what a log density in ``z`` gains as one in ``y``."""
+        ...
+
+    def moments(self, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of ``y`` where ``z`` is Gaussian.
+
+        Args:
+            means: Means of ``z``, any shape.
+            noise: Standard deviations of ``z``, broadcastable to it.
+
+        Returns:
+            Two tensors of the shape of ``means``, in the target's unit.
+        """
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Kind and parameters, for ``model.json``."""
+        ...
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """The inverse of `to_json`; a CheckpointError names the field that is wrong."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The target as it is."""
+
+    kind = "none"
+
+    @classmethod
+    def fit(cls, targets: Tensor) -> Self:  # noqa: ARG003 - the same for all
+        """Serves any targets."""
+        return cls()
+
+    def forward(self, targets: Tensor) -> Tensor:
+        """See `Transform.forward`."""
+        return targets
+
+    def inverse(self, values: Tensor) -> Tensor:
+        """See `Transform.inverse`."""
+        return values
+
+    def log_slope(self, targets: Tensor) -> Tensor:
+        """See `Transform.log_slope`."""
+        return torch.zeros_like(targets)
+
+    def moments(self, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Transform.moments`."""
+        return means, noise.expand_as(means)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Transform.to_json`."""
+        return {"kind": self.kind}
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """See `Transform.from_json`."""
+        expect_fields(data, "target.transform", ("kind",))
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Logarithm:
+    """``z = log(y + shift)`` up to the largest training target, and straight on from there.
+
+    Beyond it ``y = exp(top) (1 + z - top) - shift``: value and slope agree at the seam. An exponential without
+    end would let one draw that strays far from the training rows outweigh all others, or overflow.
+
+    Attributes:
+        shift: Added to the target, in its unit; positive if a training target is zero.
+        top: ``z`` of the largest training target.
+    """
+
+    shift: float
+    top: float
+
+    kind = "log"
+
+    @classmethod
+    def fit(cls, targets: Tensor) -> Self | None:
+        """Serves targets that are never negative; half the least positive one is added where some are zero."""
+        least = float(targets.min())
+        if least < 0.0 or float(targets.max()) <= 0.0:
+            return None
+        shift = 0.5 * float(targets[targets > 0.0].min()) if least == 0.0 else 0.0
+        return cls(shift, math.log(float(targets.max()) + shift))
+
+    def forward(self, targets: Tensor) -> Tensor:
+        """See `Transform.forward`."""
+        inside = torch.log((targets + self.shift).clamp_min(1e-300))
+        beyond = self.top + (targets + self.shift) * math.exp(-self.top) - 1.0
+        return torch.where(inside <= self.top, inside, beyond)
+
+    def inverse(self, values: Tensor) -> Tensor:
+        """See `Transform.inverse`."""
+        inside = torch.exp(values.clamp_max(self.top))
+        return inside * (1.0 + (values - self.top).clamp_min(0.0)) - self.shift
+
+    def log_slope(self, targets: Tensor) -> Tensor:
+        """See `Transform.log_slope`."""
+        return -torch.log((targets + self.shift).clamp_min(1e-300)).clamp_max(self.top)
+
+    def moments(self, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Transform.moments`: those of a lognormal, and near the seam the truncated ones of either side.
+
+        A lognormal's deviation is written so that nothing overflows or cancels (Johnson, Kotz and Balakrishnan 1994,
+        "Continuous univariate distributions", chapter 14).
+        """
+        noise = noise.expand_as(means).contiguous()
+        means = (means - self.top).contiguous()  # in units of y(top) + shift from here on
+        value, deviation = _moments(means, noise)
+        unit = math.exp(self.top)
+        return unit * value - self.shift, unit * deviation.clamp_min_(LEAST_DEVIATION)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Transform.to_json`."""
+        return {"kind": self.kind, "shift": self.shift, "top": self.top}
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """See `Transform.from_json`."""
+        fields = expect_fields(data, "target.transform", ("kind", "shift", "top"))
+        shift, top = (expect_number(fields[name], f"target.transform.{name}") for name in ("shift", "top"))
+        return cls(shift, top)
+
+
+def _moments(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of ``exp(z)`` below ``z = 0`` and ``1 + z`` above it."""
+    square = noise.square()
+    value = torch.exp(torch.add(means, square, alpha=0.5))
+    deviation = torch.exp(means + square).mul_(square.neg().expm1_().neg_().sqrt_())
+    near = (means > noise * (-NEAR_SEAM - 2.0 * noise)).view(-1).nonzero().squeeze(1)
+    if len(near):
+        parts = _moments_near_seam(means.view(-1)[near], noise.view(-1)[near])
+        for whole, part in zip((value, deviation), parts, strict=True):
+            whole.view(-1)[near] = part
+    return value, deviation
+
+
+def _moments_near_seam(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """`_moments` by the truncated ones of either side."""
+    seam = -means / noise
+    above = normal_cdf(-seam)
+    density = torch.exp(-0.5 * seam.square() - LOG_SQRT_2PI)
+    line = 1.0 + means
+    first = _below_seam(means, noise, seam, 1) + line * above + noise * density
+    second = _below_seam(means, noise, seam, 2) + (line.square() + noise.square()) * above
+    second = second + noise * (2.0 * line + noise * seam) * density
+    return first, (second - first.square()).clamp_min(LEAST_DEVIATION**2).sqrt()
+
+
+def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tensor:
+    """``E[exp(power z); z < 0] = exp(power mean + (power noise)^2 / 2) Phi(seam - power noise)``.
+
+    Where Phi underflows, by ``exp(-seam^2 / 2) erfcx((power noise - seam) / sqrt(2)) / 2``, which is the same.
+    """
+    excess = power * noise - seam
+    part = torch.exp(power * means + 0.5 * (power * noise).square()) * normal_cdf(-excess)
+    far = excess > FAR_BEYOND_SEAM
+    if not bool(far.any()):
+        return part
+    return torch.where(
+        far, 0.5 * torch.exp(-0.5 * seam.square()) * torch.special.erfcx(excess * 0.5**0.5), part
+    )
+
+
+TRANSFORMS: dict[str, type[Identity | Logarithm]] = {"none": Identity, "log": Logarithm}
+"""Transforms by the name they have on the command line and in a checkpoint."""
+
+
+def transform_from_json(data: object) -> Identity | Logarithm:
+    """A transform from ``model.json``; none where the checkpoint names none.
+
+    Raises:
+        CheckpointError: The kind is unknown or a parameter is malformed.
+    """
+    if data is None:
+        return Identity()
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind not in TRANSFORMS:
+        raise CheckpointError(f"target.transform.kind must be one of {', '.join(TRANSFORMS)}, found {kind!r}")
+    return TRANSFORMS[kind].from_json(data)

@@ -1,0 +1,254 @@
+"""Encodes rows: canonical columns to the float32 matrix ``[B, D]`` that the network takes.
+
+First each feature by itself, then what several numbers say together, if that is wanted (`model.encoding.whitening`),
+then how far a row lies beyond the training rows (`model.encoding.range_distance`). A new encoding is one class (see
+`model.encoding.feature_encodings`) and one entry of `ENCODINGS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from murho.model.data.schema import FeatureKind
+from murho.model.encoding.dates import Calendar
+from murho.model.encoding.feature_encodings import FeatureEncoding, OneHot, Standard
+from murho.model.encoding.piecewise import PiecewiseLinear
+from murho.model.encoding.range_distance import Beyond
+from murho.model.encoding.support_gaps import Gaps, fit_gaps, gaps_from_json
+from murho.model.encoding.whitening import Whitening
+from murho.model.errors import OptionError, TableError
+from murho.model.json_validation import expect_fields, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from murho.model.data.schema import Columns, Schema
+
+__all__ = ["ENCODINGS", "LARGEST", "Encoder"]
+
+LARGEST = 1e6
+"""Encoded numbers end at ±LARGEST: further out, the float32 arithmetic of a network could overflow."""
+
+ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingProxyType(
+    {
+        "standard": MappingProxyType(
+            {
+                FeatureKind.NUMERIC: Standard,
+                FeatureKind.BOOLEAN: Standard,
+                FeatureKind.DATE: Calendar,
+                FeatureKind.CATEGORICAL: OneHot,
+            }
+        ),
+        "piecewise": MappingProxyType(
+            {
+                FeatureKind.NUMERIC: PiecewiseLinear,
+                FeatureKind.BOOLEAN: Standard,
+                FeatureKind.DATE: Calendar,
+                FeatureKind.CATEGORICAL: OneHot,
+            }
+        ),
+    }
+)
+"""Name of an encoding → kind of a feature → the class that encodes it."""
+
+# Rows encoded at a time: temporary arrays stay in the processor's cache.
+_TILE = 16_384
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encodes the features of a schema, each by its own `FeatureEncoding`, and perhaps numbers together.
+
+    Each row is encoded by itself, so that its numbers are the same alone and in any batch.
+
+    Attributes:
+        schema: The features.
+        encoding: The name of the encoding, a key of `ENCODINGS`.
+        parts: One encoding a feature, in schema order.
+        whitening: Directions hidden among correlated numbers, or None.
+        gaps: Of the numbers and dates whose training values leave any.
+    """
+
+    schema: Schema
+    encoding: str
+    parts: tuple[FeatureEncoding, ...]
+    whitening: Whitening | None = None
+    gaps: Mapping[str, Gaps] = field(default_factory=dict)
+
+    @classmethod
+    def fit(
+        cls, schema: Schema, columns: Columns, *, encoding: str = "standard", whitened: bool = False
+    ) -> Self:
+        """Fits the encoding to the training rows.
+
+        Args:
+            schema: The features.
+            columns: Their canonical columns of the training rows, each ``[N]``.
+            encoding: A key of `ENCODINGS`: ``standard``, or ``piecewise`` for numeric features in
+                quantile bins.
+            whitened: Whether hidden directions are inputs, too, where there are any.
+
+        Returns:
+            The encoder.
+
+        Raises:
+            OptionError: The encoding is not known.
+        """
+        classes = ENCODINGS.get(encoding)
+        if classes is None:
+            raise OptionError(f"the encoding {encoding!r} is not known; use one of {', '.join(ENCODINGS)}")
+        parts = tuple(
+            classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features
+        )
+        whitening = Whitening.fit(schema, parts, columns) if whitened else None
+        return cls(schema, encoding, parts, whitening, fit_gaps(schema, parts, columns))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the D encoded features, such as ``Horsepower`` or ``Origin=USA``."""
+        directions = () if self.whitening is None else self.whitening.names
+        return (
+            *(name for part in self.parts for name in part.names),
+            *directions,
+            *self._beyond.names,
+            *(f"{name} beyond the training rows" for name in directions),
+        )
+
+    @property
+    def width(self) -> int:
+        """D, the number of encoded features."""
+        return len(self.names)
+
+    @cached_property
+    def beyond_columns(self) -> range:
+        """Numbers of the encoded columns that tell how far a row lies beyond the training rows: the last ones."""
+        directions = 0 if self.whitening is None else self.whitening.count
+        return range(self.width - len(self._beyond.features) - directions, self.width)
+
+    @cached_property
+    def _beyond(self) -> Beyond:
+        return Beyond.of(self.schema, self.parts, self.gaps)
+
+    @cached_property
+    def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
+        """Feature, its encoding, and where its columns are."""
+        slices = []
+        start = 0
+        for feature, part in zip(self.schema.features, self.parts, strict=True):
+            stop = start + len(part.names)
+            slices.append((feature.name, part, slice(start, stop)))
+            start = stop
+        return tuple(slices)
+
+    @cached_property
+    def reach(self) -> npt.NDArray[np.float32]:
+        """Least and largest value of each encoded column over the training rows, ``[2, D]``.
+
+        A row that lies outside is beyond the training range of a feature, or of a category unseen in training.
+        Infinite where a column's values are all known from the start, such as sines.
+        """
+        with np.errstate(over="ignore"):
+            ends = [part.reach() for part in self.parts]
+            beyond = [self._beyond.reach(self.schema).astype(np.float32)]
+            if self.whitening is not None:
+                directions, further = np.split(self.whitening.reach().astype(np.float32), 2, axis=1)
+                beyond = [directions, *beyond, further]
+            return np.concatenate([*ends, *beyond], axis=1)
+
+    @cached_property
+    def unmoved(self) -> tuple[int, ...]:
+        """Numbers of the encoded columns that are zero for every training row, so that no row moves their weights."""
+        return tuple(np.flatnonzero((self.reach == 0.0).all(axis=0)).tolist())
+
+    def encode(self, columns: Columns) -> npt.NDArray[np.float32]:
+        """Encodes rows.
+
+        Args:
+            columns: The features' canonical columns, each ``[B]`` (see `model.data.schema`); others are not
+                looked at.
+
+        Returns:
+            ``[B, D]`` float32, C-contiguous and finite; numbers are standardised, and end at ±`LARGEST`.
+
+        Raises:
+            TableError: A cell is missing where its feature accepts none; rows are named from 1.
+        """
+        rows = len(columns[self.schema.features[0].name])
+        encoded = np.empty((rows, self.width), dtype=np.float32)
+        # What exceeds float64 or float32 is infinite, and then held at the limit.
+        with np.errstate(over="ignore"):
+            for start in range(0, rows, _TILE):
+                tile = encoded[start : start + _TILE]
+                for name, part, where in self._slices:
+                    part.encode(columns[name][start : start + _TILE], tile[:, where])
+                some, at = slice(start, start + _TILE), self.beyond_columns.start
+                self._beyond.encode(columns, some, tile[:, at : at + len(self._beyond.features)])
+                if self.whitening is not None:
+                    count = self.whitening.count
+                    tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(columns, some)
+                np.minimum(tile, LARGEST, out=tile)
+                np.maximum(tile, -LARGEST, out=tile)
+                if np.isnan(tile).any():
+                    raise self._refusal(tile, start)
+        return encoded
+
+    def _refusal(self, tile: npt.NDArray[np.float32], start: int) -> TableError:
+        row, column = (int(index[0]) for index in np.nonzero(np.isnan(tile)))
+        name = next(name for name, _, where in self._slices if where.start <= column < where.stop)
+        return TableError(
+            f"column {name!r}, row {start + row + 1}: the cell is missing, and no cell of this column was "
+            "missing in training: fill it in"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the encoding and what was fitted as JSON data, without the schema."""
+        data: dict[str, Any] = {
+            "encoding": self.encoding,
+            "features": {
+                feature.name: part.to_json()
+                for feature, part in zip(self.schema.features, self.parts, strict=True)
+            },
+        }
+        if self.whitening is not None:
+            data["whitening"] = self.whitening.to_json()
+        if self.gaps:
+            data["gaps"] = {name: gaps.to_json() for name, gaps in self.gaps.items()}
+        return data
+
+    @classmethod
+    def from_json(cls, data: object, schema: Schema) -> Self:
+        """Reads what `to_json` returned.
+
+        Args:
+            data: JSON data.
+            schema: The schema that the encoder was fitted with.
+
+        Raises:
+            CheckpointError: The data are not of that form or don't fit the schema; the message names the
+                field.
+        """
+        optional = [key for key in ("whitening", "gaps") if isinstance(data, dict) and key in data]
+        fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
+        encoding = fields["encoding"]
+        if not isinstance(encoding, str) or encoding not in ENCODINGS:
+            raise wrong("encoding.encoding", f"one of {', '.join(ENCODINGS)}", encoding)
+        names = tuple(feature.name for feature in schema.features)
+        features = expect_fields(fields["features"], "encoding.features", names)
+        parts = tuple(
+            ENCODINGS[encoding][feature.kind].from_json(
+                feature, features[feature.name], f"encoding.features.{feature.name}"
+            )
+            for feature in schema.features
+        )
+        whitening = None
+        if "whitening" in optional:
+            whitening = Whitening.from_json(fields["whitening"], schema, parts, "encoding.whitening")
+        gaps = gaps_from_json(fields["gaps"], schema, "encoding.gaps") if "gaps" in optional else {}
+        return cls(schema, encoding, parts, whitening, gaps)

@@ -1,0 +1,93 @@
+"""How far a row lies from the training rows: inputs that are zero for every training row.
+
+A weight that no training row ever moved keeps its prior. So, just as an unseen category has a level of its
+own, every number and date has an input that is zero where training rows lie and grows beyond their range, and into
+gaps within it (`model.encoding.support_gaps`): among them, answers are what they would be without; elsewhere the
+function values of different draws part in proportion to the distance, and epistemic_std says that nobody knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from murho.model.data.schema import FeatureKind
+from murho.model.encoding.feature_encodings import Scaled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from murho.model.data.schema import Columns, Schema
+    from murho.model.encoding.feature_encodings import FeatureEncoding
+    from murho.model.encoding.support_gaps import Gaps
+
+__all__ = ["Beyond"]
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
+
+    Of a column with outliers the range ends at `model.encoding.scaling.FURTHEST` standard deviations. In a gap it is
+    what `model.encoding.support_gaps.Gaps.distance` says, in standard deviations.
+
+    Attributes:
+        features: The features that have a training range, F of them.
+        minima: The lower ends of their ranges, ``[F]``.
+        maxima: The upper ends, ``[F]``.
+        stds: Their standard deviations over the training rows, ``[F]``.
+        gaps: Of those that have any.
+    """
+
+    features: tuple[str, ...]
+    minima: npt.NDArray[np.float64]
+    maxima: npt.NDArray[np.float64]
+    stds: npt.NDArray[np.float64]
+    gaps: Mapping[str, Gaps]
+
+    @classmethod
+    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding], gaps: Mapping[str, Gaps]) -> Self:
+        """Takes ranges from the schema and scales from the features' encodings."""
+        rows = []
+        for feature, part in zip(schema.features, parts, strict=True):
+            if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE) or not isinstance(part, Scaled):
+                continue
+            if feature.minimum is None or feature.maximum is None:
+                continue
+            scale = part.scale
+            reach = scale.limit * scale.std
+            minimum = max(feature.minimum, scale.mean - reach)
+            maximum = min(feature.maximum, scale.mean + reach)
+            rows.append((feature.name, minimum, maximum, scale.std))
+        names, minima, maxima, stds = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float), gaps)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Such as ``Horsepower beyond the training rows``."""
+        return tuple(f"{name} beyond the training rows" for name in self.features)
+
+    def reach(self, schema: Schema) -> npt.NDArray[np.float64]:
+        """Least and largest value over the training rows, ``[2, F]``: not 0 where a column has outliers."""
+        ranges = {feature.name: (feature.minimum, feature.maximum) for feature in schema.features}
+        ends = {name: np.array(ranges[name], float) for name in self.features}
+        reach = np.zeros((2, len(self.features)))
+        self.encode(ends, slice(None), reach)
+        return reach
+
+    def encode(self, columns: Columns, rows: slice, out: npt.NDArray[Any]) -> None:
+        """Writes ``[B, F]`` into ``out``."""
+        if not self.features:
+            return
+        values = np.stack([columns[name][rows] for name in self.features], axis=1)
+        beyond = values - np.minimum(np.maximum(values, self.minima), self.maxima)
+        for number, name in enumerate(self.features):
+            if name in self.gaps:
+                beyond[:, number] += self.gaps[name].distance(values[:, number])
+        beyond /= self.stds
+        beyond[np.isnan(beyond)] = 0.0
+        out[:] = beyond

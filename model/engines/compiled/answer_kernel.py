@@ -1,0 +1,289 @@
+"""From the network's outputs to the answer, compiled, row by row: moments, percentiles, exceedance, draws.
+
+The rule for each number is the one that PyTorch follows where there is no compiled code, see
+`model.distributions.predictive`; here a row's components never leave the first cache.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from murho.model.distributions.quantile_steps import SQRT_HALF
+from murho.model.engines.compiled.jit import compiled, part, widest_vectors
+from murho.model.engines.compiled.lognormal_kernel import fill_moments, one_moment
+from murho.model.engines.compiled.moments_kernel import (
+    Scale,
+    draw_moments,
+    gaussian_moments,
+    row_moments,
+    softmax,
+    standardise,
+    widths,
+)
+from murho.model.engines.compiled.quantile_kernel import find_levels
+from murho.model.engines.compiled.tail_kernel import find_tails
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Doubles = NDArray[np.float64]
+    Floats = NDArray[np.float32]
+    Reals = NDArray[np.floating]
+    Moments = tuple[float, float, float]
+
+__all__ = ["answer_rows"]
+
+Real = np.float32
+ROWS, TILE = 16, 8
+"""Rows that are copied at a time: as many numbers as a line of the cache; and draws."""
+
+
+@part
+def _gather(outputs: Floats, first: int, rows: int, into: Floats) -> None:
+    """Rows side by side, of ``[S, P, B]``, to rows one behind the other, ``[ROWS, P, S]``."""
+    samples, count = outputs.shape[0], outputs.shape[1]
+    whole = samples // TILE * TILE
+    for output in range(count):
+        for tile in range(0, whole, TILE):
+            for row in range(rows):
+                for sample in range(tile, tile + TILE):  # always as many, and so without a loop
+                    into[row, output, sample] = outputs[sample, output, first + row]
+        for sample in range(whole, samples):
+            for row in range(rows):
+                into[row, output, sample] = outputs[sample, output, first + row]
+
+
+@part
+def _shift(means: Floats, noise: Floats, location: float, scale: float, into: Doubles) -> None:
+    """Means and noise in another unit, ``[2, C]``."""
+    widest_vectors()
+    for component in range(means.size):
+        into[0, component] = location + scale * np.float64(means[component])
+    for component in range(means.size):
+        into[1, component] = scale * np.float64(noise[component])
+
+
+@part
+def _in_unit(values: Reals, offset: float, factor: float, into: Doubles) -> None:
+    """Function values of the draws in the target's unit, ``[S]``."""
+    widest_vectors()
+    for sample in range(into.size):
+        into[sample] = offset + factor * np.float64(values[sample])
+
+
+@part
+def _levels_in_unit(values: Doubles, learned: tuple[float, float], top: float, shift: float) -> None:
+    """Percentiles of what was learned to those of the target, in place, ``[L]``; see `distributions.transforms`."""
+    highest = -math.inf
+    for level in range(values.size):
+        # Rounding must not turn two levels of the same value round.
+        highest = max(highest, values[level])
+        value = learned[0] + learned[1] * highest
+        if math.isfinite(top):
+            value = math.exp(min(value, top)) * (1.0 + max(value - top, 0.0)) - shift
+        values[level] = value
+
+
+@part
+def _moments_of_logarithm(
+    in_unit: Doubles, weights: Floats, of_target: Doubles, mean: Doubles, variance: Doubles, near: float
+) -> Moments:
+    """Of the target where its logarithm was learned, in units of the largest one in training.
+
+    Args:
+        in_unit: Means and noise of the logarithm, from that one's on, ``[2, C]``.
+        weights: ``[K, S]``; none, ``[0, S]``, where K is 1.
+        of_target: To be filled with means and standard deviations, ``[2, C]``.
+        mean: To be filled with the function values, ``[S]``, where there are weights.
+        variance: Room for as many.
+        near: See `model.engines.compiled.lognormal_kernel.fill_moments`.
+    """
+    fill_moments(in_unit[0], in_unit[1], of_target[0], of_target[1], near)
+    if not len(weights):
+        return gaussian_moments(of_target[0], of_target[1])
+    by_draw = of_target.reshape((2, *weights.shape))
+    draw_moments(by_draw[0], by_draw[1], weights, mean, variance)
+    return row_moments(mean, variance)
+
+
+@part
+def _wide_in_unit(known: Moments, rule: Moments) -> tuple[Moments, float]:
+    """Moments with a wide component, and its noise; see `Predictive.with_wide`; without transform.
+
+    Args:
+        known: Mean, epistemic and aleatoric variance, standardised.
+        rule: Weight, widening, and the widest noise.
+    """
+    mean, epistemic, aleatoric = known
+    weight, widening, most = rule
+    variance, wider = epistemic + aleatoric, min(widening * math.sqrt(aleatoric), most)
+    # Of the mixture's variance and that of the wider noise; what it adds is the latter's share.
+    added = weight * wider * wider
+    return (mean, epistemic, aleatoric + added), math.sqrt(variance + wider * wider)
+
+
+@part
+def _wide_of_logarithm(
+    known: Moments, centre: float, spread: float, most: float, rule: Moments, near: float
+) -> tuple[Moments, float]:
+    """The same where the logarithm of the target was learned.
+
+    Args:
+        known: Mean, epistemic and aleatoric variance of the target, in units of the largest one in training.
+        centre: Mean of the logarithm, from that one's on.
+        spread: Its standard deviation.
+        most: The widest noise of the logarithm.
+        rule: Weight and widening, and something else.
+        near: See `model.engines.compiled.lognormal_kernel.fill_moments`.
+    """
+    mean, epistemic, aleatoric = known
+    weight, widening, _ = rule
+    variance = epistemic + aleatoric
+    wider = min(widening * spread * math.sqrt(aleatoric / variance), most)
+    noise = math.sqrt(spread * spread + wider * wider)
+    value, deviation = one_moment(centre, noise, near)
+    apart = value - mean
+    added = weight * (deviation * deviation - variance + (1.0 - weight) * apart * apart)
+    return (mean + weight * apart, epistemic, max(aleatoric + added, 0.0)), noise
+
+
+@compiled(
+    "void(float32[:,:,:], int64, float32[::1], float32, float64[:,:], float64[::1], UniTuple(float64, 2), "
+    "UniTuple(float64, 3), UniTuple(float64, 4), int64, int64, float64[:,::1], float64[:,::1], boolean[::1], "
+    "float64[:,:,::1], float64[:,::1])"
+)
+def answer_rows(
+    outputs: Floats,
+    count: int,
+    known: Floats,
+    floor: Real,
+    scores: Doubles,
+    thresholds: Doubles,
+    learned: tuple[float, float],
+    wide_rule: tuple[float, float, float],
+    logarithm: tuple[float, float, float, float],
+    start: int,
+    stop: int,
+    moments: Doubles,
+    values: Doubles,
+    settled: NDArray[np.bool_],
+    tails: Doubles,
+    draws: Doubles,
+) -> None:
+    """Mean, epistemic and aleatoric standard deviation, percentiles, exceedance and function values.
+
+    Args:
+        outputs: Of the network, ``[S, P, B]``: K means; K noises before softplus, if P is 2 K or more; and K weights
+            before softmax, if it is 3 K. In any layout.
+        count: K.
+        known: Noise of each draw where the outputs tell none, ``[S]``, standardised.
+        floor: The least noise, likewise.
+        scores: Normal scores of the levels, ``[B, L]``, rising.
+        thresholds: ``[T]``, standardised.
+        learned: Location and scale of what was learned.
+        wide_rule: Weight, widening, and the widest noise, standardised, see `WideRule`. A weight
+            of 0: there is none.
+        logarithm: Top and shift of `model.distributions.transforms.Logarithm`, ``near`` of
+            `fill_moments`, and the least deviation in units of the largest target. A top that
+            is not finite: what was learned is the target itself.
+        start: First row to work on.
+        stop: The row behind the last.
+        moments: To be filled, ``[4, B]``, the target's unit; the fourth is the standard deviation.
+        values: To be filled, ``[B, L]``, with percentiles, likewise.
+        settled: To be filled, ``[B]``: whether all percentiles of a row are found.
+        tails: To be filled, ``[2, B, T]``, with the probabilities of less and of more than each threshold.
+        draws: To be filled, ``[B, S]``, with function values, the target's unit; none where it is ``[B, 0]``.
+    """
+    widest_vectors()
+    samples, told = outputs.shape[0], outputs.shape[1] // count
+    components, share = count * samples, 1.0 / samples
+    location, scale = learned
+    top, shift, near, least = logarithm
+    of_wide = wide_rule[0]
+    rows_of = np.empty((ROWS, outputs.shape[1] * samples), dtype=Real)
+    by_output = rows_of.reshape((ROWS, outputs.shape[1], samples))
+    own, precisions = np.empty(components, dtype=Real), np.empty(components, dtype=Real)
+    shares, ones = np.empty(components, dtype=Real), np.ones(components, dtype=Real)
+    mean, variance = np.empty(samples, dtype=Real), np.empty(samples, dtype=Real)
+    in_unit, of_target = np.empty((2, components)), np.empty((2, components))
+    target_mean, target_variance = np.empty(samples), np.empty(samples)
+    found_levels = np.empty(scores.shape[1], dtype=np.bool_)
+    for first in range(start, stop, ROWS):
+        rows = min(ROWS, stop - first)
+        _gather(outputs, first, rows, by_output)
+        for row in range(rows):
+            number = first + row
+            means, noise, weights = rows_of[row, :components], known, ones
+            if told > 1:
+                noise = rows_of[row, components : 2 * components]
+                widths(noise, floor)
+            if told > 2:
+                weights, of_row = rows_of[row, 2 * components :], by_output[row]
+                softmax(of_row[2 * count :], mean, variance)
+                draw_moments(of_row[:count], of_row[count : 2 * count], of_row[2 * count :], mean, variance)
+                known_moments = row_moments(mean, variance)
+            else:
+                known_moments = gaussian_moments(means, noise)
+            centre, wider = known_moments[0], 0.0
+            unit = math.sqrt(known_moments[1] + known_moments[2])
+            if not math.isfinite(top):
+                found = known_moments
+                if of_wide > 0.0:
+                    found, wider = _wide_in_unit(known_moments, wide_rule)
+                offset, factor, least_noise = location, scale, 0.0
+                if draws.shape[1]:
+                    _in_unit(mean if told > 2 else means, offset, factor, draws[number])
+            else:
+                _shift(means, noise, location - top, scale, in_unit)
+                target_moments = _moments_of_logarithm(
+                    in_unit, by_output[row][2 * count :], of_target, target_mean, target_variance, near
+                )
+                found = target_moments
+                if of_wide > 0.0:
+                    from_top = location - top + scale * centre
+                    found, wider = _wide_of_logarithm(
+                        found, from_top, scale * unit, scale * wide_rule[2], wide_rule, near
+                    )
+                    wider /= scale
+                factor = math.exp(top)
+                offset, least_noise = -shift, least
+                if draws.shape[1]:
+                    moved = factor * (found[0] - target_moments[0])
+                    _in_unit(target_mean if told > 2 else of_target[0], moved - shift, factor, draws[number])
+            moments[0, number] = offset + factor * found[0]
+            moments[1, number] = factor * math.sqrt(found[1])
+            moments[2, number] = factor * max(math.sqrt(found[2]), least_noise)
+            moments[3, number] = math.sqrt(moments[1, number] ** 2 + moments[2, number] ** 2)
+            wide = unit * SQRT_HALF / wider if of_wide > 0.0 else 0.0
+            own_scale = Scale(share, centre, unit, wide, of_wide)
+            standardise(means, noise, weights, own_scale, own, precisions, shares)
+            find_levels(
+                own,
+                precisions,
+                shares,
+                means,
+                noise,
+                weights,
+                own_scale,
+                scores[number],
+                values[number],
+                found_levels,
+            )
+            settled[number] = found_levels.all()
+            if thresholds.size:
+                find_tails(
+                    own,
+                    precisions,
+                    shares,
+                    means,
+                    noise,
+                    weights,
+                    own_scale,
+                    thresholds,
+                    tails[0, number],
+                    tails[1, number],
+                )
+            _levels_in_unit(values[number], learned, top, shift)

@@ -1,0 +1,205 @@
+"""Frozen draws of the weights, laid out for their forward pass, see `model.engines.forward`.
+
+Draw k of a seed is a function of (posterior, seed, k) alone: its random numbers come from counter-based
+generators keyed by ``(seed, j)`` for it and for those before it that it balances, see `model.engines.coupled_normals`.
+The first 64 of 256 draws are the 64, on every device. Draw k uses member ``k mod M``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from murho.model.engines.coupled_normals import coupled_normals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from murho.model.networks.bayesian_network import Architecture
+
+__all__ = ["ONE", "Draws", "make_draws", "mean_network", "mirrored"]
+
+ONE = {"relu": 1.0, "silu": 1.2784645427610737, "gelu": 1.1444507183528787, "tanh": 20.0, "sigmoid": 40.0}
+"""Where each of `model.networks.bayesian_network.ACTIVATIONS` is 1 in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """S weight vectors, layer by layer, as `model.engines.forward.forward` reads them.
+
+    A layer is one matrix ``[outputs, inputs + 1]`` a draw that multiplies its inputs and a 1. So that the next layer
+    finds its 1, each hidden layer has one more row, of a unit that is always 1; not so the last hidden layer where
+    there is a skip, for a skip has a 1 of its own.
+
+    Attributes:
+        layers: One ``[S, outputs (+ 1), inputs + 1]`` a layer; of a skip, the last one's inputs are the hidden units,
+            then the network's inputs.
+        members: Member of each draw, ``[S]``.
+        activation: A key of `model.networks.bayesian_network.ACTIVATIONS`.
+        skip: Whether the last layer also reads the inputs.
+    """
+
+    layers: tuple[Tensor, ...]
+    members: Tensor
+    activation: str
+    skip: bool
+
+    @classmethod
+    def of(
+        cls,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor],
+        members: Tensor,
+        *,
+        activation: str,
+        skip: bool,
+    ) -> Self:
+        """Lays out weights and biases.
+
+        Args:
+            weights: One ``[S, inputs, outputs]`` a layer.
+            biases: One ``[S, 1, outputs]`` a layer.
+            members: Member of each draw, ``[S]``.
+            activation: A key of `model.networks.bayesian_network.ACTIVATIONS`.
+            skip: Whether the last layer also reads the inputs.
+        """
+        carried = _carried(len(weights), skip)
+        layers = []
+        for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            samples, inputs, outputs = weight.shape
+            units = outputs + (index < carried)
+            if index:
+                layer = weight.new_empty((samples, units, inputs + 1))
+            else:  # one product for all draws, which is read fastest input by input
+                layer = weight.new_empty((inputs + 1, samples, units)).permute(1, 2, 0)
+            layer[:, :outputs, :inputs] = weight.transpose(1, 2)
+            layer[:, :outputs, inputs] = bias.squeeze(1)
+            if index < carried:
+                layer[:, outputs] = 0.0
+                layer[:, outputs, inputs] = ONE[activation]
+            layers.append(layer)
+        return cls(tuple(layers), members, activation, skip)
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        """One ``[S, inputs, outputs]`` a layer, views."""
+        return tuple(layer[..., :-1].transpose(1, 2) for layer in self._own_units())
+
+    @property
+    def biases(self) -> tuple[Tensor, ...]:
+        """One ``[S, 1, outputs]`` a layer, views."""
+        return tuple(layer[..., -1:].transpose(1, 2) for layer in self._own_units())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the layers."""
+        return sum(layer.nbytes for layer in self.layers)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def first(self, samples: int) -> Draws:
+        """The first draws, as views."""
+        return self if samples >= len(self) else self._choose(slice(samples))
+
+    def some(self, which: slice) -> Draws:
+        """Draws one behind the other, as views."""
+        return self._choose(which)
+
+    def of_members(self, members: Sequence[int]) -> Draws:
+        """The draws of some members, copied."""
+        return self._choose(torch.isin(self.members, torch.tensor(members, device=self.members.device)))
+
+    def _own_units(self) -> list[Tensor]:
+        """The layers without the units that are always 1."""
+        carried = _carried(len(self.layers), self.skip)
+        return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(self.layers)]
+
+    def _choose(self, which: slice | Tensor) -> Draws:
+        return Draws(
+            tuple(layer[which] for layer in self.layers), self.members[which], self.activation, self.skip
+        )
+
+
+def _carried(layers: int, skip: bool) -> int:
+    """How many layers, the first ones, have a unit that is always 1."""
+    return max(0, layers - (2 if skip else 1))
+
+
+def make_draws(
+    tensors: Mapping[str, Tensor],
+    architecture: Architecture,
+    *,
+    seed: int,
+    samples: int,
+    start: int = 0,
+    device: torch.device | None = None,
+) -> Draws:
+    """Draws ``w = mu + softplus(rho) epsilon`` (Blundell et al. 2015, section 3.2).
+
+    Args:
+        tensors: mu and rho by the names of `Architecture.shapes`, on the CPU.
+        architecture: The network's sizes.
+        seed: Seed of the draws.
+        samples: S, at least 1.
+        start: Number of the first draw, see `model.engines.coupled_normals.coupled_normals`.
+        device: Where the draws are to be used.
+
+    Returns:
+        The draws.
+    """
+    means = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".mu")]
+    rhos = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".rho")]
+    sizes = [mean[0].numel() for mean in means]
+    weights = torch.from_numpy(coupled_normals(seed, samples, architecture.members, sum(sizes), start=start))
+    members = torch.arange(start, start + samples) % architecture.members
+    mu = torch.cat([mean.flatten(1) for mean in means], dim=1)
+    sigma = functional.softplus(torch.cat([rho.flatten(1) for rho in rhos], dim=1))
+    for row, member in zip(weights, members.tolist(), strict=True):  # a draw stays in the cache
+        torch.addcmul(mu[member], sigma[member], row, out=row)
+    drawn = [
+        part.reshape(samples, *mean.shape[1:]).to(device)
+        for mean, part in zip(means, torch.split(weights, sizes, dim=1), strict=True)
+    ]
+    return Draws.of(
+        drawn[0::2],
+        drawn[1::2],
+        members.to(device),
+        activation=architecture.activation,
+        skip=architecture.skip,
+    )
+
+
+def mean_network(
+    tensors: Mapping[str, Tensor], architecture: Architecture, device: torch.device | None = None
+) -> Draws:
+    """The mu-only networks as M draws without randomness: their outputs' average is the answer to ``samples=0``."""
+    means = [tensors[name].detach().to(device) for name in architecture.shapes() if name.endswith(".mu")]
+    members = torch.arange(architecture.members, device=device)
+    return Draws.of(
+        means[0::2], means[1::2], members, activation=architecture.activation, skip=architecture.skip
+    )
+
+
+def mirrored(draws: Draws, means: Draws) -> Draws:
+    """The draws at the other side of their means, ``2 mu - w``: where a function differs there, it is not even.
+
+    Args:
+        draws: S draws.
+        means: `mean_network` of the same posterior, on the same device.
+    """
+
+    def beyond(middles: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
+        return [2.0 * middle[draws.members] - value for middle, value in zip(middles, values, strict=True)]
+
+    return Draws.of(
+        beyond(means.weights, draws.weights),
+        beyond(means.biases, draws.biases),
+        draws.members,
+        activation=draws.activation,
+        skip=draws.skip,
+    )

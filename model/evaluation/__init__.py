@@ -1,0 +1,1 @@
+"""Scores of predictions on labelled rows: point scores, coverage, reliability, cross-calibration."""

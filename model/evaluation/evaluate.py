@@ -1,0 +1,139 @@
+"""Judging a posterior on labelled rows: in short, for benchmarks, and in full, for `murho evaluate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.errors import TableError
+from murho.model.evaluation.metrics import PERCENTILES, band_levels
+from murho.model.evaluation.pit import pit_of, reliability
+from murho.model.evaluation.row_scores import Judged, judge_rows
+from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
+from murho.model.posterior.prediction import DEFAULT_SAMPLES
+from murho.model.runtime.row_progress import ignore_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from murho.model.data.schema import Columns
+    from murho.model.posterior.posterior import Posterior
+    from murho.model.runtime.row_progress import Advance
+
+__all__ = ["evaluate_table", "judge", "judge_in_full"]
+
+ROWS_PER_CHUNK = 4_096
+"""Rows encoded at a time: encoded rows can be many times as wide as the table."""
+
+
+def evaluate_table(
+    posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES, advance: Advance = ignore_rows
+) -> dict[str, Any]:
+    """The full judgement of a table.
+
+    Args:
+        posterior: The posterior to judge.
+        table: Labelled rows; rows without a target are left out.
+        samples: S.
+        advance: Is told of rows that are done.
+
+    Returns:
+        What `judge_in_full` has, and ``left_out``, the number of rows without a target.
+
+    Raises:
+        TableError: The target column is missing, or no row has a target, or a cell can't be used.
+        OptionError: S is 0.
+    """
+    name = posterior.schema.target.name
+    targets = target_from_table(table, name)
+    labelled = np.flatnonzero(~np.isnan(targets))
+    if not len(labelled):
+        raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
+    columns = columns_from_table(table.take(labelled), posterior.schema)
+    return {
+        **judge_in_full(posterior, columns, targets[labelled], samples=samples, advance=advance),
+        "left_out": len(targets) - len(labelled),
+    }
+
+
+def judge(
+    posterior: Posterior, rows: np.ndarray, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
+) -> dict[str, Any]:
+    """Scores, and the bands' coverage, width and interval score.
+
+    Args:
+        posterior: The posterior to judge.
+        rows: Encoded rows, ``[N, D]``.
+        targets: ``[N]``, the target's unit.
+        samples: S.
+
+    Returns:
+        ``n, rmse, mae, r2, nll, crps, raw, calibrated``, in the target's unit (``nll`` in nats per row, ``r2`` None
+        where all targets are the same). ``raw`` and ``calibrated`` have ``coverage``, ``width`` and
+        ``interval_score``; ``calibrated`` is None if the checkpoint is not calibrated.
+
+    Raises:
+        OptionError: S is 0.
+    """
+    return judge_rows(posterior, rows, targets, samples=samples, calibration=posterior.calibration).report()
+
+
+def judge_in_full(
+    posterior: Posterior,
+    columns: Columns,
+    targets: np.ndarray,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    advance: Advance = ignore_rows,
+) -> dict[str, Any]:
+    """Like `judge`, with calibration errors and a look at parts of the rows.
+
+    Args:
+        posterior: The posterior to judge.
+        columns: Canonical columns of the schema's features, ``[N]`` each.
+        targets: ``[N]``, the target's unit.
+        samples: S.
+        advance: Is told of rows that are done.
+
+    Returns:
+        What `judge` has, and beside it ``sharpness``, the root of the mean of ``std`` squared;
+        ``epistemic_share``, the share of that mean square that is epistemic; ``spearman``, the rank correlation of
+        ``std`` and the absolute error of the mean; ``coverage_by_std`` and ``coverage_by_category``, see
+        `model.evaluation.subgroup_coverage`. ``raw`` and ``calibrated`` also have ``pinball`` (see
+        `model.evaluation.metrics.BandScores.pinball_report`), ``calibration_error`` and ``pit`` (see
+        `model.evaluation.pit.reliability`).
+
+    Raises:
+        OptionError: S is 0.
+    """
+    parts = []
+    for start in range(0, len(targets), ROWS_PER_CHUNK):
+        some = slice(start, start + ROWS_PER_CHUNK)
+        rows = posterior.encoder.encode({name: column[some] for name, column in columns.items()})
+        parts.append(
+            judge_rows(
+                posterior,
+                rows,
+                targets[some],
+                samples=samples,
+                calibration=posterior.calibration,
+                levels=sorted({*band_levels(), *PERCENTILES}),
+            )
+        )
+        advance(len(rows))
+    judged = Judged.joined(parts)
+    report = judged.report()
+    report["raw"] |= {"pinball": judged.raw.pinball_report(), **reliability(pit_of(judged.scores))}
+    if judged.calibrated is not None:
+        pit = pit_of(judged.scores, posterior.calibration, judged.outside)
+        report["calibrated"] |= {"pinball": judged.calibrated.pinball_report(), **reliability(pit)}
+    square = float(np.mean(judged.std**2))
+    return report | {
+        "sharpness": square**0.5,
+        "epistemic_share": float(np.mean(judged.epistemic**2)) / square,
+        "spearman": spearman(judged.std, np.abs(judged.errors)),
+        "coverage_by_std": coverage_by_std(judged),
+        "coverage_by_category": coverage_by_category(judged, posterior.schema, columns),
+    }

@@ -1,0 +1,156 @@
+"""Scores of predictions on labelled rows: of the mean, of bands, of percentiles.
+
+Pure functions of arrays. `model.evaluation.row_scores` makes the arrays, `model.evaluation.pit` and
+`model.evaluation.subgroup_coverage` look closer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["COVERAGES", "PERCENTILES", "BandScores", "band_levels", "point_scores", "summary"]
+
+COVERAGES = (50, 80, 90, 95)
+"""Nominal coverage of the bands that are reported, per cent."""
+PERCENTILES = tuple(float(level) for level in range(1, 100))
+"""Levels over which pinball loss and calibration error are averaged, per cent."""
+
+
+def band_levels() -> list[float]:
+    """Lower and upper percentile of each band of `COVERAGES`, in that order: 25, 75, 10, 90 and so on."""
+    return [level for coverage in COVERAGES for level in (50.0 - coverage / 2.0, 50.0 + coverage / 2.0)]
+
+
+def point_scores(errors: NDArray[np.float64], targets: NDArray[np.float64]) -> dict[str, float | None]:
+    """Scores of the mean.
+
+    Args:
+        errors: Predicted mean minus target, ``[B]``, the target's unit.
+        targets: ``[B]``.
+
+    Returns:
+        ``rmse`` and ``mae``, the target's unit, and ``r2``, the share of the variance of these targets that is
+        explained, ``1 - mean(error^2) / Var(target)``; None where the targets are all the same.
+    """
+    square, variance = float(np.mean(np.square(errors))), float(np.var(targets))
+    return {
+        "rmse": square**0.5,
+        "mae": float(np.mean(np.abs(errors))),
+        "r2": 1.0 - square / variance if variance > 0.0 else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class BandScores:
+    """How percentiles did on B rows; parts add up.
+
+    Attributes:
+        levels: K percentile levels, among them `band_levels`.
+        inside: Whether the target lay in each band of `COVERAGES`, ends included, ``[B, len(COVERAGES)]``.
+        width: Sum over rows of each band's width, ``[len(COVERAGES)]``, the target's unit.
+        interval_score: Likewise of its interval score.
+        pinball: Sum over rows of the pinball loss at each level, ``[K]``, the target's unit.
+    """
+
+    levels: tuple[float, ...]
+    inside: NDArray[np.bool_]
+    width: NDArray[np.float64]
+    interval_score: NDArray[np.float64]
+    pinball: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, percentiles: NDArray[np.float64], targets: NDArray[np.float64], levels: Sequence[float]
+    ) -> Self:
+        """Scores percentiles.
+
+        The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
+        coverage c is ``u - l + 2 / (1 - c) * (how far the target y lies outside)``. The pinball loss (Koenker &
+        Bassett 1978) of a percentile q of level p is ``max(p (y - q), (p - 1) (y - q))``. Both are least, on
+        average, for the true percentiles.
+
+        Args:
+            percentiles: ``[B, K]``, the target's unit.
+            targets: ``[B]``.
+            levels: K percentile levels, among them `band_levels`.
+        """
+        column = {level: index for index, level in enumerate(levels)}
+        ends = [column[level] for level in band_levels()]
+        truth = targets[:, None]
+        lower, upper = percentiles[:, ends[0::2]], percentiles[:, ends[1::2]]
+        missed = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
+        width = upper - lower
+        outside_share = 1.0 - np.array(COVERAGES) / 100.0
+        above = truth - percentiles
+        share = np.array(levels) / 100.0
+        return cls(
+            levels=tuple(levels),
+            inside=(truth >= lower) & (truth <= upper),
+            width=width.sum(axis=0),
+            interval_score=(width + 2.0 / outside_share * missed).sum(axis=0),
+            pinball=np.maximum(share * above, (share - 1.0) * above).sum(axis=0),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The scores of all rows from those of parts, of the same levels."""
+        return cls(
+            levels=parts[0].levels,
+            inside=np.concatenate([part.inside for part in parts]),
+            width=np.sum([part.width for part in parts], axis=0),
+            interval_score=np.sum([part.interval_score for part in parts], axis=0),
+            pinball=np.sum([part.pinball for part in parts], axis=0),
+        )
+
+    def coverage(self, nominal: int, rows: NDArray[np.int64]) -> float:
+        """Share of some rows whose target lay in the band of this nominal coverage."""
+        return float(self.inside[rows, COVERAGES.index(nominal)].mean())
+
+    def report(self) -> dict[str, dict[str, float]]:
+        """Means over rows.
+
+        Returns:
+            ``coverage`` (shares), ``width`` and ``interval_score``, each by nominal coverage: ``{"50": …, "80": …}``.
+        """
+        count = len(self.inside)
+        values = {
+            "coverage": self.inside.mean(axis=0),
+            "width": self.width / count,
+            "interval_score": self.interval_score / count,
+        }
+        names = [str(coverage) for coverage in COVERAGES]
+        return {key: dict(zip(names, of_bands.tolist(), strict=True)) for key, of_bands in values.items()}
+
+    def pinball_report(self) -> dict[str, float]:
+        """Pinball loss, mean over rows: over all of `PERCENTILES` as ``mean``, and at ``5``, ``50`` and ``95``."""
+        of_level = dict(zip(self.levels, (self.pinball / len(self.inside)).tolist(), strict=True))
+        mean = float(np.mean([of_level[level] for level in PERCENTILES]))
+        return {"mean": mean} | {str(level): of_level[float(level)] for level in (5, 50, 95)}
+
+
+def summary(facts: dict[str, Any], unit: str | None) -> list[str]:
+    """Held-out metrics as lines for people.
+
+    Args:
+        facts: As stored in a checkpoint's ``metrics``.
+        unit: The target's unit, if known.
+    """
+    suffix = f" {unit}" if unit else ""
+    lines = [
+        f"RMSE {facts['rmse']:.4g}{suffix}   MAE {facts['mae']:.4g}{suffix}   "
+        f"NLL {facts['nll']:.3f} nats   CRPS {facts['crps']:.4g}{suffix}"
+    ]
+    for kind in ("raw", "calibrated"):
+        if facts.get(kind):  # a checkpoint without calibration has none
+            shares = facts[kind]["coverage"].items()
+            bands = "   ".join(f"{level} %: {100 * share:.1f} %" for level, share in shares)
+            lines.append(f"coverage of {kind} bands   {bands}")
+    return lines

@@ -1,0 +1,110 @@
+"""Whether probabilities mean what they say, on average over rows: the probability integral transform and its errors.
+
+The transform (PIT) of a row is ``u = F(y)``, its predictive's distribution function at the truth. If predictives are
+right, u is uniform on [0, 1] (Dawid 1984; Gneiting, Balabdaoui & Raftery 2007).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from murho.model.distributions.mixtures import normal_cdf
+from murho.model.evaluation.metrics import PERCENTILES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from murho.model.distributions.calibration import ConformalMap
+
+__all__ = ["HISTOGRAM_BINS", "calibration_error", "kolmogorov_smirnov", "pit_of", "reliability"]
+
+HISTOGRAM_BINS = 10
+
+
+def pit_of(
+    scores: NDArray[np.float64],
+    calibration: ConformalMap | None = None,
+    outside: NDArray[np.bool_] | None = None,
+) -> NDArray[np.float64]:
+    """The probability integral transform.
+
+    Args:
+        scores: Normal scores of the truth under the raw predictive, ``[N]``.
+        calibration: The map that turns the raw predictive into the calibrated one; None: stay with the raw.
+        outside: Rows whose bands it may only widen, ``[N]``; None: no row.
+
+    Returns:
+        ``u``, ``[N]``, between 0 and 1.
+    """
+    values = torch.from_numpy(scores)
+    if calibration is not None:
+        widening = False if outside is None else torch.from_numpy(outside)
+        values = calibration.nominal_of(values, widening)
+    pit: NDArray[np.float64] = normal_cdf(values).numpy()
+    return pit
+
+
+def reliability(pit: NDArray[np.float64]) -> dict[str, Any]:
+    """Calibration errors of quantiles and of central bands, and the shape of the PIT.
+
+    Args:
+        pit: ``[N]``.
+
+    Returns:
+        ``calibration_error``, with ``quantiles`` (is the truth below the percentile of level p as often as p says?) and
+        ``bands`` (is it inside the central band of coverage p?), each as `calibration_error` has it. The second is
+        blind to predictions that are too high or too low as a whole. ``pit``, with ``histogram``, the shares of rows in
+        ten equal bins (0.1 each if all is right: heaped at the ends, the bands are too narrow, heaped in the middle,
+        too wide), and ``ks``, see `kolmogorov_smirnov`.
+    """
+    counts, _ = np.histogram(pit, bins=HISTOGRAM_BINS, range=(0.0, 1.0))
+    return {
+        "calibration_error": {
+            "quantiles": calibration_error(pit),
+            "bands": calibration_error(np.abs(2.0 * pit - 1.0)),
+        },
+        "pit": {"histogram": (counts / len(pit)).tolist(), "ks": kolmogorov_smirnov(pit)},
+    }
+
+
+def calibration_error(uniform: NDArray[np.float64]) -> dict[str, float]:
+    """How far the observed share of values up to p is from p (Kuleshov, Fenner & Ermon 2018).
+
+    Args:
+        uniform: ``[N]``, uniform on [0, 1] if all is right.
+
+    Returns:
+        ``mean_absolute``, ``rms`` and ``max`` of observed share minus p over the 99 levels p of
+        `model.evaluation.metrics.PERCENTILES`; ``area``, the area between the polygon through the 99 points, (0, 0) and
+        (1, 1) and the diagonal (the miscalibration area).
+    """
+    levels = np.array(PERCENTILES) / 100.0
+    errors = np.searchsorted(np.sort(uniform), levels, side="right") / len(uniform) - levels
+    absolute = np.abs(errors)
+    before, after = np.append(0.0, errors), np.append(errors, 0.0)
+    heights = np.abs(before) + np.abs(after)
+    # A side that crosses the diagonal makes two triangles, which meet where their heights' proportion says.
+    crossing = before * after < 0.0
+    sides = np.where(crossing, (before**2 + after**2) / np.where(heights > 0.0, heights, 1.0), heights)
+    return {
+        "mean_absolute": float(absolute.mean()),
+        "rms": float(np.sqrt(np.mean(errors**2))),
+        "max": float(absolute.max()),
+        "area": float(sides.sum() / 2.0 / (len(levels) + 1)),
+    }
+
+
+def kolmogorov_smirnov(uniform: NDArray[np.float64]) -> float:
+    """Distance of Kolmogorov and Smirnov to the uniform distribution: the largest gap of the distribution functions.
+
+    Over N rows chance alone exceeds ``1.36 / sqrt(N)`` one time in twenty.
+
+    Args:
+        uniform: ``[N]``, within [0, 1].
+    """
+    ordered, count = np.sort(uniform), len(uniform)
+    after = np.arange(1, count + 1) / count
+    return float(max(np.max(after - ordered), np.max(ordered - (after - 1.0 / count))))

@@ -1,0 +1,212 @@
+"""What a posterior says of labelled rows, row by row: the one way from rows to scores.
+
+Rows are worked through in chunks; what is kept of a row is a few numbers, so that a million rows fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from murho.model.errors import OptionError
+from murho.model.evaluation.metrics import BandScores, band_levels, point_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.distributions.calibration import ConformalMap
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.posterior.posterior import Posterior
+
+__all__ = ["Judged", "judge_rows", "normal_scores"]
+
+ROWS_PER_CHUNK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of N rows; everything ``[N]``, float64 and in the target's unit unless said otherwise.
+
+    Attributes:
+        targets: The truth.
+        errors: Predicted mean minus target.
+        nll: Negative log density of the predictive at the target, nats.
+        crps: Continuous ranked probability score of the predictive.
+        scores: Where the target stands in the raw predictive, as a normal score.
+        epistemic: Epistemic standard deviation.
+        aleatoric: Aleatoric standard deviation.
+        raw: Scores of the raw percentiles.
+        calibrated: Scores of the calibrated ones; None without calibration.
+        outside: Whether the row lies beyond the training rows, ``[N]``; see
+        `model.posterior.posterior.Posterior.outside`.
+    """
+
+    targets: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    nll: NDArray[np.float64]
+    crps: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    epistemic: NDArray[np.float64]
+    aleatoric: NDArray[np.float64]
+    raw: BandScores
+    calibrated: BandScores | None
+    outside: NDArray[np.bool_]
+
+    @property
+    def std(self) -> NDArray[np.float64]:
+        """Standard deviation of the predictive."""
+        return np.hypot(self.epistemic, self.aleatoric)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All rows of several parts, in order; either all of them are calibrated or none."""
+        arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "outside")
+        calibrated = [part.calibrated for part in parts if part.calibrated is not None]
+        return cls(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
+            raw=BandScores.joined([part.raw for part in parts]),
+            calibrated=BandScores.joined(calibrated) if calibrated else None,
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Means over rows.
+
+        Returns:
+            ``n, rmse, mae, r2, nll, crps``, and ``raw`` and ``calibrated`` (None without calibration) as
+            `model.evaluation.metrics.BandScores.report` has them.
+        """
+        return {
+            "n": len(self.targets),
+            **point_scores(self.errors, self.targets),
+            "nll": float(self.nll.mean()),
+            "crps": float(self.crps.mean()),
+            "raw": self.raw.report(),
+            "calibrated": None if self.calibrated is None else self.calibrated.report(),
+        }
+
+
+def judge_rows(
+    posterior: Posterior,
+    rows: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    *,
+    samples: int,
+    members: Sequence[int] | None = None,
+    calibration: ConformalMap | None = None,
+    levels: Sequence[float] | None = None,
+) -> Judged:
+    """Judges a posterior on labelled rows.
+
+    Args:
+        posterior: The posterior.
+        rows: Encoded rows, ``[N, D]``, at least one.
+        targets: ``[N]``, the target's unit.
+        samples: S, at least 1.
+        members: Takes all S draws from these members alone; by default they go round all of them.
+        calibration: What calibrated bands go through; None: there are none.
+        levels: Percentile levels to score; by default `model.evaluation.metrics.band_levels`, which must be among them.
+
+    Raises:
+        OptionError: S is 0: the mu-only mean has neither density nor bands.
+    """
+    if samples < 1:
+        raise OptionError("judging a posterior takes at least one draw")
+    levels = levels or band_levels()
+    nominal = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device=posterior.device) / 100.0)
+    maps = (
+        ()
+        if calibration is None
+        else (calibration.calibrated(nominal), calibration.calibrated(nominal, True))
+    )
+    with torch.inference_mode():
+        parts = [
+            _judge(predictive, truth, outside, levels, nominal, maps)
+            for predictive, truth, outside in _chunks(posterior, rows, targets, samples, members)
+        ]
+    return Judged.joined(parts)
+
+
+def _judge(
+    predictive: Predictive,
+    truth: Tensor,
+    outside: Tensor,
+    levels: Sequence[float],
+    nominal: Tensor,
+    maps: Sequence[Tensor],
+) -> Judged:
+    """Judges some rows.
+
+    Args:
+        predictive: Of B rows.
+        truth: ``[B]``.
+        outside: ``[B]``.
+        levels: Percentile levels, K.
+        nominal: Their normal scores, ``[K]``.
+        maps: The scores to reach to, ``[K]``, in rows inside and in those outside; empty without calibration.
+    """
+    mean, epistemic, aleatoric = predictive.split()
+    observed = _array(truth)
+    # Mostly all rows are inside.
+    asked = torch.cat((nominal, *(maps if bool(outside.any()) else maps[:1])))
+    percentiles = _array(predictive.quantiles(asked))
+    raw, *others = np.split(percentiles, len(asked) // len(levels), axis=1)
+    calibrated = np.where(_array(outside)[:, None], others[-1], others[0]) if others else None
+    return Judged(
+        targets=observed,
+        errors=_array(mean - truth),
+        nll=_array(-predictive.log_density(truth)),
+        crps=_array(predictive.crps(truth)),
+        scores=_scores(predictive, truth),
+        epistemic=_array(epistemic),
+        aleatoric=_array(aleatoric),
+        raw=BandScores.of(raw, observed, levels),
+        calibrated=None if calibrated is None else BandScores.of(calibrated, observed, levels),
+        outside=_array(outside),
+    )
+
+
+def normal_scores(
+    posterior: Posterior,
+    rows: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    *,
+    samples: int,
+    members: Sequence[int] | None = None,
+) -> NDArray[np.float64]:
+    """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `judge_rows`."""
+    with torch.inference_mode():
+        parts = [
+            _scores(predictive, truth)
+            for predictive, truth, _ in _chunks(posterior, rows, targets, samples, members)
+        ]
+    return np.concatenate(parts)
+
+
+def _scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
+    return _array(predictive.normal_score(truth.unsqueeze(0))[0])
+
+
+def _array(values: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = values.cpu().numpy()
+    return array
+
+
+def _chunks(
+    posterior: Posterior,
+    rows: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    samples: int,
+    members: Sequence[int] | None,
+) -> Iterator[tuple[Predictive, Tensor, Tensor]]:
+    """The predictive and the targets of some rows at a time, and whether each lies beyond the training rows."""
+    for start in range(0, len(rows), ROWS_PER_CHUNK):
+        some = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+        truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+        predictive = posterior.predictive(some, samples, posterior.seed, members=members)
+        yield predictive, truth, posterior.outside(some)

@@ -1,0 +1,128 @@
+"""Whether error bars hold for parts of the rows: by predicted std, by category, and by rank.
+
+Coverage over all rows can be right while sure rows are covered too rarely and unsure ones too often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.data.schema import FeatureKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns, Feature, Schema
+    from murho.model.evaluation.row_scores import Judged
+
+__all__ = ["BAND", "FEW_ROWS", "coverage_by_category", "coverage_by_std", "spearman"]
+
+BAND = 90
+"""Nominal coverage of the band that is looked at, per cent."""
+GROUPS = 10
+FEW_ROWS = 20
+"""Under so many rows the coverage of a 90 % band is uncertain by more than 6.7 points, one standard error."""
+
+
+def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+    """Spearman's rank correlation, ties at their mean rank; None where one of the two ``[N]`` is constant."""
+    ranks = _ranks(first), _ranks(second)
+    deviations = [rank - rank.mean() for rank in ranks]
+    norm = float(np.sqrt(np.sum(deviations[0] ** 2) * np.sum(deviations[1] ** 2)))
+    return float(np.sum(deviations[0] * deviations[1])) / norm if norm > 0.0 else None
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (counts.cumsum() - 0.5 * (counts - 1))[place]
+    return ranks
+
+
+def coverage_by_std(judged: Judged) -> list[dict[str, Any]]:
+    """Coverage of the 90 % band in ten groups of equal size by predicted std, the surest rows first.
+
+    Returns:
+        For each group ``std``, the smallest and the largest, ``rmse``, to hold against it, and what `_group` has.
+        Fewer groups if there are fewer than ten rows.
+    """
+    order = np.argsort(judged.std, kind="stable")
+    return [
+        {
+            "std": [float(judged.std[rows[0]]), float(judged.std[rows[-1]])],
+            "rmse": float(np.sqrt(np.mean(judged.errors[rows] ** 2))),
+            **_group(judged, rows),
+        }
+        for rows in np.array_split(order, min(GROUPS, len(order)))
+    ]
+
+
+def coverage_by_category(judged: Judged, schema: Schema, columns: Columns) -> dict[str, list[dict[str, Any]]]:
+    """Coverage of the 90 % band by category of each categorical and boolean feature.
+
+    Categories of fewer than 20 rows are put together, the ones that training has not seen among them.
+
+    Args:
+        judged: Of N rows.
+        schema: Its features.
+        columns: Their canonical columns, ``[N]`` each.
+
+    Returns:
+        For each such feature its groups, the largest first. A group has ``category``, its name, which is None for the
+        missing cells and for the categories put together (then ``merged`` says how many), and what `_group` has.
+    """
+    kinds = (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
+    return {
+        feature.name: [
+            {
+                "category": part.category,
+                **({"merged": part.merged} if part.merged else {}),
+                **_group(judged, part.rows),
+            }
+            for part in _parts(feature, columns[feature.name])
+        ]
+        for feature in schema.features
+        if feature.kind in kinds
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    category: str | bool | None
+    rows: NDArray[np.int64]
+    merged: int = 0
+
+    @property
+    def mergeable(self) -> bool:
+        return len(self.rows) < FEW_ROWS and self.category is not None
+
+
+def _parts(feature: Feature, column: NDArray[Any]) -> list[_Part]:
+    """Rows of each category, the largest part first, small ones together at the end."""
+    if feature.kind is FeatureKind.BOOLEAN:
+        cells: list[str | bool | None] = [None if np.isnan(cell) else bool(cell) for cell in column]
+    else:
+        cells = list(column)
+    numbers: dict[str | bool | None, int] = {}
+    codes = np.array([numbers.setdefault(cell, len(numbers)) for cell in cells])
+    order = np.argsort(codes, kind="stable")
+    rows_of = np.split(order, np.cumsum(np.bincount(codes, minlength=len(numbers)))[:-1])
+    parts = [_Part(category, rows_of[number]) for category, number in numbers.items()]
+    parts.sort(key=lambda part: (-len(part.rows), part.category is None, str(part.category)))
+    small = [part for part in parts if part.mergeable]
+    if len(small) < 2:
+        return parts
+    merged = _Part(None, np.sort(np.concatenate([part.rows for part in small])), merged=len(small))
+    return [*(part for part in parts if not part.mergeable), merged]
+
+
+def _group(judged: Judged, rows: NDArray[np.int64]) -> dict[str, Any]:
+    """Number of rows, whether they are ``few``, and the band's coverage, ``raw`` and ``calibrated`` (or None)."""
+    return {
+        "rows": len(rows),
+        "few": len(rows) < FEW_ROWS,
+        "raw": judged.raw.coverage(BAND, rows),
+        "calibrated": None if judged.calibrated is None else judged.calibrated.coverage(BAND, rows),
+    }

@@ -1,0 +1,1 @@
+"""One fit: the free energy, its gradient, optimisers, schedule, early stopping."""

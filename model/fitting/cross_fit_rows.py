@@ -1,0 +1,235 @@
+"""Encoded rows, who has not seen them, and how well a fit predicts those."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from murho.model.data.splits import folds_of, partition_of
+from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.predictive import Predictive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from murho.model.fitting.training_data import Standardised
+    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.networks.bayesian_network import BayesianNetwork
+
+__all__ = ["LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
+
+LEAST_LOG_DENSITY = -15.0
+"""What one validation row can count at most against a fit, nats: that of 5.3 standard deviations off.
+
+One cell with a slipped decimal point may lie thousands of noise widths off, and would decide alone when to stop and
+which noise to keep."""
+
+DRAWS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Encoded rows and standardised targets.
+
+    Attributes:
+        features: ``[N, D]``, float32.
+        targets: ``[N]``, float32.
+        folds: For each row its fold in each of P partitions, ``[P, N]``: of F folds member m is kept from fold
+            ``m mod F`` of its partition, see `model.data.splits.partition_of`. None: every member sees all.
+    """
+
+    features: Tensor
+    targets: Tensor
+    folds: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def to(self, device: torch.device) -> Rows:
+        """The same rows on another device."""
+        folds = None if self.folds is None else self.folds.to(device)
+        return Rows(self.features.to(device), self.targets.to(device), folds)
+
+    def seen_by(self, members: int) -> Tensor:
+        """Numbers of the rows that each member sees, ``[M, n]``, or ``[1, N]`` if all see all.
+
+        Members see equally many: where folds differ in size, the last rows of the longer lists are passed over.
+        """
+        kept_from = self._kept_from(members)
+        if kept_from is None:
+            return torch.arange(len(self), device=self.targets.device).unsqueeze(0)
+        lists = [(~some).nonzero().squeeze(1) for some in kept_from]
+        shortest = min(len(rows) for rows in lists)
+        return torch.stack([rows[:shortest] for rows in lists])
+
+    def judges(self, members: int) -> int:
+        """How many of M members have not seen a row, or M without folds."""
+        return members if self.folds is None else members // folds_of(members)
+
+    def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Judgements]]:
+        """What each member judges, in chunks of about ``size`` rows in all.
+
+        Without folds all members judge all rows: numbers of rows ``[B]``. With folds each judges those that it has
+        not seen: ``[M, B]``, the shorter lists filled up. Beside them, where to put what is found.
+        """
+        kept_from, device = self._kept_from(members), self.targets.device
+        if kept_from is None:
+            for numbers in torch.arange(len(self), device=device).split(size):
+                there = torch.ones((members, len(numbers)), dtype=torch.bool, device=device)
+                judge = torch.arange(members, device=device).unsqueeze(1).expand_as(there)
+                yield numbers, Judgements(there, judge[there], numbers.expand_as(there)[there])
+            return
+        lists = [some.nonzero().squeeze(1) for some in kept_from]
+        rows = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
+        lengths = torch.tensor([len(rows) for rows in lists], device=device)
+        filled = torch.arange(rows.shape[1], device=device) < lengths.unsqueeze(1)
+        judges = (torch.arange(members, device=device) // folds_of(members)).unsqueeze(1)
+        width = max(1, size // members)
+        for numbers, there in zip(rows.split(width, dim=1), filled.split(width, dim=1), strict=True):
+            yield numbers, Judgements(there, judges.expand_as(there)[there], numbers[there])
+
+    def _kept_from(self, members: int) -> list[Tensor] | None:
+        """For each member whether it is kept from a row, ``[N]``; None: from no row."""
+        if self.folds is None:
+            return None
+        count, partitions = folds_of(members), len(self.folds)
+        return [
+            self.folds[partition_of(member, members, partitions)] == member % count
+            for member in range(members)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """Where what members say of rows belongs.
+
+    Attributes:
+        there: Which of ``[M, B]`` members and rows are meant.
+        judges: For each of these n the place among the judges of its row, ``[n]``.
+        rows: And the row, ``[n]``.
+    """
+
+    there: Tensor
+    judges: Tensor
+    rows: Tensor
+
+    def put(self, values: Tensor, into: Tensor) -> None:
+        """Puts values ``[M, B, …]`` in their places ``[J, N, …]``."""
+        into[self.judges, self.rows] = values[self.there].to(into)
+
+
+def mixture_nll(
+    network: BayesianNetwork,
+    likelihood: Likelihood,
+    rows: Rows,
+    draws: int,
+    seed: int,
+) -> float:
+    """Negative log likelihood of the mixture over ``draws`` draws a row and all members, nats per row.
+
+    No row counts for more than 15 nats, see `LEAST_LOG_DENSITY`. Where several members, but not all, have not seen a
+    row, it is extrapolated from them to all, see `model.distributions.ensemble_extrapolation.score_of_all`.
+
+    The same seed gives the same noise at every call, so that two sets of parameters are compared like with
+    like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows. A row
+    with a fold is judged by the members kept from it alone.
+    """
+    generator = torch.Generator(rows.features.device).manual_seed(seed)
+    members, judges = network.architecture.members, rows.judges(network.architecture.members)
+    single = torch.empty((judges, len(rows)), dtype=torch.float64, device=rows.features.device)
+    with torch.no_grad():
+        for numbers, places in rows.judged_by(members, 8192):
+            outputs = network(rows.features[numbers], generator, draws)
+            targets = rows.targets[numbers]
+            observed = targets.repeat(*[1] * (targets.dim() - 1), draws)
+            densities = likelihood.log_density(outputs, observed).double()
+            densities = densities.reshape(len(densities), draws, -1)
+            places.put(torch.logsumexp(densities, dim=1) - math.log(draws), single)
+    mixture = torch.logsumexp(single, dim=0) - math.log(judges)
+    alone, together = (-float(part.clamp_min(LEAST_LOG_DENSITY).mean()) for part in (single, mixture))
+    return score_of_all(alone, together, judges, members)
+
+
+def held_out_scores(
+    network: BayesianNetwork,
+    likelihood: Likelihood,
+    rows: Rows,
+    targets: Tensor,
+    standardised: Standardised,
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> tuple[float, float]:
+    """Negative log likelihood and CRPS of the mixture in the target's unit: fits of transformed targets compare.
+
+    Both are extrapolated to all members where several, but not all, have not seen a row, see
+    `model.distributions.ensemble_extrapolation.score_of_all`.
+
+    Args:
+        network: The fit, on the CPU.
+        likelihood: Its observation model.
+        rows: The rows; one with a fold is judged by the members kept from it alone.
+        targets: Their targets, ``[N]``, float64, the target's unit.
+        standardised: How the network learned the target.
+        seed: Of the draws.
+        draws: S of a row, shared out among its judges.
+
+    Returns:
+        Nats per row, each row counting at most as much as in `mixture_nll`, and the CRPS.
+    """
+    generator = torch.Generator().manual_seed(seed + 4)
+    members, judges = network.architecture.members, rows.judges(network.architecture.members)
+    draws = max(1, draws // judges)
+    floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardised.scale)
+    kept: list[Tensor] | None = None
+    with torch.no_grad():
+        for numbers, places in rows.judged_by(members, 1024):
+            parts = likelihood.components(network(rows.features[numbers], generator, draws))
+            found = [
+                part.expand(members, draws * numbers.shape[-1], -1).unflatten(1, (draws, -1)).movedim(1, 2)
+                for part in parts
+                if part is not None
+            ]
+            if kept is None:
+                kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in found]
+            for part, into in zip(found, kept, strict=True):
+                places.put(part, into)
+        alone, together = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        for some in torch.arange(len(rows)).split(1024):
+            mixtures = [part[:, some].double().movedim(2, 1) for part in kept or ()]
+            observed = targets[some]
+            together += _scores(mixtures, observed, standardised, floor)
+            for judge in range(judges if judges > 1 else 0):
+                alone += (
+                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardised, floor)
+                    / judges
+                )
+    nll, crps = (
+        score_of_all(single, mixed, judges, members) / len(rows)
+        for single, mixed in zip(alone.tolist(), together.tolist(), strict=True)
+    )
+    return nll, crps
+
+
+def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardised: Standardised, floor: float) -> Tensor:
+    """NLL and CRPS, summed over rows, ``[2]``.
+
+    Args:
+        mixtures: Means, noise and perhaps weights of the components in standardised units, ``[J, S, B, K]`` each.
+        targets: ``[B]``.
+        standardised: How they were learned.
+        floor: The least log density that counts.
+    """
+    means, noise, *weights = (part.flatten(0, 1) for part in mixtures)
+    predictive = Predictive.of(
+        means * standardised.scale + standardised.location,
+        noise * standardised.scale,
+        weights[0] if weights else None,
+        standardised.transform,
+    )
+    nll = -predictive.log_density(targets).clamp_min(floor)
+    return torch.stack((nll.sum(), predictive.crps(targets).sum()))

@@ -1,0 +1,295 @@
+"""The fit: minibatches, optimiser, validation, early stop, interruption.
+
+The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws
+and members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of
+single draws. The learning rate falls to nothing along a cosine over the epochs allowed; a fit whose validation has
+stopped improving ends sooner.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from murho.model.fitting.cross_fit_rows import mixture_nll
+from murho.model.fitting.fit_state import (
+    FitState,
+    copy_into,
+    history_from_json,
+    history_to_json,
+    make_model,
+    start_from,
+)
+from murho.model.fitting.fit_types import Epoch, Fit, FitOptions, Progress
+from murho.model.fitting.gradient_clipping import Guard
+from murho.model.fitting.gradients import GradientStep
+from murho.model.fitting.objective import kl_weights
+from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.fitting.parameter_averaging import RunningAverage
+from murho.model.fitting.schedule import Schedule
+from murho.model.runtime.time_budget import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from murho.model.fitting.cross_fit_rows import Rows
+    from murho.model.fitting.fit_state import Keeper
+
+__all__ = ["Epoch", "Fit", "FitOptions", "Progress", "fit"]
+
+STEPS_BETWEEN_VALIDATIONS = 50
+_NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")
+"""What a fit under way knows of its best parameters, in its state."""
+
+
+def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
+    """So many that validations take about a fifth of the time: a step costs about three forward passes."""
+    passes = validation_rows * options.validation_draws / (3 * options.batch_size * options.draws_per_step)
+    return max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes))
+
+
+class _Running:
+    """A fit under way: what its steps change, and what they need."""
+
+    def __init__(
+        self,
+        training: Rows,
+        validation: Rows,
+        options: FitOptions,
+        initial: Mapping[str, Tensor] | None,
+        device: torch.device,
+    ) -> None:
+        self._training, self._validation = training.to(device), validation.to(device)
+        self._options, self._device = options, device
+        start = torch.Generator().manual_seed(options.seed)
+        self._order = torch.Generator().manual_seed(options.seed + 1)
+        self._noise = torch.Generator(device).manual_seed(options.seed + 2)
+
+        network, likelihood = make_model(options, training.features.shape[1], start)
+        if initial is not None:
+            start_from(initial, network, likelihood)
+        self.network, self.likelihood = network.to(device), likelihood.to(device)
+        parameters = dict(network.named_parameters()) | dict(likelihood.named_parameters(prefix="noise"))
+        self._names = list(parameters)
+        self._optimiser = OPTIMISERS[options.optimiser](list(parameters.values()), options.learning_rate)
+        self._averaged = RunningAverage(list(parameters.values()))
+        self._guard = Guard(network, likelihood)
+        self._seen = self._training.seen_by(options.members)
+        total_rows = self._seen.shape[1]
+        self._step = GradientStep(
+            network, likelihood, options.prior, total_rows=total_rows, draws=options.draws_per_step
+        )
+        self._minibatches = max(1, math.ceil(total_rows / options.batch_size))
+        self._weights = kl_weights(options.kl_weights, self._minibatches)
+        self.epochs_between = max(
+            1, math.ceil(_steps_between_validations(len(validation), options) / self._minibatches)
+        )
+        self.schedule = Schedule(options, options.epochs * self._minibatches)
+        self.history: list[Epoch] = []
+        self.best, self.best_epoch, self.best_temperature = math.inf, 0, options.temperature
+        self.waited, self.measured = 0, math.nan
+
+    def epoch(self, number: int) -> tuple[float, float]:
+        """Runs all minibatches once; mean negative log likelihood and ``KL / N``."""
+        shuffled = torch.rand(self._seen.shape, generator=self._order).argsort(dim=1).to(self._device)
+        rows = self._seen.gather(1, shuffled)
+        batches = zip(
+            self._training.features[rows].tensor_split(self._minibatches, dim=1),
+            self._training.targets[rows].tensor_split(self._minibatches, dim=1),
+            self._weights,
+            strict=True,
+        )
+        sums = torch.zeros(2, device=self._device)
+        for features, targets, weight in batches:
+            energy = self._step(
+                features,
+                targets,
+                kl_weight=weight,
+                minibatches=self._minibatches,
+                temperature=self.schedule.temperature,
+                levelling=self.schedule.levelling,
+                generator=self._noise,
+            )
+            self._guard.bound(energy, features, targets, number)
+            self._optimiser.learning_rate = self.schedule.learning_rate
+            self._optimiser.step()
+            self._averaged.step()
+            self.schedule.step()
+            sums += torch.stack((energy.negative_log_likelihood, energy.kl))
+        nll, kl = (sums / self._minibatches).tolist()
+        return nll, kl
+
+    def validate(self, number: int) -> None:
+        """Measures the average of the parameters, and keeps it if it is the best."""
+        current = self._averaged.load(self._averaged.average)
+        self.measured = self._mixture_nll()
+        self._guard.check_validation(self.measured, number)
+        self._averaged.load(current)
+        # Until the KL has its full weight the parameters are not yet those of the posterior.
+        warm = self.schedule.warm
+        if not self._options.early_stop or (warm and self.measured < self.best - 1e-4):
+            self.best, self.waited = self.measured, 0
+            self._keep(number)
+        elif warm and not self._options.rising:
+            self.waited += 1
+
+    def outcome(self, stopped: str) -> Fit:
+        """The best parameters."""
+        if (
+            not self.best_epoch
+        ):  # stopped before the first full validation: the average so far is the best there is
+            self._keep(len(self.history))
+        self._averaged.load(self._averaged.best)
+        best = self._mixture_nll()
+        history = tuple(self.history)
+        return Fit(
+            self.network.cpu(),
+            self.likelihood.cpu(),
+            best,
+            len(history),
+            self.best_epoch,
+            stopped,
+            history,
+            self.best_temperature,
+        )
+
+    def _keep(self, number: int) -> None:
+        """Makes the average so far the best parameters."""
+        self._averaged.keep()
+        self.best_epoch = number
+        if self._options.rising:
+            self.best_temperature = self.schedule.temperature
+
+    def _mixture_nll(self) -> float:
+        options = self._options
+        return mixture_nll(
+            self.network, self.likelihood, self._validation, options.validation_draws, options.seed + 3
+        )
+
+    def state(self, seconds: float) -> FitState | None:
+        """All that is needed to go on after the last epoch, or None where that would lead nowhere."""
+        if not self._guard.parameters_are_finite():
+            return None
+        generators = {"order": self._order.get_state(), "noise": self._noise.get_state()}
+        tensors = {f"generator.{name}": state for name, state in generators.items()}
+        for number, moments in self._optimiser.state().items():
+            for name, moment in moments.items():
+                tensors[f"optimiser.{self._names[number]}.{name}"] = moment
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        numbers |= {
+            "seconds": seconds,
+            "averaged": self._averaged.steps,
+            "schedule": self.schedule.to_json(),
+            "history": history_to_json(self.history),
+        }
+        return FitState(tensors | self._tensors(), numbers)
+
+    def restore(self, state: FitState) -> float:
+        """Goes on from a state; returns the seconds spent until then.
+
+        Raises:
+            FitError: It is not a state of such a fit.
+        """
+        moments: dict[int, dict[str, Tensor]] = {}
+        others: dict[str, Tensor] = {}
+        for name, tensor in state.tensors.items():
+            if name.startswith("optimiser."):
+                parameter, _, moment = name.removeprefix("optimiser.").rpartition(".")
+                moments.setdefault(self._names.index(parameter), {})[moment] = tensor.clone()
+            elif name.startswith("generator."):
+                getattr(self, "_" + name.removeprefix("generator.")).set_state(tensor.clone())
+            else:
+                others[name] = tensor
+        copy_into(self._tensors(), others, "the snapshot")
+        self._optimiser.load(moments)
+        numbers = state.numbers
+        self._averaged.steps = numbers["averaged"]
+        self.schedule.restore(numbers["schedule"])
+        self.history = history_from_json(numbers["history"])
+        self.best = math.inf if numbers["best"] is None else numbers["best"]
+        self.measured = math.nan if numbers["measured"] is None else numbers["measured"]
+        self.best_epoch, self.best_temperature = numbers["best_epoch"], numbers["best_temperature"]
+        self.waited = numbers["waited"]
+        return float(numbers["seconds"])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """The parameters, their running average and the best one."""
+        versions = {
+            "parameters": [parameter.detach() for parameter in self._averaged.parameters],
+            "average": self._averaged.average,
+            "best": self._averaged.best,
+        }
+        return {
+            f"{version}.{name}": tensor
+            for version, tensors in versions.items()
+            for name, tensor in zip(self._names, tensors, strict=True)
+        }
+
+
+def fit(
+    training: Rows,
+    validation: Rows,
+    options: FitOptions,
+    *,
+    initial: Mapping[str, Tensor] | None = None,
+    state: FitState | None = None,
+    keeper: Keeper | None = None,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fits a network to encoded rows by Bayes by Backprop.
+
+    Args:
+        training: N training rows, standardised.
+        validation: Rows that decide when to stop. With folds these are the training rows again, each judged
+            by the member that has not seen it.
+        options: How to fit.
+        initial: Tensors to start from instead of random means, by the names of
+            `model.fitting.fit_state.learned_tensors`.
+        state: What ``keeper`` was given by the same fit; it goes on from there, to the same parameters.
+        keeper: Is given the state at the end of an epoch when it is due.
+        device: Where to compute; the CPU by default.
+        progress: Is told of every epoch.
+
+    Returns:
+        The best parameters. A KeyboardInterrupt ends the fit early and is noted in ``stopped``.
+
+    Raises:
+        FitError: The loss became NaN or infinite, or a tensor of ``initial`` or ``state`` does not fit; it is named.
+    """
+    running = _Running(training, validation, options, initial, device or torch.device("cpu"))
+    before = running.restore(state) if state is not None else 0.0
+    began = time.monotonic() - before
+    clock = Clock(before, patience=options.patience_of_budget)
+    stopped = "epochs"
+    try:
+        for number in range(len(running.history) + 1, options.epochs + 1):
+            nll, kl = running.epoch(number)
+            worked = clock.seconds()
+            running.schedule.keep_within_budget(worked)
+            out_of_time = options.budget is not None and worked > options.budget
+            last = running.schedule.done or out_of_time
+            if number % running.epochs_between == 0 or last:
+                running.validate(number)
+            elapsed = time.monotonic() - began
+            epoch = Epoch(number, options.epochs, nll, kl, running.measured, elapsed)
+            running.history.append(epoch)
+            if progress is not None:
+                progress.epoch(epoch)
+            if last:
+                stopped = "budget" if out_of_time or number < options.epochs else "epochs"
+                break
+            if running.waited >= options.patience:
+                stopped = "converged"
+                break
+            if keeper is not None and keeper.due():
+                kept = running.state(elapsed)
+                if kept is not None:
+                    keeper.keep(kept)
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    return running.outcome(stopped)

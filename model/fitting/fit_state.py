@@ -1,0 +1,193 @@
+"""A fit as named tensors and numbers: to start from, to go on from, and to come back to when it is done."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from murho.model.errors import FitError
+from murho.model.fitting.fit_types import Epoch, Fit
+from murho.model.likelihoods.registry import make_likelihood
+from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from murho.model.fitting.fit_types import FitOptions
+    from murho.model.likelihoods.registry import ObservationModel
+
+__all__ = [
+    "FitState",
+    "Keeper",
+    "copy_into",
+    "finished_fit",
+    "finished_state",
+    "history_from_json",
+    "history_to_json",
+    "learned_tensors",
+    "make_model",
+    "start_from",
+]
+
+_OUTCOME = ("validation", "epochs", "best_epoch", "stopped", "temperature")
+"""Fields of a `Fit` that are plain numbers or words."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitState:
+    """All that is needed to go on with a fit, or to have its outcome again.
+
+    Attributes:
+        tensors: By name, on any device.
+        numbers: For JSON, in which infinity and NaN are null.
+    """
+
+    tensors: Mapping[str, Tensor]
+    numbers: Mapping[str, Any]
+
+
+class Keeper(Protocol):
+    """Keeps the states of a fit, so that it can go on after the process has died."""
+
+    def due(self) -> bool:
+        """Whether a state should be kept now."""
+        ...
+
+    def keep(self, state: FitState) -> None:
+        """Keeps a state in place of the one before it; the tensors change when the fit goes on."""
+        ...
+
+
+def make_model(
+    options: FitOptions, inputs: int, generator: torch.Generator
+) -> tuple[BayesianNetwork, ObservationModel]:
+    """A network and its observation model before the fit, on the CPU.
+
+    Args:
+        options: Architecture and noise.
+        inputs: D.
+        generator: Source of the initial means.
+    """
+    likelihood = make_likelihood(
+        options.noise,
+        members=options.members,
+        sigma=options.noise_sigma,
+        components=options.noise_components,
+    )
+    architecture = Architecture(
+        inputs=inputs,
+        hidden=options.hidden,
+        outputs=likelihood.outputs,
+        activation=options.activation,
+        members=options.members,
+        skip=options.skip,
+    )
+    return BayesianNetwork(architecture, generator, likelihood.steady_outputs), likelihood
+
+
+def learned_tensors(network: BayesianNetwork, likelihood: ObservationModel) -> dict[str, Tensor]:
+    """Every mu and rho, and the noise's own parameters as ``noise.NAME``; views, detached."""
+    tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
+    return tensors | {
+        f"noise.{name}": parameter.detach() for name, parameter in likelihood.named_parameters()
+    }
+
+
+def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str) -> None:
+    """Copies tensors by name into those of the same names.
+
+    Args:
+        there: What is overwritten.
+        given: A finite value for each of them, and for nothing else.
+        what: What to call ``given`` in messages.
+
+    Raises:
+        FitError: A tensor is missing, unknown, of another shape or type, or not finite; it is named.
+    """
+    for name in given:
+        if name not in there:
+            raise FitError(f"{what} holds a tensor {name!r} that this fit does not have")
+    for name, tensor in there.items():
+        value = given.get(name)
+        if value is None:
+            raise FitError(f"{what} lacks the tensor {name!r}, shape {list(tensor.shape)}")
+        if value.shape != tensor.shape:
+            raise FitError(
+                f"{what} has {name!r} of shape {list(value.shape)}, but this fit needs {list(tensor.shape)}"
+            )
+        if value.is_floating_point() != tensor.is_floating_point():
+            raise FitError(f"{what} has {name!r} of type {value.dtype}, but this fit needs {tensor.dtype}")
+        if not bool(torch.isfinite(value).all()):
+            raise FitError(f"{what} has NaN or infinity in the tensor {name!r}")
+        tensor.copy_(value)
+
+
+def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: ObservationModel) -> None:
+    """Puts given values into the parameters.
+
+    Args:
+        initial: A value for each of `learned_tensors`, and for nothing else.
+        network: Gets ``layers.*``.
+        likelihood: Gets ``noise.*``.
+
+    Raises:
+        FitError: See `copy_into`.
+    """
+    copy_into(learned_tensors(network, likelihood), initial, "the start of the fit")
+
+
+def history_to_json(history: tuple[Epoch, ...] | list[Epoch]) -> list[tuple[Any, ...]]:
+    """Epochs as rows of numbers, in the order of the fields."""
+    return [
+        (
+            epoch.number,
+            epoch.epochs,
+            epoch.negative_log_likelihood,
+            epoch.kl,
+            epoch.validation,
+            epoch.seconds,
+        )
+        for epoch in history
+    ]
+
+
+def history_from_json(rows: list[list[Any]]) -> list[Epoch]:
+    """The inverse of `history_to_json`; null is NaN, as before the first validation."""
+    return [
+        Epoch(number, epochs, nll, kl, math.nan if validation is None else validation, seconds)
+        for number, epochs, nll, kl, validation, seconds in rows
+    ]
+
+
+def finished_state(fit: Fit) -> FitState:
+    """The outcome of a fit."""
+    numbers = {name: getattr(fit, name) for name in _OUTCOME}
+    return FitState(
+        learned_tensors(fit.network, fit.likelihood), numbers | {"history": history_to_json(fit.history)}
+    )
+
+
+def finished_fit(state: FitState, options: FitOptions, inputs: int) -> Fit:
+    """The inverse of `finished_state`.
+
+    Args:
+        state: What it returned.
+        options: Those of the fit.
+        inputs: D.
+
+    Raises:
+        FitError: The tensors are not those of such a fit.
+    """
+    network, likelihood = make_model(options, inputs, torch.Generator())
+    copy_into(learned_tensors(network, likelihood), state.tensors, "the snapshot")
+    numbers = state.numbers
+    return Fit(
+        network,
+        likelihood,
+        history=tuple(history_from_json(numbers["history"])),
+        **{name: numbers[name] for name in _OUTCOME},
+    )

@@ -1,0 +1,116 @@
+"""What keeps the steps of a fit in bounds: clipped gradients, and a stop where numbers are no longer finite."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NoReturn
+
+import torch
+from torch import Tensor
+
+from murho.model.errors import FitError
+from murho.model.fitting.fit_state import learned_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from murho.model.fitting.objective import FreeEnergy
+    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.networks.bayesian_network import BayesianNetwork
+
+__all__ = ["Guard"]
+
+GRADIENT_NORM = 10.0
+
+
+class Guard:
+    """Looks at every gradient before the optimiser does: a step that would spoil the parameters is not taken."""
+
+    def __init__(self, network: BayesianNetwork, likelihood: ObservationModel) -> None:
+        """Binds the parameters.
+
+        Args:
+            network: The network that is fitted.
+            likelihood: Its observation model.
+        """
+        self._network, self._likelihood = network, likelihood
+        self._parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
+        self._named = learned_tensors(network, likelihood)  # views: they move with the parameters
+
+    def bound(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
+        """Bounds the norm of each member's gradient by itself: members do not interact.
+
+        Args:
+            energy: The loss of the minibatch whose gradients lie in ``.grad``.
+            rows: Its encoded rows.
+            targets: Its targets.
+            epoch: The epoch that is running.
+
+        Raises:
+            FitError: The loss or a gradient is not finite; says where that began.
+        """
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        norms = torch.linalg.vector_norm(
+            torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]), dim=0
+        )
+        # One look at the numbers tells of the loss and of every gradient, and whether there is anything to clip.
+        loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
+        if not math.isfinite(loss + largest):
+            self._stop_if_not_finite(energy, rows, targets, epoch)
+        if largest > GRADIENT_NORM:
+            factor = (GRADIENT_NORM / norms).clamp_(max=1.0).unsqueeze(1)
+            for gradient in gradients:
+                gradient.mul_(factor)
+
+    def check_validation(self, measured: float, epoch: int) -> None:
+        """Stops where the validation is not finite.
+
+        Raises:
+            FitError: It is not.
+        """
+        if not math.isfinite(measured):
+            _stop(_first_not_finite(self._named.items()) or "the validation", epoch)
+
+    def parameters_are_finite(self) -> bool:
+        """Whether the last step has left all parameters finite."""
+        return all(bool(torch.isfinite(parameter).all()) for parameter in self._parameters)
+
+    def _stop_if_not_finite(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
+        """Names the first quantity that is not finite, in the order in which a step computes them."""
+        culprit = _first_not_finite([*self._named.items(), ("the targets", targets), ("the inputs", rows)])
+        if culprit is None and not bool(torch.isfinite(energy.loss)):
+            part = "KL" if bool(torch.isfinite(energy.negative_log_likelihood)) else "log likelihood"
+            name, tensor = max(self._named.items(), key=lambda item: float(item[1].abs().max()))
+            culprit = f"the {part}; the largest parameter is {float(tensor.abs().max()):.3g} in {name}"
+        if culprit is None:
+            culprit = _first_not_finite(self._gradients_backwards())
+        if (
+            culprit is not None
+        ):  # else only the squares of large gradients have overflown, and clipping mends that
+            _stop(culprit, epoch)
+
+    def _gradients_backwards(self) -> list[tuple[str, Tensor]]:
+        """In the order in which they are computed: what is not finite spreads from the last layer to the first."""
+        network = self._network
+        named = [
+            (f"the gradient of noise.{name}", parameter.grad)
+            for name, parameter in self._likelihood.named_parameters()
+            if parameter.grad is not None
+        ]
+        if network.mu.grad is not None and network.rho.grad is not None:
+            pairs = zip(network.parts(network.mu.grad), network.parts(network.rho.grad), strict=True)
+            parts = [part for pair in pairs for part in pair]  # ordered as the tensors' names are
+            names = [f"the gradient of {name}" for name in network.named_tensors()]
+            named += reversed(list(zip(names, parts, strict=True)))
+        return named
+
+
+def _first_not_finite(named: Iterable[tuple[str, Tensor]]) -> str | None:
+    return next((name for name, tensor in named if not bool(torch.isfinite(tensor).all())), None)
+
+
+def _stop(culprit: str, epoch: int) -> NoReturn:
+    raise FitError(
+        f"the fit became non-finite in epoch {epoch} ({culprit}); "
+        "use a smaller --learning-rate, or look for extreme values in the table"
+    )

@@ -1,0 +1,146 @@
+"""The gradient of a minibatch's free energy, written out by hand.
+
+The same numbers as differentiating `model.fitting.objective.free_energy` automatically, which the tests compare it
+with, in about half the time: on the small networks of tables a step takes as long as its operations are many,
+and a tape records more of them. (Profiled, 1 thread, 12-50-50-2 network, 32 rows a step: 180 steps with the
+optimiser 286 ms of processor time against 553 ms.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from murho.model.fitting.objective import FreeEnergy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.networks.bayesian_network import BayesianNetwork
+    from murho.model.networks.priors import Prior
+
+__all__ = ["GradientStep"]
+
+
+_ATEN = torch.ops.aten
+_BACKWARDS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "relu": lambda gradient, _, after: _ATEN.threshold_backward(gradient, after, 0),
+    "silu": lambda gradient, before, _: _ATEN.silu_backward(gradient, before),
+    "gelu": lambda gradient, before, _: _ATEN.gelu_backward(gradient, before),
+    "tanh": lambda gradient, _, after: _ATEN.tanh_backward(gradient, after),
+    "sigmoid": lambda gradient, _, after: _ATEN.sigmoid_backward(gradient, after),
+}
+"""The gradient before each activation, from the one after it and the values before and after: one kernel each."""
+
+
+class GradientStep:
+    """Computes loss and gradient of one minibatch after another, and leaves the gradient in ``.grad``."""
+
+    def __init__(
+        self,
+        network: BayesianNetwork,
+        likelihood: Likelihood,
+        prior: Prior,
+        *,
+        total_rows: int,
+        draws: int = 1,
+    ) -> None:
+        """Binds the parameters.
+
+        Args:
+            network: Its ``mu`` and ``rho`` get gradients.
+            likelihood: Its learned noise, if any, gets a gradient.
+            prior: The prior of all weights.
+            total_rows: N.
+            draws: Draws a row.
+        """
+        self.network, self.likelihood, self.prior = network, likelihood, prior
+        self.total_rows, self.draws = total_rows, draws
+        architecture = network.architecture
+        self._skip = architecture.skip and bool(architecture.hidden)
+        self._activation, self._backward = network.activation, _BACKWARDS[architecture.activation]
+        self._mu, self._rho = network.mu.detach(), network.rho.detach()
+        # Means and variances lie behind each other, [2, M, P], and are views of it by layer, [2 M, inputs, outputs]:
+        # what happens to both alike is one kernel.
+        self._weights = torch.stack((self._mu, self._mu))
+        parts = network.parts(self._weights.flatten(end_dim=1))
+        self._layers = list(zip(parts[::2], parts[1::2], strict=True))
+        # Nothing flows back into the inputs, not through a skip either.
+        self._downward = [weights.mT for weights, _ in self._layers]
+        if self._skip:
+            self._downward[-1] = self._layers[-1][0][:, : architecture.hidden[-1]].mT
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        rows: Tensor,
+        targets: Tensor,
+        *,
+        kl_weight: float,
+        minibatches: int,
+        temperature: float = 1.0,
+        levelling: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> FreeEnergy:
+        """One minibatch; arguments and result as of `model.fitting.objective.free_energy`.
+
+        ``levelling`` is that of `model.likelihoods.gaussian.Likelihood.gradient`: above 0 it bends the gradient, not
+        the loss. Rows ``[M, B, D]`` with targets ``[M, B]`` give every member a minibatch of its own.
+        """
+        network, scale = self.network, minibatches / self.total_rows
+        members = len(self._mu)
+        sigma = functional.softplus(self._rho)
+        torch.stack((self._mu, sigma * sigma), out=self._weights)
+        if self.draws > 1:
+            inputs = rows.repeat(*[1] * (rows.dim() - 2), self.draws, 1)
+            observed = targets.repeat(*[1] * (targets.dim() - 1), self.draws)
+        else:
+            inputs, observed = rows, targets
+        inputs = inputs.expand(members, -1, -1)
+
+        trail = []
+        hidden = inputs
+        last = len(self._layers) - 1
+        for number, (weights, biases) in enumerate(self._layers):
+            after = hidden
+            if number == last and self._skip:
+                hidden = torch.cat((hidden, inputs), dim=2)
+            values = torch.stack((hidden, hidden * hidden)).flatten(end_dim=1)
+            before, deviation = torch.baddbmm(biases, values, weights).chunk(2)
+            deviation.sqrt_()
+            epsilon = torch.empty_like(before).normal_(generator=generator)
+            before.addcmul_(deviation, epsilon)
+            trail.append((after, values, before, epsilon.div_(deviation)))
+            if number < last:
+                hidden = self._activation(before)
+
+        per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, levelling)
+        gradients: list[Tensor] = []
+        for number in range(last, -1, -1):
+            after, values, _, ratio = trail.pop()
+            # d(mean + deviation * epsilon) / d(variance) = epsilon / (2 deviation); its half cancels against the
+            # 2 of d(sigma^2) = 2 sigma d(sigma) and of d(hidden^2).
+            both = torch.stack((gradient, gradient * ratio)).flatten(end_dim=1)
+            gradients += (both.sum(dim=1), torch.bmm(values.mT, both))
+            if number:
+                below, through_variance = torch.bmm(both, self._downward[number]).chunk(2)
+                below.addcmul_(through_variance, after)
+                gradient = self._backward(below, trail[-1][2], after)
+        mean_gradient, by_sigma = torch.cat(
+            [part.view(2, members, -1) for part in reversed(gradients)], dim=2
+        )
+
+        kl, kl_by_mu, kl_by_sigma = self.prior.kl_gradient(self._mu, sigma, network.groups, generator)
+        share = scale * temperature * kl_weight
+        network.mu.grad = mean_gradient.add_(kl_by_mu, alpha=share)
+        by_sigma.mul_(sigma).add_(kl_by_sigma, alpha=share)
+        network.rho.grad = by_sigma.mul_(torch.sigmoid(self._rho))
+
+        # [M, S * B] rows, S draws of each
+        negative, divergence = -per_row.sum(), kl.sum()
+        loss = torch.add(divergence * share, negative, alpha=scale / self.draws)
+        return FreeEnergy(loss, negative / per_row.numel(), divergence / (members * self.total_rows))

@@ -1,0 +1,124 @@
+"""A table as a fit takes it: encoded rows and standardised targets, for any encoding and transform."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from murho.model.distributions.transforms import TRANSFORMS
+from murho.model.encoding.encoder import Encoder
+from murho.model.errors import OptionError, TableError
+from murho.model.fitting.cross_fit_rows import Rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns, Schema
+    from murho.model.data.splits import Split
+    from murho.model.distributions.transforms import Transform
+
+__all__ = ["Preparation", "Standardised", "rows_of"]
+
+
+def rows_of(columns: Columns, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """Some rows of all columns."""
+    return {name: column[rows] for name, column in columns.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Standardised:
+    """How the network learns the target: ``(transform(y) - location) / scale``.
+
+    Attributes:
+        transform: From the target's unit.
+        location: Mean of the transformed training targets.
+        scale: Their standard deviation.
+    """
+
+    transform: Transform
+    location: float
+    scale: float
+
+
+@dataclass
+class Preparation:
+    """What all fits of one training share; what they ask for is made once.
+
+    Attributes:
+        schema: Features and target.
+        columns: Canonical columns of all rows, ``[N]`` each.
+        targets: ``[N]``, the target's unit.
+        split: Which rows are held out, and from whom.
+    """
+
+    schema: Schema
+    columns: Columns
+    targets: NDArray[np.float64]
+    split: Split
+    _encoders: dict[tuple[str, bool], Encoder] = field(default_factory=dict)
+    _encoded: dict[tuple[str, bool], NDArray[np.float32]] = field(default_factory=dict)
+
+    def encoder(self, encoding: str, *, whitened: bool = False) -> Encoder:
+        """An encoding by name, fitted to the training rows."""
+        key = (encoding, whitened)
+        if key not in self._encoders:
+            training = rows_of(self.columns, self.split.training)
+            self._encoders[key] = Encoder.fit(self.schema, training, encoding=encoding, whitened=whitened)
+        return self._encoders[key]
+
+    def encoded(self, encoding: str, *, whitened: bool = False) -> NDArray[np.float32]:
+        """All rows, ``[N, D]``."""
+        key = (encoding, whitened)
+        if key not in self._encoded:
+            self._encoded[key] = self.encoder(encoding, whitened=whitened).encode(self.columns)
+        return self._encoded[key]
+
+    def fits(self, transform: str) -> bool:
+        """Whether the training targets lie in a transform's domain."""
+        return TRANSFORMS[transform].fit(self._training_targets()) is not None
+
+    def standardised(self, transform: str) -> Standardised:
+        """A transform by name, and location and scale of the training targets behind it.
+
+        Raises:
+            OptionError: The training targets lie outside of the transform's domain.
+            TableError: They are all the same.
+        """
+        targets = self._training_targets()
+        fitted = TRANSFORMS[transform].fit(targets)
+        if fitted is None:
+            raise OptionError(
+                f"--transform {transform}: target {self.schema.target.name!r} has negative values "
+                f"(the least is {float(targets.min()):g}); use --transform none"
+            )
+        values = fitted.forward(targets).numpy()
+        location, scale = float(values.mean()), float(values.std())
+        if not (math.isfinite(scale) and scale > 0.0):
+            raise TableError(
+                f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
+                "nothing can be learned"
+            )
+        return Standardised(fitted, location, scale)
+
+    def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
+        """Training and validation rows."""
+        encoded, standardised = self.encoded(encoding, whitened=whitened), self.standardised(transform)
+        values = standardised.transform.forward(torch.from_numpy(self.targets))
+        targets = ((values - standardised.location) / standardised.scale).float()
+        folds = None if self.split.folds is None else torch.from_numpy(self.split.folds)
+
+        def part(numbers: NDArray[np.int64]) -> Rows:
+            return Rows(
+                torch.from_numpy(encoded[numbers]),
+                targets[numbers],
+                None if folds is None else folds[:, numbers],
+            )
+
+        return part(self.split.training), part(self.split.validation)
+
+    def _training_targets(self) -> torch.Tensor:
+        return torch.from_numpy(self.targets[self.split.training])

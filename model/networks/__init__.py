@@ -1,0 +1,1 @@
+"""The Bayesian network: variational layers, their stack, and priors over weights."""

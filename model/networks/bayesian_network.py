@@ -1,0 +1,209 @@
+"""The Bayesian network: variational layers with an activation between them, for M stacked members."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from murho.model.errors import OptionError
+from murho.model.networks.layers import inverse_softplus, local_reparameterisation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from murho.model.networks.priors import Prior
+
+__all__ = ["ACTIVATIONS", "Architecture", "BayesianNetwork"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+
+INITIAL_RELATIVE_SIGMA = 0.05
+"""Initial sigma of a layer as a fraction of the standard deviation of its initial means."""
+
+MAXIMUM_WIDTH = 16_384
+MAXIMUM_LAYERS = 16
+MAXIMUM_MEMBERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Sizes and activation of a network.
+
+    Attributes:
+        inputs: Encoded features, D.
+        hidden: Width of each hidden layer; empty for a linear model.
+        outputs: Outputs a row, P, as the likelihood asks.
+        activation: A key of `ACTIVATIONS`.
+        members: M.
+        skip: Whether the last layer also reads the inputs themselves, so that what is linear in them need not
+            go through the hidden layers.
+    """
+
+    inputs: int
+    hidden: tuple[int, ...]
+    outputs: int
+    activation: str = "relu"
+    members: int = 1
+    skip: bool = False
+
+    def __post_init__(self) -> None:
+        if self.inputs < 1:
+            raise OptionError(f"a network needs at least one input, not {self.inputs}")
+        if len(self.hidden) > MAXIMUM_LAYERS:
+            raise OptionError(f"hidden: at most {MAXIMUM_LAYERS} layers, not {len(self.hidden)}")
+        for width in self.hidden:
+            if not 1 <= width <= MAXIMUM_WIDTH:
+                raise OptionError(f"hidden: widths lie between 1 and {MAXIMUM_WIDTH}, not {width}")
+        if self.activation not in ACTIVATIONS:
+            raise OptionError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation!r}")
+        if not 1 <= self.members <= MAXIMUM_MEMBERS:
+            raise OptionError(f"members must lie between 1 and {MAXIMUM_MEMBERS}, not {self.members}")
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """``(inputs, outputs)`` of each layer; the inputs of a skip come last."""
+        layers = list(pairwise((self.inputs, *self.hidden, self.outputs)))
+        if self.skip and self.hidden:
+            layers[-1] = (self.hidden[-1] + self.inputs, self.outputs)
+        return tuple(layers)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor of the network, in the order in which draws consume random numbers."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for index, (inputs, outputs) in enumerate(self.layers):
+            for part, shape in (
+                ("weight", (self.members, inputs, outputs)),
+                ("bias", (self.members, 1, outputs)),
+            ):
+                shapes[f"layers.{index}.{part}.mu"] = shape
+                shapes[f"layers.{index}.{part}.rho"] = shape
+        return shapes
+
+
+class BayesianNetwork(nn.Module):
+    """M independent mean-field networks; mu and rho of all layers lie in one flat tensor each.
+
+    One tensor instead of many makes an optimiser step a handful of operations, whatever the depth: on small
+    networks a step's time is the number of its operations.
+
+    Attributes:
+        mu: Means of all weights and biases, ``[M, P]``, tensor after tensor as in `Architecture.shapes`.
+        rho: Scales, likewise; ``sigma = softplus(rho)``.
+        groups: Number of the tensor that each of the P entries belongs to, ``[P]``.
+    """
+
+    groups: Tensor
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        generator: torch.Generator,
+        steady_outputs: Mapping[int, float] | None = None,
+    ) -> None:
+        """Draws He-normal means; each sigma starts at a small fraction of that scale.
+
+        A start at a large sigma is the best-known way for BBB to learn nothing: the noise of the draws
+        drowns the gradient of the mean.
+
+        Args:
+            architecture: Sizes and activation.
+            generator: Source of the initial means, on the CPU.
+            steady_outputs: Outputs that start near a constant, see `model.likelihoods.gaussian.Likelihood`.
+        """
+        super().__init__()
+        self.architecture = architecture
+        last = len(architecture.layers) - 1
+        means: list[Tensor] = []
+        scales: list[Tensor] = []
+        groups: list[Tensor] = []
+        for index, (inputs, outputs) in enumerate(architecture.layers):
+            scale = (1.0 if index == last else 2.0**0.5) / inputs**0.5
+            weight = torch.randn((architecture.members, inputs, outputs), generator=generator) * scale
+            bias = torch.zeros(architecture.members, 1, outputs)
+            if index == last:
+                for output, start in (steady_outputs or {}).items():
+                    weight[..., output] *= 0.1
+                    bias[..., output] = start
+            for part in (weight, bias):
+                means.append(part.flatten(start_dim=1))
+                scales.append(torch.full_like(means[-1], INITIAL_RELATIVE_SIGMA * scale))
+                groups.append(torch.full((means[-1].shape[1],), len(groups)))
+        if architecture.skip and architecture.hidden:
+            # The weights of the skip have a scale of their own.
+            groups[-2][architecture.hidden[-1] * architecture.outputs :] = len(groups)
+        self.mu = nn.Parameter(torch.cat(means, dim=1))
+        self.rho = nn.Parameter(inverse_softplus(torch.cat(scales, dim=1)))
+        self.register_buffer("groups", torch.cat(groups), persistent=False)
+        self._shapes = [shape for name, shape in architecture.shapes().items() if name.endswith(".mu")]
+        self._sizes = [part.shape[1] for part in means]
+        self.activation = ACTIVATIONS[architecture.activation]
+
+    def sigma(self) -> Tensor:
+        """Standard deviations of all weights and biases, ``[M, P]``."""
+        return functional.softplus(self.rho)
+
+    def forward(
+        self, rows: Tensor, generator: torch.Generator | None, draws: int = 1, sigma: Tensor | None = None
+    ) -> Tensor:
+        """Outputs of every row under draws of its own (local reparameterisation).
+
+        For a single row the outputs are distributed exactly as under draws of the weights; rows do not share
+        a draw. Use `model.engines.draws` where they must.
+
+        Args:
+            rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
+            generator: Source of the draws, on the device of the rows.
+            draws: Draws a row, S.
+            sigma: `sigma()`, if it is at hand already.
+
+        Returns:
+            ``[M, S * B, P]``, standardised; draw-major.
+        """
+        variance = (self.sigma() if sigma is None else sigma).square()
+        means, variances = self.parts(self.mu), self.parts(variance)
+        inputs = rows.expand(self.architecture.members, -1, -1)
+        hidden = local_reparameterisation(
+            inputs, means[0], variances[0], means[1], variances[1], generator, draws
+        )
+        for first in range(2, len(means), 2):
+            hidden = self.activation(hidden)
+            if self.architecture.skip and first == len(means) - 2:
+                hidden = torch.cat((hidden, inputs.repeat(1, draws, 1)), dim=2)
+            hidden = local_reparameterisation(
+                hidden, means[first], variances[first], means[first + 1], variances[first + 1], generator
+            )
+        return hidden
+
+    def kl(
+        self, prior: Prior, generator: torch.Generator | None = None, sigma: Tensor | None = None
+    ) -> Tensor:
+        """``KL(q || prior)`` of all weights and biases, ``[M]``, nats, summed."""
+        return prior.kl(self.mu, self.sigma() if sigma is None else sigma, self.groups, generator)
+
+    def named_tensors(self) -> dict[str, Tensor]:
+        """Every mu and rho by the name it has in a checkpoint, see `Architecture.shapes`; views."""
+        parts = {"mu": self.parts(self.mu), "rho": self.parts(self.rho)}
+        tensors = {}
+        for index in range(len(self.architecture.layers)):
+            for offset, part in enumerate(("weight", "bias")):
+                for parameter in ("mu", "rho"):
+                    tensors[f"layers.{index}.{part}.{parameter}"] = parts[parameter][2 * index + offset]
+        return tensors
+
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        """``[M, P]`` as one ``[M, inputs, outputs]`` a weight and ``[M, 1, outputs]`` a bias; any M."""
+        return [
+            part.view(-1, *shape[1:])
+            for part, shape in zip(torch.split(flat, self._sizes, dim=1), self._shapes, strict=True)
+        ]

@@ -1,0 +1,90 @@
+"""A prior that is a posterior: what was learned from earlier rows, held against what new ones say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from torch import Tensor
+
+__all__ = ["PosteriorPrior", "flat", "sigmas"]
+
+
+def flat(tensors: Mapping[str, Tensor], names: Iterable[str], parameter: str) -> Tensor:
+    """One parameter, ``mu`` or ``rho``, of all weights and biases as a network has it: ``[M, P]``.
+
+    Args:
+        tensors: By the names of `model.networks.bayesian_network.Architecture.shapes`.
+        names: Those names, in their order.
+        parameter: ``mu`` or ``rho``.
+    """
+    parts = [tensors[name].detach().flatten(start_dim=1) for name in names if name.endswith(f".{parameter}")]
+    return torch.cat(parts, dim=1)
+
+
+def sigmas(rho: Tensor) -> Tensor:
+    """``softplus(rho)``."""
+    return functional.softplus(rho)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PosteriorPrior:
+    """``N(mean, scale^2)`` with a mean and a scale for every weight and bias of every member.
+
+    With the posterior of earlier rows as the prior of new ones, the posterior of the new ones is that of all
+    (Bayes' rule in two steps; for a variational posterior, Nguyen et al. 2018, "Variational Continual
+    Learning", equation 4).
+
+    Attributes:
+        mean: ``[M, P]``.
+        scale: Standard deviations, ``[M, P]``, positive.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(
+        cls, tensors: Mapping[str, Tensor], names: Iterable[str], device: torch.device | None = None
+    ) -> Self:
+        """From the tensors of a checkpoint, see `flat`, on a device."""
+        names = tuple(names)
+        return cls(flat(tensors, names, "mu").to(device), sigmas(flat(tensors, names, "rho")).to(device))
+
+    def kl(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,  # noqa: ARG002 - each weight has a prior of its own
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
+    ) -> Tensor:
+        """See `model.networks.priors.Prior.kl`; exact."""
+        return self.each(mu, sigma).sum(dim=1)
+
+    def each(self, mu: Tensor, sigma: Tensor) -> Tensor:
+        """The divergence of each weight, ``[M, P]``, nats.
+
+        ``log(s0 / s) + (s^2 + (m - m0)^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a general
+        Gaussian).
+        """
+        ratio = sigma / self.scale
+        moved = (mu - self.mean) / self.scale
+        return 0.5 * (ratio.square() + moved.square() - 1.0) - torch.log(ratio)
+
+    def kl_gradient(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `model.networks.priors.Prior.kl_gradient`."""
+        variance = self.scale.square()
+        by_sigma = sigma / variance - sigma.reciprocal()
+        return self.kl(mu, sigma, groups, generator), (mu - self.mean) / variance, by_sigma

@@ -1,0 +1,286 @@
+"""Priors over weights, and the KL divergence of the variational posterior from them.
+
+Every weight has the variational posterior ``N(mu, sigma**2)``. A prior answers one question: the divergence
+``KL(q || prior)`` of a whole network, in nats, **summed** over its weights (an average over weights is a
+different, far weaker prior), one value for each member.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from murho.model.errors import OptionError
+
+__all__ = [
+    "EmpiricalBayesPrior",
+    "GaussianPrior",
+    "Prior",
+    "ScaleMixturePrior",
+    "gaussian_kl",
+    "prior_from_json",
+    "prior_to_json",
+]
+
+
+class Prior(Protocol):
+    """What a fit needs of a prior."""
+
+    def kl(
+        self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Divergence of the posterior of all weights and biases from the prior.
+
+        Args:
+            mu: Means, ``[M, P]``.
+            sigma: Standard deviations, the same shape, positive.
+            groups: Number of the tensor (a layer's weights, or its biases) that each entry belongs to, ``[P]``.
+            generator: Source of the draws of a Monte Carlo estimate; closed forms need none.
+
+        Returns:
+            ``[M]``, nats, summed over the weights of each member.
+        """
+        ...
+
+    def kl_gradient(
+        self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`kl` and its derivatives by mu and by sigma, ``[M, P]`` each, written out."""
+        ...
+
+
+def gaussian_kl(mu: Tensor, sigma: Tensor, prior_sigma: Tensor | float) -> Tensor:
+    """Closed-form ``KL(N(mu, sigma^2) || N(0, prior_sigma^2))`` of each weight.
+
+    ``log(s0 / s) + (s^2 + mu^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a general scale).
+
+    Args:
+        mu: Means, any shape.
+        sigma: Standard deviations, the same shape.
+        prior_sigma: Standard deviation of the prior; a number or a broadcastable tensor.
+
+    Returns:
+        The same shape, nats.
+    """
+    ratio = sigma / prior_sigma
+    return 0.5 * (ratio.square() + (mu / prior_sigma).square() - 1.0) - torch.log(ratio)
+
+
+def _by_mu_and_sigma(mu: Tensor, sigma: Tensor, precision: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Derivatives of `gaussian_kl` by mu and sigma, the prior's ``1 / sigma^2`` given."""
+    return mu * precision, torch.sub(sigma * precision, sigma.reciprocal())
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0.0):
+        raise OptionError(f"{name} must be a positive number, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianPrior:
+    """``N(0, sigma^2)`` for every weight and bias; the KL is closed-form.
+
+    Attributes:
+        sigma: Standard deviation, in the units of standardised inputs and target.
+    """
+
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require_positive("prior sigma", self.sigma)
+
+    def kl(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
+    ) -> Tensor:
+        """See `Prior.kl`; exact."""
+        return gaussian_kl(mu, sigma, self.sigma).sum(dim=1)
+
+    def kl_gradient(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Prior.kl_gradient`."""
+        by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, self.sigma**-2)
+        moments = (sigma * sigma).addcmul_(mu, mu).sum(dim=1)
+        constant = mu.shape[1] * (math.log(self.sigma) - 0.5)
+        kl = (constant - torch.log(sigma).sum(dim=1)).add_(moments, alpha=0.5 * self.sigma**-2)
+        return kl, by_mu, by_sigma
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleMixturePrior:
+    """``pi N(0, sigma1^2) + (1 - pi) N(0, sigma2^2)``, Blundell et al. 2015, equation 7.
+
+    The entropy of the posterior is exact; the cross term ``E_q[log prior(w)]`` is a one-draw Monte Carlo
+    estimate, unbiased with reparameterised gradients.
+
+    Attributes:
+        pi: Weight of the first component, strictly between 0 and 1.
+        sigma1: Standard deviation of the wide component.
+        sigma2: Standard deviation of the narrow component.
+    """
+
+    pi: float = 0.5
+    sigma1: float = 1.0
+    sigma2: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.pi < 1.0:
+            raise OptionError(f"prior pi must lie strictly between 0 and 1, not {self.pi!r}")
+        _require_positive("prior sigma1", self.sigma1)
+        _require_positive("prior sigma2", self.sigma2)
+
+    def log_density(self, weights: Tensor) -> Tensor:
+        """Log density of each weight, nats; the shape of ``weights``."""
+        wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
+        narrow = math.log1p(-self.pi) + _log_normal(weights, self.sigma2)
+        return torch.logaddexp(wide, narrow)
+
+    def kl(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """See `Prior.kl`; an unbiased estimate from one reparameterised draw of every weight."""
+        epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
+        entropy = torch.log(sigma) + 0.5 * (1.0 + math.log(2.0 * math.pi))
+        return -(entropy + self.log_density(mu + sigma * epsilon)).sum(dim=1)
+
+    def kl_gradient(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,  # noqa: ARG002 - the same for every tensor
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Prior.kl_gradient`; of the same estimate as `kl`."""
+        epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
+        weights = mu + sigma * epsilon
+        wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
+        narrow = math.log1p(-self.pi) + _log_normal(weights, self.sigma2)
+        share = torch.sigmoid(wide - narrow)  # of the wide component in the density at the weight
+        by_weight = weights * torch.lerp(
+            torch.full_like(share, self.sigma2**-2), torch.full_like(share, self.sigma1**-2), share
+        )
+        entropy = torch.log(sigma) + 0.5 * (1.0 + math.log(2.0 * math.pi))
+        kl = -(entropy + torch.logaddexp(wide, narrow)).sum(dim=1)
+        return kl, by_weight, by_weight * epsilon - sigma.reciprocal()
+
+
+def _log_normal(values: Tensor, sigma: float) -> Tensor:
+    return -0.5 * (values / sigma).square() - math.log(sigma) - 0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True, slots=True)
+class EmpiricalBayesPrior:
+    """``N(0, s^2)`` with one ``s`` a tensor and member, set to its best value in closed form.
+
+    With an inverse-gamma(``alpha``, ``beta``) hyperprior on ``s^2`` and ``n`` weights in the tensor the
+    optimum is ``s^2 = (sum(sigma^2 + mu^2) + 2 beta) / (n + 2 alpha + 2)`` (Wu et al. 2019, "Deterministic
+    Variational Inference", section 4). The negative log hyperprior of the optimum is part of the divergence,
+    so that by the envelope theorem its gradient is exact.
+
+    Attributes:
+        alpha: Shape of the hyperprior.
+        beta: Scale of the hyperprior.
+    """
+
+    alpha: float = 2.01
+    beta: float = 0.101
+
+    def __post_init__(self) -> None:
+        _require_positive("empirical Bayes alpha", self.alpha)
+        _require_positive("empirical Bayes beta", self.beta)
+
+    def variance(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> Tensor:
+        """The best prior variance of each tensor and member, ``[M, G]`` for G tensors."""
+        return self._optimum(mu, sigma, groups)[0]
+
+    def _optimum(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """`variance`, the sums of ``sigma^2 + mu^2`` alike, and the number of weights in each tensor, ``[G]``."""
+        counts = torch.bincount(groups)
+        moments = mu.new_zeros((len(mu), len(counts)))
+        moments.index_add_(1, groups, (sigma * sigma).addcmul_(mu, mu))
+        return (moments + 2.0 * self.beta) / (counts + (2.0 * self.alpha + 2.0)), moments, counts
+
+    def kl(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
+    ) -> Tensor:
+        """See `Prior.kl`; exact, with the negative log hyperprior of the chosen scales."""
+        variance = self.variance(mu, sigma, groups)
+        kl = gaussian_kl(mu, sigma, variance.sqrt()[:, groups])
+        return kl.sum(dim=1) + self._hyperprior(variance)
+
+    def kl_gradient(
+        self,
+        mu: Tensor,
+        sigma: Tensor,
+        groups: Tensor,
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """See `Prior.kl_gradient`; at the best scales their own derivative is zero."""
+        variance, moments, counts = self._optimum(mu, sigma, groups)
+        precision = variance.reciprocal()
+        by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, precision.index_select(1, groups))
+        # What is the same for all weights of a tensor is summed over the tensors; with the negative log hyperprior.
+        constant = len(counts) * self._hyperprior_constant() - 0.5 * mu.shape[1]
+        of_tensors = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance)
+        of_tensors.addcmul_((0.5 * moments + self.beta), precision)
+        return (of_tensors.sum(dim=1) - torch.log(sigma).sum(dim=1)).add_(constant), by_mu, by_sigma
+
+    def _hyperprior(self, variance: Tensor) -> Tensor:
+        """Negative log density of the chosen scales under their hyperprior, ``[M]``."""
+        constant = self._hyperprior_constant()
+        return ((self.alpha + 1.0) * torch.log(variance) + self.beta / variance + constant).sum(dim=1)
+
+    def _hyperprior_constant(self) -> float:
+        return math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
+
+
+_PRIORS: dict[str, type[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior]] = {
+    "gaussian": GaussianPrior,
+    "scale-mixture": ScaleMixturePrior,
+    "empirical-bayes": EmpiricalBayesPrior,
+}
+
+
+def prior_to_json(prior: Prior) -> dict[str, object]:
+    """The kind and the parameters of a prior, for ``model.json``."""
+    for kind, cls in _PRIORS.items():
+        if isinstance(prior, cls):
+            return {"kind": kind, **{name: getattr(prior, name) for name in cls.__dataclass_fields__}}
+    raise OptionError(f"prior {prior!r} is none of {', '.join(_PRIORS)}")
+
+
+def prior_from_json(data: dict[str, Any]) -> Prior:
+    """The inverse of `prior_to_json`.
+
+    Raises:
+        OptionError: The kind is unknown or a parameter is out of range.
+    """
+    parameters = dict(data)
+    kind = parameters.pop("kind", None)
+    if kind not in _PRIORS:
+        raise OptionError(f"prior must be one of {', '.join(_PRIORS)}, not {kind!r}")
+    cls = _PRIORS[str(kind)]
+    unknown = set(parameters) - set(cls.__dataclass_fields__)
+    if unknown:
+        raise OptionError(f"prior {kind!r} has no parameter {sorted(unknown)[0]!r}")
+    return cls(**{name: float(value) for name, value in parameters.items()})

@@ -1,0 +1,341 @@
+"""Checkpoints on disk: ``NAME/VERSION/`` with ``model.safetensors`` and ``model.json``.
+
+Written to a temporary name, flushed to the disk, then renamed: a reader sees all of a version or none of it.
+Read into the shapes that ``model.json`` announces, every tensor checked; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from murho.model.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+__all__ = [
+    "FORMAT",
+    "CheckpointReference",
+    "check_writable",
+    "default_root",
+    "find_checkpoint",
+    "list_checkpoints",
+    "read_facts",
+    "read_tensors",
+    "validate_name",
+    "write_checkpoint",
+]
+
+FORMAT = 1
+"""Version of the layout of ``model.json``; a reader refuses a newer one."""
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,8}")
+TENSORS_FILE = "model.safetensors"
+FACTS_FILE = "model.json"
+
+
+def default_root() -> Path:
+    """Where checkpoints are unless told otherwise."""
+    return Path("checkpoints")
+
+
+def validate_name(name: str) -> str:
+    """The name itself, if a checkpoint may have it.
+
+    Raises:
+        CheckpointError: It may not; path separators, for one, are refused.
+    """
+    if not NAME_PATTERN.fullmatch(name):
+        raise CheckpointError(
+            f"{name!r} can't be the name of a checkpoint: use 1 to 64 letters, digits, '.', '_' and '-', "
+            "beginning with a letter or a digit"
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReference:
+    """One version of one checkpoint as found on disk, not yet read.
+
+    Attributes:
+        name: Name of the outer directory.
+        version: Name of the inner directory; empty if the outer one holds no version.
+        path: The inner directory.
+        problem: Why it can't be a checkpoint, or None.
+    """
+
+    name: str
+    version: str
+    path: Path
+    problem: str | None = None
+
+
+def list_checkpoints(root: Path) -> list[CheckpointReference]:
+    """Every checkpoint under a directory, by name, then by rising version.
+
+    Hidden entries (writers' temporary directories among them) and plain files are passed over. A directory
+    that does not exist has no checkpoints.
+
+    Raises:
+        CheckpointError: The directory can't be read.
+    """
+    if not root.exists():
+        return []
+    found = []
+    try:
+        for outer in sorted(
+            entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+        ):
+            if not NAME_PATTERN.fullmatch(outer.name):
+                problem = "the name breaks the rule: letters, digits, '.', '_' and '-', at most 64"
+                found.append(CheckpointReference(outer.name, "", outer, problem))
+                continue
+            entries = list(outer.iterdir())
+            versions = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+            good = sorted(
+                (v for v in versions if VERSION_PATTERN.fullmatch(v.name)), key=lambda v: int(v.name)
+            )
+            bad = sorted(v for v in versions if not VERSION_PATTERN.fullmatch(v.name))
+            found += [CheckpointReference(outer.name, v.name, v) for v in good]
+            found += [
+                CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad
+            ]
+            # Nothing but hidden entries: its first training is under way.
+            if not versions and not any(entry.name.startswith(".") for entry in entries):
+                found.append(CheckpointReference(outer.name, "", outer, "the directory holds no version"))
+    except OSError as error:
+        raise CheckpointError(f"{root}: can't list checkpoints: {error.strerror or error}") from error
+    return found
+
+
+def find_checkpoint(root: Path, name: str, version: str | None = None) -> Path:
+    """The directory of a version, the highest one by default.
+
+    Raises:
+        CheckpointError: There is none; the message names those there are.
+    """
+    validate_name(name)
+    known = [reference for reference in list_checkpoints(root) if reference.problem is None]
+    versions = [reference for reference in known if reference.name == name]
+    if not versions:
+        names = sorted({reference.name for reference in known})
+        there = f"there are: {', '.join(names)}" if names else "there is none; train one with `murho train`"
+        raise CheckpointError(f"{root} has no checkpoint {name!r}; {there}")
+    if version is None:
+        return versions[-1].path
+    for reference in versions:
+        if reference.version == version:
+            return reference.path
+    there = ", ".join(reference.version for reference in versions)
+    raise CheckpointError(f"checkpoint {name!r} has no version {version!r}; there are: {there}")
+
+
+def read_facts(directory: Path) -> dict[str, Any]:
+    """``model.json`` of a version.
+
+    Raises:
+        CheckpointError: It is missing, no JSON object, of a newer format, or carries a forbidden name.
+    """
+    path = directory / FACTS_FILE
+    try:
+        facts = orjson.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: the file is missing") from error
+    except OSError as error:
+        raise CheckpointError(f"{path}: can't be read: {error.strerror or error}") from error
+    except orjson.JSONDecodeError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error}); the file is damaged") from error
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, found {type(facts).__name__}")
+    version = facts.get("format")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointError(f"{path}: format must be a whole number from 1, found {version!r}")
+    if version > FORMAT:
+        raise CheckpointError(
+            f"{path}: format {version} is newer than {FORMAT}, the newest that this Murho reads; "
+            "upgrade Murho"
+        )
+    name = facts.get("name")
+    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
+        raise CheckpointError(f"{path}: name {name!r} is not a valid checkpoint name")
+    return facts
+
+
+def read_tensors(
+    directory: Path, facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Tensor]:
+    """The tensors of a version, checked one by one.
+
+    Args:
+        directory: ``NAME/VERSION``.
+        facts: Its ``model.json``.
+        shapes: Name and shape of every tensor that there must be.
+
+    Returns:
+        float32 tensors on the CPU, by name.
+
+    Raises:
+        CheckpointError: The file is missing, truncated or edited (its sha256 differs), or a tensor is missing,
+            unexpected, of another shape or type, or not finite. The message names file and tensor.
+    """
+    import safetensors.torch
+    import torch
+
+    path = directory / TENSORS_FILE
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: the file is missing") from error
+    except OSError as error:
+        raise CheckpointError(f"{path}: can't be read: {error.strerror or error}") from error
+    recorded = facts.get("tensors")
+    expected = recorded.get("sha256") if isinstance(recorded, dict) else None
+    actual = hashlib.sha256(content).hexdigest()
+    if expected != actual:
+        raise CheckpointError(
+            f"{path}: sha256 is {actual[:12]}…, {FACTS_FILE} says {str(expected)[:12]}…: "
+            "the file was truncated or edited; restore it or train again"
+        )
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+    except Exception as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({error})") from error
+    for name in tensors:
+        if name not in shapes:
+            raise CheckpointError(f"{path}: tensor {name!r} is not expected by {FACTS_FILE}")
+    for name, shape in shapes.items():
+        tensor = tensors.get(name)
+        if tensor is None:
+            raise CheckpointError(f"{path}: tensor {name!r} is missing, expected shape {list(shape)}")
+        if tensor.dtype != torch.float32:
+            raise CheckpointError(f"{path}: tensor {name!r} is {tensor.dtype}, expected torch.float32")
+        if tuple(tensor.shape) != shape:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} has shape {list(tensor.shape)}, expected {list(shape)}"
+            )
+        if not bool(torch.isfinite(tensor).all()):
+            raise CheckpointError(f"{path}: tensor {name!r} holds NaN or infinity")
+    return tensors
+
+
+def check_writable(root: Path, name: str) -> None:
+    """Fails before a fit rather than after it, if its checkpoint could not be written.
+
+    Raises:
+        CheckpointError: The name is forbidden or the directory can't be written.
+    """
+    validate_name(name)
+    try:
+        home = root / name
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".probe-", dir=home):
+            pass
+        with contextlib.suppress(OSError):
+            home.rmdir()  # only if it is empty: leave no trace of a fit that may fail
+    except OSError as error:
+        raise CheckpointError(
+            f"{root / name}: can't write checkpoints here: {error.strerror or error}"
+        ) from error
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_checkpoint(root: Path, name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
+    """Writes the next version of a checkpoint, all of it or nothing.
+
+    Args:
+        root: Directory of checkpoints.
+        name: Its name.
+        facts: ``model.json`` but for ``format``, ``name`` and ``tensors``, which are added here.
+        tensors: mu, rho and noise parameters by name, float32.
+
+    Returns:
+        The directory ``root/name/version``; the version is one above the highest there is.
+
+    Raises:
+        CheckpointError: The name is forbidden, or the disk is full or not writable. Nothing of the new version
+            is visible then, and older ones are untouched.
+    """
+    import safetensors.torch
+
+    validate_name(name)
+    content = safetensors.torch.save(
+        {key: tensor.detach().contiguous().cpu() for key, tensor in tensors.items()}
+    )
+    complete = {
+        "format": FORMAT,
+        "name": name,
+        **facts,
+        "tensors": {
+            "file": TENSORS_FILE,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "bytes": len(content),
+        },
+    }
+    home = root / name
+    temporary: Path | None = None
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=home))
+        temporary.chmod(0o755)
+        _write_durably(temporary / TENSORS_FILE, content)
+        _write_durably(
+            temporary / FACTS_FILE,
+            orjson.dumps(complete, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY),
+        )
+        _sync_directory(temporary)
+        goal = _rename_to_next_version(temporary, home)
+        _sync_directory(home)
+        _sync_directory(root)
+    except OSError as error:
+        raise CheckpointError(
+            f"{home}: the checkpoint could not be written: {error.strerror or error}; "
+            "nothing of it was left behind, older versions are untouched"
+        ) from error
+    finally:
+        if temporary is not None and temporary.exists():
+            shutil.rmtree(temporary, ignore_errors=True)
+    return goal
+
+
+def _rename_to_next_version(temporary: Path, home: Path) -> Path:
+    """Takes the first free number above the highest; another writer may take it first, then the next."""
+    taken = [int(entry.name) for entry in home.iterdir() if VERSION_PATTERN.fullmatch(entry.name)]
+    version = max(taken, default=0) + 1
+    while True:
+        goal = home / str(version)
+        try:
+            temporary.rename(goal)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            version += 1
+        else:
+            return goal

@@ -1,0 +1,308 @@
+"""A loaded checkpoint that answers: rows in, the predictive distribution of the target out.
+
+The answer for a row depends on the checkpoint, the row and the options alone. Rows are worked through in
+tiles, which changes nothing but memory.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from murho.model.data.schema import Schema
+from murho.model.distributions.calibration import ConformalMap
+from murho.model.distributions.transforms import transform_from_json
+from murho.model.distributions.wide_component import WideRule
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.input_warnings import unfamiliar
+from murho.model.encoding.training_range import Outside, Reach
+from murho.model.engines.compiled.kernel_loader import compiled_code, load
+from murho.model.engines.draw_cache import KEPT_BYTES, KeptDraws
+from murho.model.engines.forward import forward
+from murho.model.errors import CheckpointError
+from murho.model.posterior.answering import Answering
+from murho.model.posterior.checkpoint import read_facts, read_tensors
+from murho.model.posterior.model_spec import Layout
+from murho.model.posterior.monte_carlo_error import MonteCarloError, monte_carlo_error
+from murho.model.posterior.prediction import Prediction, PredictOptions
+from murho.model.posterior.prediction_plan import Question
+from murho.model.runtime.threads import threads_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.data.schema import Columns, UnfamiliarValue
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.engines.draws import Draws
+
+__all__ = ["Posterior"]
+
+TILE_VALUES = 2**19
+"""Outputs worked on at a time: 4 MiB of float64, a few times over for temporaries."""
+TILE_ROWS = 256
+"""At least, where so many draws leave room for them: products of fewer are slow."""
+
+
+class Posterior:
+    """The variational posterior of a checkpoint, on one device.
+
+    Not thread-safe: one thread computes, as in the service.
+    """
+
+    def __init__(
+        self,
+        facts: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        *,
+        name: str = "unsaved",
+        version: str = "0",
+        device: str = "cpu",
+        draws_bytes: int = KEPT_BYTES,
+    ) -> None:
+        """Takes the parts of a checkpoint; `load` reads them from disk.
+
+        Args:
+            facts: ``model.json``.
+            tensors: Checked tensors by name, on the CPU.
+            name: Name of the checkpoint.
+            version: Its version.
+            device: ``cpu``, ``cuda`` or ``cuda:1``.
+            draws_bytes: Memory for draws, see `model.engines.draw_cache`.
+
+        Raises:
+            CheckpointError: ``facts`` are malformed.
+        """
+        self.name, self.version, self.facts = name, version, facts
+        self.device = torch.device(device)
+        layout = Layout.from_facts(facts)
+        self.architecture, self.likelihood = layout.architecture, layout.likelihood
+        self.schema = Schema.from_json(facts.get("schema"))
+        self.encoder = Encoder.from_json(facts.get("encoding"), self.schema)
+        if self.encoder.width != self.architecture.inputs:
+            raise CheckpointError(
+                f"architecture.inputs is {self.architecture.inputs}, "
+                f"but the schema encodes to {self.encoder.width} columns"
+            )
+        try:
+            self.location = float(facts["target"]["location"])
+            self.scale = float(facts["target"]["scale"])
+            self.seed = int(facts["default_seed"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"model.json: target or default_seed is malformed: {error!r}") from error
+        if not (np.isfinite(self.location) and np.isfinite(self.scale) and self.scale > 0.0):
+            raise CheckpointError(
+                "model.json: target.location and target.scale must be finite, the scale positive"
+            )
+        calibration = facts.get("calibration")
+        self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
+        self._reach = Reach.from_facts(facts, self.encoder, self.device)
+        self._tensors = dict(tensors)
+        shapes = layout.architecture.shapes()
+        self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
+        if "noise.rho" in self._tensors:
+            self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
+        self.likelihood.requires_grad_(requires_grad=False).to(self.device)
+        self.transform = transform_from_json(facts["target"].get("transform"))
+        self._answering = Answering(
+            self.likelihood,
+            self.location,
+            self.scale,
+            self.transform,
+            WideRule.from_json(facts["likelihood"].get("wide")),
+            members=self.architecture.members,
+        )
+        self._draws = KeptDraws(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
+
+    @classmethod
+    def load(cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES) -> Self:
+        """Reads a version from disk and checks all of it.
+
+        Args:
+            directory: ``NAME/VERSION``; the names of the two directories are the posterior's.
+            device: Where to compute.
+            draws_bytes: Memory for draws, see `model.engines.draw_cache`.
+
+        Raises:
+            CheckpointError: Something is missing, damaged or of a newer format; the message says what.
+        """
+        facts = read_facts(directory)
+        try:
+            tensors = read_tensors(directory, facts, Layout.from_facts(facts).shapes())
+            where = directory.resolve()
+            return cls(
+                facts,
+                tensors,
+                name=where.parent.name,
+                version=where.name,
+                device=device,
+                draws_bytes=draws_bytes,
+            )
+        except CheckpointError as error:
+            if str(directory) in str(error):
+                raise
+            raise CheckpointError(f"{directory / 'model.json'}: {error}") from error
+
+    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+        """Answers for any number of rows.
+
+        Args:
+            columns: Canonical columns of the schema's features, ``[B]`` each.
+            options: What to answer, already validated.
+
+        Returns:
+            One entry a row, in order.
+        """
+        return self.predict_encoded(self.encoder.encode(columns), options)
+
+    @torch.inference_mode()
+    def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
+        """Like `predict`, for rows that are encoded already, ``[B, D]``."""
+        draws = len(rows) * max(1, options.samples)
+        asked = max(1, len(options.percentiles) + len(options.thresholds))
+        work = draws * self.likelihood.means * asked
+        with threads_for(draws * self._weights), self._compiled_code(options, work):
+            return self._predict_encoded(rows, options)
+
+    def _compiled_code(self, options: PredictOptions, work: int) -> AbstractContextManager[None]:
+        """For the processor, and not for ``samples=0``, whose answer is the same to the bit at all times."""
+        if options.samples == 0 or self.device.type != "cpu":
+            return nullcontext()
+        return compiled_code(work)
+
+    def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
+        seed = self.seed if options.seed is None else options.seed
+        question = Question.of(options, self.calibration, self.device)
+        samples, with_errors = options.samples, options.mc_error and options.samples > 0
+        per_tile = self._rows_per_tile(samples)
+        answers, errors = [], []
+        for start in range(0, max(len(rows), 1), per_tile):
+            tile = torch.from_numpy(rows[start : start + per_tile]).to(self.device)
+            outside = Outside.of(self.outside(tile))
+            draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
+            outputs, members = self._outputs(draws, tile, outside)
+            answer = self._answering.answer(question, outputs, members, outside)
+            if with_errors:
+                images = self._outputs(self._draws.image_parts(samples, seed), tile, outside)
+                drawn, mirrored = (self._answering.predictive(*some) for some in ((outputs, members), images))
+                errors.append(self._errors(drawn, mirrored, answer["percentiles"], options))
+            answers.append({**answer, "outside": outside.mask.cpu().numpy()})
+        return Prediction(
+            samples=options.samples,
+            seed=seed,
+            calibrated=question.calibration is not None,
+            mc_error=MonteCarloError(**_joined(errors)) if errors else None,
+            **_joined(answers),
+        )
+
+    def predictive(
+        self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
+    ) -> Predictive:
+        """The distribution of the target of each row, not calibrated.
+
+        Args:
+            rows: Encoded rows, ``[B, D]``, on the posterior's device.
+            samples: S, at least 1.
+            seed: Seed of the draws.
+            members: Takes all S draws from these alone; by default they go round all of them.
+        """
+        if members is None:
+            parts = self._draws.parts(samples, seed)
+        else:
+            rounds = -(-samples // len(members))
+            draws = self._draws.first(rounds * self.architecture.members, seed)
+            parts = iter((draws.of_members(members).first(samples),))
+        outside = Outside.of(self.outside(rows))
+        return self._answering.predictive(*self._outputs(parts, rows, outside))
+
+    def outside(self, rows: Tensor) -> Tensor:
+        """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
+
+        There calibration widens bands and never narrows them. Of checkpoints from before this was heeded, no row.
+
+        Args:
+            rows: Encoded rows, ``[B, D]``, on the posterior's device.
+        """
+        return self._reach.outside(rows)
+
+    def unfamiliar(
+        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
+    ) -> list[UnfamiliarValue]:
+        """What the training rows know nothing like, see `model.encoding.input_warnings.unfamiliar`."""
+        return unfamiliar(self.encoder, columns, limit, among=among)
+
+    def warm_up(self) -> None:
+        """Makes the default draws and runs every path once, so that the first request is as fast as the next."""
+        if self.device.type == "cpu":
+            load()
+        for batch in (1, 64):
+            rows = np.zeros((batch, self.architecture.inputs), dtype=np.float32)
+            for options in (
+                PredictOptions(),
+                PredictOptions(samples=0),
+                PredictOptions(noise=False, thresholds=(0.0,)),
+            ):
+                self.predict_encoded(rows, options)
+
+    def _rows_per_tile(self, samples: int) -> int:
+        most = max(1, TILE_VALUES // max(1, samples))
+        if not self._draws.holds(samples):  # draws are made anew for every tile
+            return most
+        return max(min(most, TILE_ROWS), most // self.architecture.outputs)
+
+    def _outputs(self, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> tuple[Tensor, Tensor]:
+        """Outputs of every row under all draws, ``[S, B, P]``, and the member of each draw, ``[S]``."""
+        outputs, members = zip(
+            *((self._outputs_of(draws, rows, outside), draws.members) for draws in parts), strict=True
+        )
+        return _together(outputs), _together(members)
+
+    def _outputs_of(self, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
+        """Outputs of every row under every draw, ``[S, B, P]``, the scatter beyond the training rows set right.
+
+        What is not known out there is told by the draws: the noise stays what it is at the edge.
+        """
+        outputs = forward(draws, rows)
+        told = self.likelihood.outputs > self.likelihood.means  # else the noise is the same everywhere
+        if told and len(outside) > 0:
+            beyond = outside.rows
+            edge = forward(draws, self._reach.nearest(rows[beyond]))
+            with torch.inference_mode():  # as in `forward`: what comes from there is changed in place
+                outputs[:, beyond] = self.likelihood.with_scatter_of(outputs[:, beyond], edge)
+        return outputs
+
+    def _errors(
+        self,
+        drawn: Predictive,
+        mirrored: Predictive,
+        percentiles: NDArray[np.float64],
+        options: PredictOptions,
+    ) -> dict[str, NDArray[Any]]:
+        """By the names of `MonteCarloError`."""
+        errors = monte_carlo_error(
+            drawn,
+            mirrored,
+            torch.from_numpy(percentiles).to(self.device),
+            members=self.architecture.members,
+            noise=options.noise,
+        )
+        return dict(zip(("mean", "std", "percentiles"), (part.cpu().numpy() for part in errors), strict=True))
+
+
+def _together(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
+
+
+def _joined(tiles: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """The rows of all tiles."""
+    if len(tiles) == 1:
+        return tiles[0]
+    return {key: np.concatenate([tile[key] for tile in tiles]) for key in tiles[0]}

@@ -1,0 +1,134 @@
+"""From the predictive distribution of rows to the numbers that were asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+
+from murho.model.distributions.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
+from murho.model.distributions.predictive import function_exceedance, function_quantiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.distributions.calibration import ConformalMap
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.encoding.training_range import Outside
+    from murho.model.posterior.prediction import PredictOptions
+
+__all__ = ["Question"]
+
+KEPT_QUESTIONS = 64
+"""Made ready once: a service is mostly asked the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of every row, made ready once a request.
+
+    Attributes:
+        options: What is asked.
+        calibration: What percentiles and exceedance go through; None: they are those of the predictive itself.
+        levels: The percentile levels as probabilities, ``[K]``, float64.
+        scores: The normal scores that they reach to in rows like the training rows, ``[K]``.
+        wider: Those in rows beyond them, where calibration may only widen, ``[K]``.
+        ranks: Which of the levels, from the least to the largest, each one is, ``[K]``; None: they rise.
+        thresholds: ``[T]``, float64.
+    """
+
+    options: PredictOptions
+    calibration: ConformalMap | None
+    levels: Tensor
+    scores: Tensor
+    wider: Tensor
+    ranks: NDArray[np.intp] | None
+    thresholds: Tensor
+
+    @classmethod
+    @lru_cache(maxsize=KEPT_QUESTIONS)
+    def of(cls, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> Self:
+        """Makes a request ready.
+
+        Args:
+            options: What is asked.
+            calibration: The checkpoint's, if it has one; without noise or draws there is nothing to calibrate.
+            device: Where the answer is computed.
+        """
+        if not (options.noise and options.calibrated and options.samples > 0):
+            calibration = None
+        levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
+        scores = wider = torch.special.ndtri(levels)
+        if calibration is not None:
+            scores, wider = (calibration.calibrated(scores, widening) for widening in (False, True))
+        scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
+        thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
+        rising = sorted(options.percentiles) == list(options.percentiles)
+        ranks = None if rising else np.argsort(np.argsort(options.percentiles))
+        return cls(options, calibration, levels, scores, wider, ranks, thresholds)
+
+    def answer(self, predictive: Predictive, outside: Outside) -> dict[str, Tensor]:
+        """The answer for B rows.
+
+        Args:
+            predictive: Of these rows; for ``samples=0`` that of the mu-only networks.
+            outside: Which of them lie beyond the training rows.
+
+        Returns:
+            What was asked for by the names of `model.posterior.prediction.Prediction`, without the Monte Carlo errors.
+        """
+        options = self.options
+        if options.samples == 0:
+            mean = predictive.means.mean(dim=0)
+            return {"mean": mean} | ({"draws": mean.new_empty((len(mean), 0))} if options.draws else {})
+        mean, epistemic, aleatoric = predictive.split()
+        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
+        if options.noise:
+            answer["std"] = (epistemic.square() + aleatoric.square()).sqrt()
+            answer["percentiles"] = self.percentiles(predictive, outside)
+            if options.thresholds:
+                answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), outside)
+        else:
+            answer["std"] = epistemic
+            answer |= self.of_functions(predictive.means)
+        if options.draws:
+            answer["draws"] = predictive.means.T
+        return answer
+
+    def percentiles(self, predictive: Predictive, outside: Outside) -> Tensor:
+        """Those of observations, ``[B, K]``."""
+        if self.calibration is None or len(outside) == 0:
+            return predictive.quantiles(self.scores)
+        if outside.everywhere:
+            return predictive.quantiles(self.wider)
+        percentiles = predictive.means.new_empty((predictive.means.shape[1], len(self.levels)))
+        for rows, scores in ((outside.others(), self.scores), (outside.rows, self.wider)):
+            percentiles[rows] = predictive.of_rows(rows).quantiles(scores)
+        return percentiles
+
+    def of_functions(self, means: Tensor) -> dict[str, Tensor]:
+        """Percentiles and exceedance of the function alone, from its values ``[S, B]``."""
+        told = {"percentiles": function_quantiles(means, self.levels)}
+        if self.options.thresholds:
+            told["exceedance"] = function_exceedance(means, self.thresholds)
+        return told
+
+    def exceedance(self, below: Tensor, above: Tensor, outside: Outside) -> Tensor:
+        """How probable an observation beyond the thresholds is.
+
+        Args:
+            below: Probabilities of less than each threshold, not calibrated, ``[B, T]``.
+            above: Of more than it, likewise.
+            outside: Which of the rows lie beyond the training rows.
+
+        Returns:
+            ``[B, T]``.
+        """
+        if self.calibration is None:
+            return above
+        scores = score_of_tails(below, above)
+        return normal_cdf(-self.calibration.nominal_of(scores, widening=outside.mask.unsqueeze(1)))

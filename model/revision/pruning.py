@@ -1,0 +1,95 @@
+"""The next version of a checkpoint, without the weights that say least; and what that changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
+from murho.model.evaluation.cross_calibration import calibrate_and_judge
+from murho.model.posterior.posterior import Posterior
+from murho.model.revision.revisions import Revision, stamped
+from murho.model.revision.signal_to_noise import cut, doubting_inputs
+
+if TYPE_CHECKING:
+    from murho.model.revision.revisions import LabelledRows
+    from murho.model.revision.signal_to_noise import Cut
+
+__all__ = ["Pruned", "prune"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What `model.posterior.checkpoint.write_checkpoint` writes, and what was done.
+
+    Attributes:
+        revision: The pruned version.
+        cut: Which weights were removed.
+        before: Scores on the labelled rows before, see `model.evaluation.cross_calibration.calibrate_and_judge`; None
+            without rows.
+        after: The same of the pruned network, with its calibration judged crosswise.
+        calibration: ``kept``, ``made anew`` or ``none``.
+    """
+
+    revision: Revision
+    cut: Cut
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    calibration: str
+
+
+def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None) -> Pruned:
+    """Removes the weights with the lowest signal-to-noise ratio.
+
+    The bands of a pruned network are other bands: with 50 labelled rows or more their calibration is made anew,
+    as that of a training is from held-out rows. Otherwise the calibration is kept as it was. Held-out metrics of
+    the network as it was are not those of the pruned one: without rows the new version has none.
+
+    Args:
+        revision: The version to prune; nothing of it is changed.
+        fraction: Share of the weights to remove, but for those that `model.revision.signal_to_noise` holds.
+        rows: Labelled rows that no member has learned from, to judge by.
+
+    Raises:
+        OptionError: The fraction is out of range, or removes nothing new.
+    """
+    old = revision.posterior
+    tensors, what = cut(revision.tensors, old.architecture, fraction, doubting_inputs(old.encoder))
+    facts = stamped(revision.facts)
+    facts["metrics"] = {}
+    calibration = "none" if facts["calibration"] is None else "kept"
+    before = after = None
+    if rows is not None:
+        before, after, conformal = _judge(old, Posterior(facts, tensors), rows)
+        facts["metrics"] = after
+        if conformal is not None:
+            facts["calibration"], calibration = conformal, "made anew"
+    facts["pruning"] = {
+        "from_version": old.version,
+        **what.to_json(),
+        "calibration": calibration,
+        "rows": None if rows is None else len(rows),
+        "before": _scores(before),
+        "after": _scores(after),
+    }
+    return Pruned(Revision(facts, tensors, Posterior(facts, tensors)), what, before, after, calibration)
+
+
+def _judge(
+    old: Posterior, new: Posterior, rows: LabelledRows
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]:
+    """Scores before and after, and the calibration after, or None where there are too few rows for one."""
+    order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
+    enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
+    # Two halves: the bands of each are judged by a calibration from the other.
+    groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
+    calibrating = range(len(groups)) if enough else ()
+    _, before = calibrate_and_judge(old, rows.encoded, rows.targets, groups, calibrating=())
+    conformal, after = calibrate_and_judge(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
+    return before, after, None if conformal is None else conformal.to_json()
+
+
+def _scores(report: dict[str, Any] | None) -> dict[str, float] | None:
+    return None if report is None else {name: report[name] for name in ("nll", "crps", "rmse")}

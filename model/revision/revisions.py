@@ -1,0 +1,168 @@
+"""A version of a checkpoint taken in hand to make the next one from it, and labelled rows that fit it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from murho.model.data.column_inference import infer_column
+from murho.model.data.columns import is_missing
+from murho.model.data.schema import FeatureKind
+from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.errors import TableError
+from murho.model.posterior.checkpoint import read_tensors
+from murho.model.posterior.posterior import Posterior
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns, Feature
+
+__all__ = ["LabelledRows", "Revision", "labelled_rows", "stamped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The content of one version of a checkpoint, read or about to be written.
+
+    Attributes:
+        facts: ``model.json``.
+        tensors: mu, rho and noise parameters by name, on the CPU.
+        posterior: The same, ready to answer.
+    """
+
+    facts: dict[str, Any]
+    tensors: dict[str, torch.Tensor]
+    posterior: Posterior
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """Reads a version from disk.
+
+        Raises:
+            CheckpointError: Something is missing, damaged or of a newer format; the message says what.
+        """
+        posterior = Posterior.load(directory)
+        shapes = posterior.architecture.shapes()
+        shapes |= {
+            f"noise.{name}": tuple(parameter.shape)
+            for name, parameter in posterior.likelihood.named_parameters()
+        }
+        return cls(dict(posterior.facts), read_tensors(directory, posterior.facts, shapes), posterior)
+
+
+def stamped(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts of a version as those of the next one: made now, by this Murho; what the writer adds is left out."""
+    written = ("format", "name", "tensors")
+    return {key: value for key, value in facts.items() if key not in written} | {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "murho": version_of("murho"),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """Rows with a target, as a checkpoint's network takes them.
+
+    Attributes:
+        encoded: ``[N, D]``.
+        targets: ``[N]``, the target's unit.
+        left_out: Rows without a target.
+        outside: Feature → number of its cells that the training rows know nothing like.
+    """
+
+    encoded: NDArray[np.float32]
+    targets: NDArray[np.float64]
+    left_out: int
+    outside: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def standardised(self, posterior: Posterior) -> torch.Tensor:
+        """The targets as the network learned them, ``[N]``, float32."""
+        values = posterior.transform.forward(torch.from_numpy(self.targets))
+        return ((values - posterior.location) / posterior.scale).float()
+
+
+def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
+    """Encodes the labelled rows of a table with a checkpoint's own schema, encoding and transform.
+
+    Columns that the checkpoint has no use for are passed over. Cells beyond the training range and unseen
+    categories are accepted and counted.
+
+    Args:
+        table: As `model.data.tables.read_table` reads it.
+        posterior: The checkpoint.
+
+    Raises:
+        TableError: A feature or the target is no column of the table, or not of its kind, or a cell can't be
+            used, or no row has a target; column and row are named.
+    """
+    schema = posterior.schema
+    name = schema.target.name
+    targets = target_from_table(table, name)
+    labelled = np.flatnonzero(~np.isnan(targets))
+    if not len(labelled):
+        raise TableError(f"no row has a value in the target column {name!r}")
+    columns = columns_from_table(table, schema)
+    for feature in schema.features:
+        _check_categories(feature, table.column(feature.name), columns)
+    _check_domain(posterior, targets, labelled)
+    columns = {feature: column[labelled] for feature, column in columns.items()}
+    return LabelledRows(
+        encoded=posterior.encoder.encode(columns),
+        targets=targets[labelled],
+        left_out=len(targets) - len(labelled),
+        outside=_outside(posterior, columns),
+    )
+
+
+def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Columns) -> None:
+    """Refuses numbers, dates or truth values in place of categories, of which any text would do."""
+    if feature.kind is not FeatureKind.CATEGORICAL:
+        return
+    cells = columns[feature.name]
+    known = set(feature.categories)
+    present = cells[~is_missing(cells)]
+    if not len(present) or any(cell in known for cell in present):
+        return
+    try:
+        kind = infer_column(column, feature.name).kind
+    except TableError:  # a mixture of numbers and texts, say: texts for all that is known
+        return
+    if kind is not FeatureKind.CATEGORICAL:
+        shown = ", ".join(repr(category) for category in feature.categories[:3])
+        raise TableError(
+            f"column {feature.name!r}: expected categories such as {shown}, found a {kind} column, "
+            f"such as {present[0]!r}"
+        )
+
+
+def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: NDArray[np.int64]) -> None:
+    """Refuses targets that the checkpoint's transform can't take, such as negative ones by a logarithm."""
+    observed = torch.from_numpy(targets[labelled])
+    there_and_back = posterior.transform.inverse(posterior.transform.forward(observed))
+    tolerance = 1e-6 * (observed.abs() + observed.abs().mean())
+    bad = ((there_and_back - observed).abs() > tolerance).numpy()
+    if bad.any():
+        row = int(labelled[np.argmax(bad)])
+        raise TableError(
+            f"column {posterior.schema.target.name!r}, row {row + 1}: the target {targets[row]:g} lies outside of what "
+            f"the checkpoint's transform {posterior.transform.kind!r} can take; train anew on all rows"
+        )
+
+
+def _outside(posterior: Posterior, columns: Columns) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for found in posterior.unfamiliar(columns):
+        counts[found.feature] = counts.get(found.feature, 0) + 1
+    return counts

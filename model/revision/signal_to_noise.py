@@ -1,0 +1,203 @@
+"""Signal-to-noise of weights, and the removal of those of which the posterior knows least.
+
+A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, section 5.1, figure 3 and table 2). Where
+it is low, the posterior has not even made up its mind on the sign: most draws of such a weight are noise.
+
+One kind of weight is low for another reason and survives: those of inputs that are zero for every training row,
+"beyond the training rows" (see `model.encoding.range_distance`) and "is unseen". No row has moved them, their mean is
+zero and their scale is the prior's. They change nothing where training rows are, and elsewhere they are the model's
+doubt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from murho.model.encoding.feature_encodings import OneHot
+from murho.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from murho.model.encoding.encoder import Encoder
+    from murho.model.networks.bayesian_network import Architecture
+
+__all__ = ["PRUNED_RHO", "Cut", "Layer", "cut", "doubting_inputs", "is_removed", "signal_to_noise"]
+
+PRUNED_RHO = -40.0
+"""rho of a removed weight: its sigma, 4e-18, is finite and its square no denormal float32.
+
+A draw of it is below 1e-16, and below 1e-10 after the largest input there is (`model.encoding.encoder.LARGEST`): added
+to anything else in float32, nothing."""
+
+HISTOGRAM_EDGES = np.linspace(-3.0, 2.0, 41)
+"""Of the histogram, in powers of ten of the ratio; what lies beyond counts to the first and the last bin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What became of the weights of one layer, all members together.
+
+    Attributes:
+        name: Such as ``layers.0.weight``.
+        weights: All of them.
+        held: Those of `doubting_inputs`, which are never removed.
+        removed: Those that are zero now.
+    """
+
+    name: str
+    weights: int
+    held: int
+    removed: int
+
+    @property
+    def kept(self) -> int:
+        """Weights left, those held among them."""
+        return self.weights - self.removed
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a pruning did.
+
+    Attributes:
+        fraction: Share of the weights that may be removed that are.
+        threshold: The highest signal-to-noise ratio removed.
+        layers: Layer by layer.
+        removed: Weights removed in each bin of `HISTOGRAM_EDGES`.
+        kept: Weights left in each, without those held.
+    """
+
+    fraction: float
+    threshold: float
+    layers: tuple[Layer, ...]
+    removed: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    def total(self, what: str) -> int:
+        """``weights``, ``held``, ``removed`` or ``kept`` of all layers."""
+        return sum(getattr(layer, what) for layer in self.layers)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``; histogram edges are signal-to-noise ratios."""
+        counts = ("weights", "held", "removed", "kept")
+        return {
+            "fraction": self.fraction,
+            "threshold": self.threshold,
+            **{what: self.total(what) for what in counts},
+            "layers": [
+                {"name": layer.name, **{what: getattr(layer, what) for what in counts}}
+                for layer in self.layers
+            ],
+            "histogram": {
+                "edges": [float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES],
+                "removed": list(self.removed),
+                "kept": list(self.kept),
+            },
+        }
+
+
+def signal_to_noise(mu: Tensor, rho: Tensor) -> Tensor:
+    """``|mu| / sigma``, any shape, float64."""
+    return mu.double().abs() / functional.softplus(rho.double())
+
+
+def is_removed(mu: Tensor, rho: Tensor) -> Tensor:
+    """Which weights an earlier pruning has removed; the shape of both."""
+    return (mu == 0.0) & (rho <= PRUNED_RHO)
+
+
+def doubting_inputs(encoder: Encoder) -> list[int]:
+    """Numbers of the encoded features that are zero for every training row, but for a column's outliers."""
+    found, start = [], 0
+    for part in encoder.parts:
+        if isinstance(part, OneHot):
+            found.append(start + len(part.feature.categories))
+        start += len(part.names)
+    return [*found, *encoder.beyond_columns]
+
+
+def cut(
+    tensors: Mapping[str, Tensor], architecture: Architecture, fraction: float, held_inputs: Sequence[int]
+) -> tuple[dict[str, Tensor], Cut]:
+    """Removes the weights with the lowest signal-to-noise ratio, over all layers and members together.
+
+    Biases stay: they are few, and a unit without its own is another unit. Weights that an earlier pruning removed count
+    as removed.
+
+    Args:
+        tensors: mu, rho and noise parameters of a checkpoint by name.
+        architecture: The network's sizes.
+        fraction: Share of the weights to remove, but for those held; strictly between 0 and 1.
+        held_inputs: Encoded features whose weights stay.
+
+    Returns:
+        The tensors, of which those of weights are copies, and what was done.
+
+    Raises:
+        OptionError: The fraction is out of range, removes no weight, or no more than an earlier pruning.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise OptionError(f"--fraction must lie strictly between 0 and 1, not {fraction:g}")
+    names = [f"layers.{index}.weight" for index in range(len(architecture.layers))]
+    means = [tensors[f"{name}.mu"] for name in names]
+    rhos = [tensors[f"{name}.rho"] for name in names]
+    held = [_held(architecture, index, held_inputs) for index in range(len(names))]
+    free = torch.cat([part.flatten() for part in held]).logical_not()
+    ratios = torch.cat([signal_to_noise(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
+    gone = torch.cat([is_removed(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
+    count = round(fraction * int(free.sum()))
+    _check_count(count, int(free.sum()), int(gone.sum()), fraction)
+
+    order = torch.where(free, ratios, torch.inf).argsort(stable=True)
+    removed = torch.zeros_like(free)
+    removed[order[:count]] = True
+    parts = [
+        part.view_as(mu) for part, mu in zip(removed.split([m.numel() for m in means]), means, strict=True)
+    ]
+    pruned = dict(tensors)
+    for name, part in zip(names, parts, strict=True):
+        pruned[f"{name}.mu"] = tensors[f"{name}.mu"].masked_fill(part, 0.0)
+        pruned[f"{name}.rho"] = tensors[f"{name}.rho"].masked_fill(part, PRUNED_RHO)
+    layers = tuple(
+        Layer(name, part.numel(), int(stays.sum()), int(part.sum()))
+        for name, part, stays in zip(names, parts, held, strict=True)
+    )
+    threshold = float(ratios[order[count - 1]])
+    return pruned, Cut(
+        fraction, threshold, layers, _histogram(ratios[removed]), _histogram(ratios[free & ~removed])
+    )
+
+
+def _held(architecture: Architecture, index: int, inputs: Sequence[int]) -> Tensor:
+    """Which weights of a layer belong to given encoded features, ``[M, inputs, outputs]``."""
+    width, outputs = architecture.layers[index]
+    held = torch.zeros(architecture.members, width, outputs, dtype=torch.bool)
+    if index == 0:
+        held[:, list(inputs)] = True
+    elif width > architecture.hidden[index - 1]:  # the skip's weights come last
+        held[:, [architecture.hidden[index - 1] + number for number in inputs]] = True
+    return held
+
+
+def _check_count(count: int, free: int, gone: int, fraction: float) -> None:
+    if count == 0:
+        raise OptionError(f"--fraction {fraction:g} of {free:,} weights is less than one; give a larger one")
+    if count <= gone:
+        raise OptionError(
+            f"--fraction {fraction:g} is no more than the {gone / free:.3g} of the weights that this version has lost "
+            "already; give a larger one"
+        )
+
+
+def _histogram(ratios: Tensor) -> tuple[int, ...]:
+    logarithms = np.log10(np.maximum(ratios.numpy(), 1e-30))
+    clipped = np.clip(logarithms, HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])
+    return tuple(int(count) for count in np.histogram(clipped, HISTOGRAM_EDGES)[0])

@@ -1,0 +1,175 @@
+"""The fit of an update: to new rows, from a posterior, with that posterior as the prior."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, Split, split_rows
+from murho.model.errors import OptionError
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting.fit import Fit, FitOptions, fit
+from murho.model.likelihoods.gaussian import NOISE_FLOOR, HomoscedasticNoise
+from murho.model.networks.layers import inverse_softplus
+from murho.model.networks.posterior_prior import PosteriorPrior, sigmas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from murho.model.revision.revisions import LabelledRows, Revision
+    from murho.model.training.candidates import Reporter
+
+__all__ = [
+    "FEWEST_ROWS_TO_HOLD_OUT",
+    "LEARNING_RATE",
+    "UpdateOptions",
+    "fit_to_new_rows",
+    "noise_of_all_rows",
+    "split_new_rows",
+    "temperature_of",
+]
+
+FEWEST_ROWS_TO_HOLD_OUT = FEWEST_ROWS_TO_CALIBRATE
+"""With fewer new rows than this all are learned from, and a learned noise and the calibration stay as they are."""
+
+STEPS = 2000
+"""Steps of an update, fewer than those of a fit: it starts where the earlier rows ended."""
+FEWEST_EPOCHS = 20
+ROWS_TIMES_DRAWS = 256
+MOST_DRAWS = 8
+"""So many draws a row in each step that small minibatches are worked through as fast as large ones, at most eight:
+the scales of the weights are then less noisy."""
+LEARNING_RATE = 5e-3
+"""Half of a fit's: the weights need to go no further than a few of their own sigma."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOptions:
+    """How to update.
+
+    Attributes:
+        epochs: Most epochs; by default as many as make 2000 steps.
+        learning_rate: The first one.
+        seed: Of the split, the minibatches and the draws; by default the checkpoint's own.
+    """
+
+    epochs: int | None = None
+    learning_rate: float = LEARNING_RATE
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.epochs < 1:
+            raise OptionError(f"--epochs must be at least 1, not {self.epochs}")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0.0):
+            raise OptionError(f"--learning-rate must be a positive number, not {self.learning_rate!r}")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
+
+
+def split_new_rows(count: int, seed: int, members: int) -> Split:
+    """Holds new rows out as those of a training, but none where they are fewer than 50; then none calibrate."""
+    if count < FEWEST_ROWS_TO_HOLD_OUT:
+        everything = np.arange(count)
+        return Split(everything, everything, everything[:0])
+    return split_rows(count, seed, members)
+
+
+def temperature_of(facts: Mapping[str, Any], held_out: bool) -> float:
+    """Factor of the KL: that of the training, for only with the same do old and new rows weigh the same.
+
+    But 1 where no row is held out: that a factor below 1 does good is known from held-out rows, and a handful of new
+    ones would each weigh as many.
+    """
+    return float(facts.get("training", {}).get("temperature", 1.0)) if held_out else 1.0
+
+
+def fit_to_new_rows(
+    revision: Revision,
+    rows: LabelledRows,
+    split: Split,
+    options: UpdateOptions,
+    *,
+    seed: int,
+    reporter: Reporter,
+    device: str = "cpu",
+) -> Fit:
+    """Fits from a version's parameters, its posterior being the prior with full weight from the first step.
+
+    Rows held out decide which parameters are kept. Without such rows all epochs are run, and a learned noise is held
+    where it was: a handful of rows would have the noise, which has no prior, fit them alone.
+    """
+    old, facts = revision.posterior, revision.facts
+    architecture, target = old.architecture, torch.device(device)
+    held_out = len(split.calibration) > 0
+    features, targets = torch.from_numpy(rows.encoded), rows.standardised(old)
+    folds = None if split.folds is None else torch.from_numpy(split.folds)
+
+    def part(numbers: np.ndarray) -> Rows:
+        return Rows(features[numbers], targets[numbers], None if folds is None else folds[:, numbers])
+
+    training = part(split.training)
+    batch_size = int(np.clip(len(training) // 8, 32, 512))
+    epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // math.ceil(len(training) / batch_size))
+    initial = dict(revision.tensors)
+    kind, sigma = old.likelihood.kind, facts["likelihood"].get("sigma")
+    if isinstance(old.likelihood, HomoscedasticNoise) and not held_out:
+        noise = _homoscedastic(initial.pop("noise.rho"))
+        kind, sigma = "fixed", float(noise.square().mean().sqrt())
+    reporter.begin(f"update of version {old.version}")
+    outcome = fit(
+        training,
+        part(split.validation),
+        FitOptions(
+            levelled=False,
+            prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
+            noise=kind,
+            noise_sigma=sigma,
+            noise_components=facts["likelihood"].get("components"),
+            hidden=architecture.hidden,
+            activation=architecture.activation,
+            skip=architecture.skip,
+            members=architecture.members,
+            draws_per_step=int(np.clip(ROWS_TIMES_DRAWS // min(len(training), batch_size), 1, MOST_DRAWS)),
+            learning_rate=options.learning_rate,
+            batch_size=batch_size,
+            epochs=epochs,
+            early_stop=held_out,
+            warm_up_steps=0,
+            temperature=temperature_of(facts, held_out),
+            seed=seed,
+        ),
+        initial=initial,
+        device=target,
+        progress=reporter,
+    )
+    reporter.end()
+    return outcome
+
+
+def _homoscedastic(rho: Tensor) -> Tensor:
+    return NOISE_FLOOR + sigmas(rho)
+
+
+def noise_of_all_rows(
+    old: Mapping[str, Tensor], outcome: Fit, rows_before: int, rows_learned: int
+) -> dict[str, Tensor]:
+    """The noise's own parameters after an update; empty where it has none.
+
+    A learned noise has no prior that would hold what the earlier rows said of it. So its square is the mean of the
+    old one and of the one that the new rows ask for, weighted by the numbers of rows. A fit that held it asks for none.
+    """
+    if "noise.rho" not in old:
+        return {}
+    asked = dict(outcome.likelihood.named_parameters()).get("rho")
+    if asked is None:
+        return {"noise.rho": old["noise.rho"]}
+    before, after = (_homoscedastic(rho.detach().double()).square() for rho in (old["noise.rho"], asked))
+    square = torch.lerp(before, after, rows_learned / (rows_before + rows_learned))
+    # At the floor itself rho would be infinite.
+    return {"noise.rho": inverse_softplus((square.sqrt() - NOISE_FLOOR).clamp_min(1e-8)).float()}

@@ -1,0 +1,1 @@
+"""Where and how long to compute: devices, threads, budgets of time, progress."""

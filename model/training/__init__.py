@@ -1,0 +1,1 @@
+"""From a table to a checkpoint: options, the search over fits, snapshots."""

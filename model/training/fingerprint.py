@@ -1,0 +1,125 @@
+"""What a training is made of, in short: whether an interrupted one may be resumed, and if not, what differs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns
+    from murho.model.training.options import TrainOptions
+
+__all__ = ["CHANGEABLE", "changes", "differences", "make_fingerprint"]
+
+CHANGEABLE = ("learning_rate", "budget")
+"""Options that may be others when a training is resumed: a smaller step after a NaN, more or less time."""
+
+
+def make_fingerprint(
+    columns: Columns, targets: NDArray[np.float64], target: str, options: TrainOptions, device: str
+) -> dict[str, Any]:
+    """Facts that decide the outcome of a training.
+
+    Args:
+        columns: Canonical columns of the rows that are fitted, in their order, ``[N]`` each.
+        targets: ``[N]``, the target's unit.
+        target: The predicted column.
+        options: Validated options.
+        device: Where to fit.
+
+    Returns:
+        For JSON: sha256 of every column, the options, and the versions of Murho and PyTorch.
+    """
+    return {
+        "murho": version("murho"),
+        "torch": str(torch.__version__),
+        "device": device.partition(":")[0],
+        "rows": len(targets),
+        "target": target,
+        "targets": _digest(targets),
+        "columns": {name: _digest(column) for name, column in columns.items()},
+        "options": options.model_dump(mode="json"),
+    }
+
+
+def _digest(column: NDArray[Any]) -> str:
+    if column.dtype == object:
+        content = json.dumps(column.tolist()).encode()
+    else:
+        values = np.ascontiguousarray(column)
+        content = np.where(np.isnan(values), np.nan, values).tobytes()  # one NaN, whatever its bits
+    return hashlib.sha256(content).hexdigest()
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Why a training may not go on from what another one left, in words; empty if it may.
+
+    Args:
+        then: `make_fingerprint` of the one interrupted, read from JSON.
+        now: That of the one that would go on.
+    """
+    lines = []
+    if then["target"] != now["target"]:
+        lines.append(f"the target was {then['target']!r}, is {now['target']!r}")
+    elif then["rows"] != now["rows"]:
+        lines.append(f"the table had {then['rows']} rows with a target, has {now['rows']}")
+    else:
+        lines += _different_columns(then, now)
+    for name in ("murho", "torch"):
+        if then[name] != now[name]:
+            lines.append(f"{name} was {then[name]}, is {now[name]}")
+    if then["device"] != now["device"]:
+        lines.append(f"--device was {then['device']}, is {now['device']}")
+    lines += [
+        f"{_option(name)} was {json.dumps(before)}, is {json.dumps(after)}"
+        for name, before, after in _different_options(then, now)
+        if name not in CHANGEABLE
+    ]
+    return lines
+
+
+def _different_columns(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    before, after = then["columns"], now["columns"]
+    lines = [f"column {name!r} is no feature any more" for name in before if name not in after]
+    lines += [f"column {name!r} was no feature" for name in after if name not in before]
+    lines += [
+        f"column {name!r} has other values"
+        for name in before
+        if after.get(name, before[name]) != before[name]
+    ]
+    if then["targets"] != now["targets"]:
+        lines.append(f"the target {now['target']!r} has other values")
+    if not lines and list(before) != list(after):
+        lines.append("the columns come in another order")
+    return lines
+
+
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """The options of `CHANGEABLE` that have changed, by name, in words."""
+    return {
+        name: f"{_option(name)} was {json.dumps(before)}, is {json.dumps(after)}"
+        for name, before, after in _different_options(then, now)
+        if name in CHANGEABLE
+    }
+
+
+def _different_options(
+    then: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[tuple[str, object, object]]:
+    before, after = then["options"], now["options"]
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield name, before.get(name), after.get(name)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,206 @@
+"""From a table to a checkpoint's content: split, encode, fit, choose, calibrate, judge."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.data.cells import format_date
+from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
+from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
+from murho.model.data.splits import split_rows
+from murho.model.distributions.wide_component import WideRule
+from murho.model.encoding.training_range import BEYOND
+from murho.model.evaluation.cross_calibration import calibrate_and_judge
+from murho.model.fitting.training_data import Preparation, rows_of
+from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.networks.priors import prior_to_json
+from murho.model.posterior.posterior import Posterior
+from murho.model.training.extrapolation_prior import slope_of, with_doubt
+from murho.model.training.fingerprint import make_fingerprint
+from murho.model.training.search import search
+from murho.model.training.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import torch
+
+    from murho.model.data.schema import Columns, Schema
+    from murho.model.training.candidates import Reporter
+    from murho.model.training.options import TrainOptions
+
+__all__ = ["Trained", "train"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What `model.posterior.checkpoint.write_checkpoint` writes.
+
+    Attributes:
+        facts: ``model.json``.
+        tensors: mu, rho and noise parameters by name.
+        posterior: The same, ready to answer.
+    """
+
+    facts: dict[str, Any]
+    tensors: dict[str, torch.Tensor]
+    posterior: Posterior
+
+
+def train(
+    table: pa.Table,
+    target: str,
+    options: TrainOptions,
+    *,
+    reporter: Reporter,
+    device: str = "cpu",
+    snapshots: Snapshots | None = None,
+) -> Trained:
+    """Fits a BBB network to a table.
+
+    Args:
+        table: As `model.data.tables.read_table` reads it.
+        target: The predicted column.
+        options: Validated options.
+        reporter: Is told of the progress.
+        device: Where to fit.
+        snapshots: Where the state of the training is kept, to go on from after an interruption; by default nowhere.
+
+    Returns:
+        The content of a checkpoint. After a KeyboardInterrupt during the fit it holds the best parameters so
+        far and is marked as interrupted.
+
+    Raises:
+        TableError: The table can't be used; file, column and row are named.
+        FitError: Every fit became non-finite.
+        OptionError: It can't be resumed from what is there: another table, or other options.
+        CheckpointError: What it would be resumed from is damaged.
+    """
+    began = time.monotonic()
+    snapshots = snapshots or Snapshots()
+    plan = plan_columns(table, target, ignore=options.ignore, overrides=options.overrides())
+    for column, reason in plan.left_out.items():
+        reporter.say(f"left out column {column!r}: {reason}")
+    targets = target_from_table(table, target)
+    labelled = np.flatnonzero(~np.isnan(targets))
+    left_out_rows = len(targets) - len(labelled)
+    if left_out_rows:
+        reporter.say(f"left out {left_out_rows} of {len(targets)} rows: {target!r} is missing")
+    table, targets = table.take(labelled), targets[labelled]
+    columns = columns_from_table(table, plan)
+    split = split_rows(len(targets), options.seed, options.members)
+    reporter.say(split.describe())
+    training_columns = rows_of(columns, split.training)
+    schema = make_schema(plan, training_columns)
+    for feature in schema.features:
+        if len(feature.categories) == MOST_CATEGORIES:
+            reporter.say(
+                f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
+                "if any, are one"
+            )
+    preparation = Preparation(schema, columns, targets, split)
+    snapshots.begin(make_fingerprint(columns, targets, target, options, device), reporter.say)
+    found = search(preparation, options, reporter, device, snapshots)
+    chosen, candidate = found.fit, found.candidate
+    reporter.say(f"chose {candidate}")
+    if found.interrupted:
+        reporter.say(f"interrupted: kept the best parameters so far (epoch {chosen.best_epoch})")
+        if snapshots.resumable:
+            reporter.say("--resume goes on from the last snapshot, and writes a further version")
+    standardised = preparation.standardised(candidate.transform)
+
+    tensors = {name: tensor.detach() for name, tensor in chosen.network.named_tensors().items()}
+    tensors |= {
+        f"noise.{name}": parameter.detach() for name, parameter in chosen.likelihood.named_parameters()
+    }
+    architecture = chosen.network.architecture
+    encoder = preparation.encoder(candidate.encoding, whitened=candidate.whitened)
+    slope = slope_of(len(schema.features))
+    tensors = with_doubt(tensors, architecture, encoder.unmoved, slope, means=chosen.likelihood.means)
+    facts: dict[str, Any] = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "murho": version("murho"),
+        "architecture": {
+            "inputs": architecture.inputs,
+            "hidden": list(architecture.hidden),
+            "outputs": architecture.outputs,
+            "activation": architecture.activation,
+            "members": architecture.members,
+            "skip": architecture.skip,
+        },
+        "prior": prior_to_json(options.make_prior()),
+        "likelihood": {
+            "kind": candidate.noise,
+            "sigma": chosen.likelihood.sigma if isinstance(chosen.likelihood, FixedNoise) else None,
+            "components": options.noise_components if candidate.noise == "mixture" else None,
+            "wide": None if candidate.noise == "fixed" else WideRule.after(len(split.training)).to_json(),
+        },
+        "target": {
+            "name": schema.target.name,
+            "unit": schema.target.unit,
+            "transform": standardised.transform.to_json(),
+            "location": standardised.location,
+            "scale": standardised.scale,
+        },
+        "schema": schema.to_json(),
+        "encoding": encoder.to_json(),
+        "beyond": {"rule": BEYOND, "slope": slope},
+        "calibration": None,
+        "default_seed": options.seed,
+        "training": {
+            "rows": len(split.training),
+            "validation_rows": len(split.validation),
+            "calibration_rows": len(split.calibration),
+            "left_out_rows": left_out_rows,
+            "epochs": chosen.epochs,
+            "best_epoch": chosen.best_epoch,
+            "stopped": chosen.stopped,
+            "interrupted": found.interrupted,
+            "temperature": candidate.temperature,
+            "candidates": [tried.to_json() for tried in found.tried],
+            "options": options.model_dump(mode="json"),
+            "example": _example(schema, training_columns),
+        },
+        "metrics": {},
+    }
+    groups = split.held_out(architecture.members)
+    calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
+    conformal, facts["metrics"] = calibrate_and_judge(
+        Posterior(facts, tensors),
+        preparation.encoded(candidate.encoding, whitened=candidate.whitened),
+        targets,
+        groups,
+        calibrating=calibrating,
+    )
+    facts["calibration"] = None if conformal is None else conformal.to_json()
+    facts["training"]["seconds"] = round(snapshots.carried + time.monotonic() - began, 3)
+    return Trained(facts, tensors, Posterior(facts, tensors))
+
+
+def _example(schema: Schema, columns: Columns) -> dict[str, Any]:
+    """The first training row without a missing cell (or the first), as a JSON record that may be sent."""
+    complete = np.ones(len(next(iter(columns.values()))), dtype=bool)
+    for column in columns.values():
+        complete &= (
+            np.array([value is not None for value in column]) if column.dtype == object else ~np.isnan(column)
+        )
+    row = int(np.argmax(complete))
+    record: dict[str, Any] = {}
+    for feature in schema.features:
+        value = columns[feature.name][row]
+        if feature.kind is FeatureKind.CATEGORICAL:
+            record[feature.name] = value
+        elif np.isnan(value):
+            record[feature.name] = None
+        elif feature.kind is FeatureKind.BOOLEAN:
+            record[feature.name] = bool(value)
+        elif feature.kind is FeatureKind.DATE:
+            record[feature.name] = format_date(float(value))
+        else:
+            record[feature.name] = int(value) if float(value).is_integer() else float(value)
+    return record

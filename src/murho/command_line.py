@@ -1,0 +1,91 @@
+"""The `murho` script: joins the commands of the rooms, and imports a room only when its command runs."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module, metadata
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from murho.model.errors import MurhoError, OptionError
+from murho.model.runtime.processors import let_threads_sleep
+
+__all__ = ["app", "main"]
+
+COMMANDS = {
+    "train": ("murho.model.commands.train", "Fit a Bayesian network to a table and save it as a checkpoint."),
+    "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP."),
+    "predict": ("murho.model.commands.train", "Score a file, offline or through a running service."),
+    "evaluate": ("murho.model.commands.train", "Judge a checkpoint on labelled rows."),
+    "update": (
+        "murho.model.commands.revise",
+        "Learn from new rows; writes the next version of a checkpoint.",
+    ),
+    "prune": ("murho.model.commands.revise", "Remove the weights that say least; writes the next version."),
+}
+"""Command → the module with a function of that name, and its line in ``murho --help``."""
+
+
+class LazyGroup(TyperGroup):
+    """Knows every command's name and help line, and imports a command when it is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Replaces the called command's entry by the real one."""
+        if args and args[0] in COMMANDS:
+            module, help_line = COMMANDS[args[0]]
+            one = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            one.command(args[0], help=help_line)(getattr(import_module(module), args[0]))
+            self.commands[args[0]] = typer.main.get_command(one)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="murho",
+    cls=LazyGroup,
+    help="Predictions with error bars: Bayes-by-Backprop networks for tables, and a service that answers from them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _entry(name: str) -> None:
+    @app.command(name, help=COMMANDS[name][1])
+    def listed() -> None:
+        """Stands for the command in the help page; `LazyGroup` puts the real one in its place."""
+
+
+for _name in COMMANDS:
+    _entry(_name)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"murho {metadata.version('murho')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Options of `murho` itself."""
+
+
+def main() -> None:
+    """Runs the command line; an error that is somebody's to mend is one line, not a traceback."""
+    let_threads_sleep()
+    try:
+        app()
+    except MurhoError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2 if isinstance(error, OptionError) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target, UnfamiliarValue
+from murho.model.errors import CheckpointError
+
+WEIGHT = Feature(
+    "Weight", FeatureKind.NUMERIC, "lb", missing=True, minimum=1613.0, maximum=5140.0, categories=()
+)
+YEAR = Feature("Year", FeatureKind.DATE, None, missing=False, minimum=0.0, maximum=4383.0, categories=())
+ORIGIN = Feature(
+    "Origin",
+    FeatureKind.CATEGORICAL,
+    None,
+    missing=True,
+    minimum=None,
+    maximum=None,
+    categories=("Japan", "USA"),
+)
+TURBO = Feature("Turbo", FeatureKind.BOOLEAN, None, missing=False, minimum=0.0, maximum=1.0, categories=())
+SCHEMA = Schema((WEIGHT, YEAR, ORIGIN, TURBO), Target("mpg", "mpg"), {"Name": "it identifies rows"})
+
+
+def columns(
+    weight: list[float], year: list[float], origin: list[str | None], turbo: list[float]
+) -> dict[str, Any]:
+    return {
+        "Weight": np.array(weight),
+        "Year": np.array(year),
+        "Origin": np.array(origin, dtype=object),
+        "Turbo": np.array(turbo),
+    }
+
+
+def test_features_are_described_as_the_contract_says() -> None:
+    assert [feature.describe() for feature in SCHEMA.features[:3]] == [
+        {
+            "name": "Weight",
+            "kind": "numeric",
+            "unit": "lb",
+            "min": 1613.0,
+            "max": 5140.0,
+            "categories": None,
+            "missing": True,
+        },
+        {
+            "name": "Year",
+            "kind": "date",
+            "unit": None,
+            "min": "1970-01-01",
+            "max": "1982-01-01",
+            "categories": None,
+            "missing": False,
+        },
+        {
+            "name": "Origin",
+            "kind": "categorical",
+            "unit": None,
+            "min": None,
+            "max": None,
+            "categories": ["Japan", "USA"],
+            "missing": True,
+        },
+    ]
+
+
+names = st.text(min_size=1, max_size=8)
+
+
+@st.composite
+def features(draw: st.DrawFn, name: str) -> Feature:
+    kind = draw(st.sampled_from(FeatureKind))
+    bounds: tuple[float | None, ...] = (None, None)
+    categories: tuple[str, ...] = ()
+    if kind is FeatureKind.CATEGORICAL:
+        categories = tuple(sorted(draw(st.sets(st.text()))))
+    elif draw(st.booleans()):
+        number = st.floats(allow_nan=False, allow_infinity=False)
+        bounds = tuple(sorted(draw(st.tuples(number, number))))
+    return Feature(name, kind, draw(st.none() | names), draw(st.booleans()), bounds[0], bounds[1], categories)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    target, *others = draw(st.lists(names, min_size=2, max_size=5, unique=True))
+    listed = tuple(draw(features(name)) for name in others)
+    return Schema(
+        listed, Target(target, draw(st.none() | names)), draw(st.dictionaries(names, names, max_size=2))
+    )
+
+
+@given(schemas())
+def test_a_schema_survives_json(schema: Schema) -> None:
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+
+
+def edited(path: list[str | int], value: object) -> dict[str, Any]:
+    data = copy.deepcopy(SCHEMA.to_json())
+    place: Any = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["features"], [], r"schema\.features: expected a list of at least one feature"),
+        (["features"], "x", r"schema\.features"),
+        (["more"], 1, "schema: expected an object with exactly the fields features, target, left_out"),
+        (["features", 0, "kind"], "number", r"schema\.features\[0\]\.kind: expected one of numeric"),
+        (["features", 0, "kind"], [], r"schema\.features\[0\]\.kind"),
+        (["features", 0, "name"], "", r"schema\.features\[0\]\.name"),
+        (["features", 0, "name"], "Year", r"schema\.features: expected names that differ"),
+        (["features", 0, "name"], "mpg", r"schema\.features: expected names that differ"),
+        (["features", 0, "unit"], 3, r"schema\.features\[0\]\.unit"),
+        (["features", 0, "missing"], 1, r"schema\.features\[0\]\.missing: expected true or false, found 1"),
+        (
+            ["features", 0, "minimum"],
+            float("nan"),
+            r"schema\.features\[0\]\.minimum: expected a finite number",
+        ),
+        (["features", 0, "minimum"], True, r"schema\.features\[0\]\.minimum"),
+        (["features", 0, "minimum"], 6000.0, r"schema\.features\[0\]: expected a minimum that is not above"),
+        (["features", 0, "minimum"], None, r"schema\.features\[0\]: expected a minimum"),
+        (["features", 0, "categories"], ["a"], "no categories for a numeric feature"),
+        (["features", 2, "categories"], ["USA", "Japan"], r"schema\.features\[2\]\.categories: .*sorted"),
+        (["features", 2, "categories"], ["a", "a"], "categories that differ"),
+        (["features", 2, "categories"], [1], "a list of texts"),
+        (["features", 2, "maximum"], 1.0, "categorical"),
+        (["target", "name"], None, r"schema\.target\.name"),
+        (["target"], None, r"schema\.target: expected an object"),
+        (["left_out"], [], r"schema\.left_out"),
+        (["left_out", "Name"], 3, r"schema\.left_out"),
+    ],
+)
+def test_an_edited_schema_is_refused_with_its_field(
+    path: list[str | int], value: object, message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        Schema.from_json(edited(path, value))
+
+
+def test_rows_within_the_training_range_are_not_outside() -> None:
+    inside = columns([1613.0, 5140.0, np.nan], [0.0, 4383.0, 1.5], ["USA", "Japan", None], [0.0, 1.0, 1.0])
+    assert SCHEMA.outside(inside) == []
+
+
+def test_values_outside_are_listed_by_row_then_feature() -> None:
+    outside = SCHEMA.outside(
+        columns([1612.0, 2000.0, 10512.0], [1.0, 4384.0, -0.5], ["USA", "Mars", "USA"], [1.0] * 3)
+    )
+    assert outside == [
+        UnfamiliarValue(0, "Weight", "1612 lb is below the training range, 1613 to 5140 lb"),
+        UnfamiliarValue(1, "Year", "1982-01-02 is above the training range, 1970-01-01 to 1982-01-01"),
+        UnfamiliarValue(1, "Origin", "category 'Mars' was not seen in training ('Japan', 'USA')"),
+        UnfamiliarValue(2, "Weight", "10512 lb is above the training range, 1613 to 5140 lb"),
+        UnfamiliarValue(
+            2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"
+        ),
+    ]
+
+
+def test_a_limit_keeps_the_first_ones() -> None:
+    batch = columns([0.0] * 1000, [-1.0] * 1000, ["Mars"] * 1000, [0.0] * 1000)
+    assert SCHEMA.outside(batch, limit=4) == SCHEMA.outside(batch)[:4]
+    assert len(SCHEMA.outside(batch)) == 3000
+
+
+def test_a_value_where_training_had_none_is_outside() -> None:
+    empty = Feature("x", FeatureKind.NUMERIC, None, missing=True, minimum=None, maximum=None, categories=())
+    schema = Schema((empty,), Target("y", None), {})
+    outside = schema.outside({"x": np.array([np.nan, 2.0])})
+    assert outside == [UnfamiliarValue(1, "x", "2 can't be compared: no training row has a value")]
+
+
+def test_long_lists_of_categories_are_cut_short() -> None:
+    many = Feature(
+        "x", FeatureKind.CATEGORICAL, None, False, None, None, tuple(f"c{index:02}" for index in range(30))
+    )
+    message = Schema((many,), Target("y", None), {}).outside({"x": np.array(["?"], dtype=object)})[0].message
+    assert message.endswith("'c09' and 20 more)")

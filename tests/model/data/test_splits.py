@@ -1,0 +1,75 @@
+"""Which rows are held out, and from whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from murho.model.data.splits import split_rows
+
+
+@pytest.mark.parametrize("count", [20, 49, 50, 400, 100_000])
+def test_a_single_network_holds_out_rows_of_its_own(count: int) -> None:
+    split = split_rows(count, seed=3)
+    rows = np.concatenate([split.training, split.validation, split.calibration])
+    assert sorted(rows.tolist()) == list(range(count))
+    assert len(split.calibration) == 0 or len(split.calibration) >= 10
+    assert split.folds is None
+
+
+@pytest.mark.parametrize("count", [50, 52, 400])
+def test_with_members_every_row_is_held_out_from_exactly_one(count: int) -> None:
+    split = split_rows(count, seed=3, members=5)
+    assert split.folds is not None
+    assert split.training.tolist() == list(range(count))
+    assert split.folds.shape == (1, count)
+    sizes = np.bincount(split.folds[0])
+    assert len(sizes) == 5
+    assert sizes.max() - sizes.min() <= 1
+    groups = split.held_out(5)
+    assert [group.members for group in groups] == [(0,), (1,), (2,), (3,), (4,)]
+    assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(count))
+
+
+@pytest.mark.parametrize(("members", "folds"), [(2, 2), (7, 7), (15, 5)])
+def test_multiples_of_five_members_share_five_folds(members: int, folds: int) -> None:
+    split = split_rows(100, seed=3, members=members)
+    groups = split.held_out(members)
+    assert len(groups) == folds
+    assert [group.members for group in groups] == [
+        tuple(member for member in range(members) if member % folds == fold) for fold in range(folds)
+    ]
+    assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(100))
+
+
+def test_two_judges_of_a_row_have_learned_from_different_rows() -> None:
+    """Ten members: every row is held out from one of the first five and from one of the others, in all pairs."""
+    split = split_rows(500, seed=3, members=10)
+    groups = split.held_out(10)
+    assert sorted(group.members or () for group in groups) == [
+        (first, second) for first in range(5) for second in range(5, 10)
+    ]
+    assert sorted(np.concatenate([group.rows for group in groups]).tolist()) == list(range(500))
+    for member in range(10):
+        kept_from = sum(len(group.rows) for group in groups if member in (group.members or ()))
+        assert kept_from == 100
+
+
+def test_of_a_large_table_a_part_is_judged() -> None:
+    split = split_rows(100_000, seed=0, members=4)
+    assert len(split.training) == 100_000
+    assert len(split.calibration) == 10_000
+
+
+def test_tiny_tables_hold_out_nothing_or_a_few_rows() -> None:
+    split = split_rows(12, seed=0, members=5)
+    assert split.training is split.validation
+    assert "too few" in split.describe()
+    assert split_rows(30, seed=0, members=5).folds is None
+
+
+def test_another_seed_is_another_split() -> None:
+    one, other = (split_rows(60, seed, 5).folds for seed in (0, 1))
+    assert one is not None
+    assert other is not None
+    assert one.tolist() != other.tolist()

@@ -1,0 +1,32 @@
+"""What all members would score, from the scores of few."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.transforms import Identity
+
+
+def test_the_crps_of_a_mixture_of_all_members_is_foretold() -> None:
+    """Exact in expectation: the mean over all members, and over all pairs, tells that of all ten."""
+    generator = torch.Generator().manual_seed(0)
+    means = torch.randn(10, 200, 1, generator=generator).double()
+    noise = 0.2 + torch.rand(10, 200, 1, generator=generator).double()
+    targets = torch.randn(200, generator=generator).double()
+    identity = Identity()
+
+    def crps(members: list[int]) -> float:
+        return float(Predictive.of(means[members], noise[members], None, identity).crps(targets).mean())
+
+    alone = sum(crps([member]) for member in range(10)) / 10
+    pairs = [(one, two) for one in range(10) for two in range(one)]
+    together = sum(crps(list(pair)) for pair in pairs) / len(pairs)
+    assert score_of_all(alone, together, 2, 10) == pytest.approx(crps(list(range(10))), rel=1e-6)
+
+
+@pytest.mark.parametrize(("judges", "members"), [(1, 10), (1, 1), (5, 5)])
+def test_where_one_judges_or_all_do_nothing_is_foretold(judges: int, members: int) -> None:
+    assert score_of_all(2.0, 1.0, judges, members) == 1.0

@@ -1,0 +1,61 @@
+"""Steps towards quantiles: what is called near enough is, whatever the mixture."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from murho.model.distributions.quantile_goals import Goals
+from murho.model.distributions.quantile_steps import DOUBLE, SINGLE, cornish_fisher, score_step, taylor_step
+from murho.model.distributions.standard_mixtures import StandardMixture
+from tests.model.mixture_references import HARD, SCORES, SMOOTH, bisect, make
+
+
+def test_a_gaussian_s_quantiles_by_its_moments_are_its_scores() -> None:
+    assert cornish_fisher(1.7, 0.0, 0.0) == 1.7
+    # Of a chi squared distribution of 100 degrees of freedom the 95th percentile is 124.342.
+    guess = cornish_fisher(1.6448536, math.sqrt(8.0 / 100.0), 12.0 / 100.0)
+    assert 100.0 + math.sqrt(200.0) * guess == pytest.approx(124.342, abs=0.02)
+
+
+@pytest.mark.parametrize("distance", [1e-7, 1e-3, 0.03, 0.3, 1.0])
+@pytest.mark.parametrize("kind", SMOOTH | HARD)
+def test_what_is_near_enough_is_within_the_tolerance(kind: str, distance: float) -> None:
+    mixture = make(kind)
+    standard = StandardMixture.of(
+        mixture.means, mixture.noise, mixture.weights, mixture.wide, kind=torch.float64
+    )
+    ends = [(end - standard.centre) / standard.unit for end in bisect(mixture, SCORES)]
+    goals = Goals.of(SCORES.expand(len(standard.means), -1))
+    values = ends[0] + distance * torch.linspace(-1.0, 1.0, len(SCORES)).double()
+    found = standard.tails(values, goals.signs, DOUBLE)
+    nearer, near = goals.settle(values, found, standard.inverse_fourth(), DOUBLE)
+    error = torch.maximum(ends[0] - nearer, nearer - ends[1])
+    assert (error[near] <= 1.01 * DOUBLE.tolerance).all()
+    if kind in SMOOTH and distance <= 1e-3:
+        assert near.all()
+
+
+def test_a_number_that_is_none_is_not_near_enough() -> None:
+    known: dict[str, Any] = {
+        "tail": 0.4,
+        "missing": 0.0,
+        "density": 0.39,
+        "slope": -0.1,
+        "curvature": -0.3,
+        "fourth": 1.0,
+    }
+    assert taylor_step(0.1, **known, precision=SINGLE)[1]
+    for name in known:
+        assert not taylor_step(0.1, **known | {name: math.nan}, precision=SINGLE)[1], name
+
+
+@pytest.mark.parametrize("value", [-2.0, 0.0, 3.0])
+def test_a_step_in_normal_scores_solves_a_gaussian(value: float) -> None:
+    mean, width = 0.5, 2.0
+    reached = (value - mean) / width
+    step = score_step(1.2, reached, 1.0 / width, -reached / width)
+    assert value + step == pytest.approx(mean + 1.2 * width)

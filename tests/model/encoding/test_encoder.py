@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from murho.model.data.cells import parse_date
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
+from murho.model.data.tables import read_table
+from murho.model.encoding.encoder import ENCODINGS, LARGEST, Encoder
+from murho.model.errors import CheckpointError, OptionError, TableError
+from tests.support import ROOT
+
+CARS = ROOT / "examples" / "cars.csv"
+
+
+def fitted(
+    kind: FeatureKind, cells: list[Any], *, missing: bool = False, encoding: str = "standard", name: str = "x"
+) -> tuple[Encoder, npt.NDArray[np.float32]]:
+    """An encoder of one feature, and its training rows, encoded."""
+    categorical = kind is FeatureKind.CATEGORICAL
+    column = np.array(cells, dtype=object if categorical else np.float64)
+    categories = tuple(sorted({cell for cell in cells if cell is not None})) if categorical else ()
+    schema = Schema((Feature(name, kind, None, missing, None, None, categories),), Target("y", None), {})
+    encoder = Encoder.fit(schema, {name: column}, encoding=encoding)
+    return encoder, encoder.encode({name: column})
+
+
+def encode(encoder: Encoder, cells: list[Any]) -> npt.NDArray[np.float32]:
+    categorical = encoder.schema.features[0].kind is FeatureKind.CATEGORICAL
+    return encoder.encode({"x": np.array(cells, dtype=object if categorical else np.float64)})
+
+
+@pytest.fixture(scope="module")
+def cars() -> tuple[Schema, dict[str, npt.NDArray[Any]]]:
+    table = read_table(CARS)
+    plan = plan_columns(table, "Miles_per_Gallon")
+    columns = columns_from_table(table, plan)
+    return make_schema(plan, columns), columns
+
+
+class TestStandard:
+    def test_numbers_are_standardised_with_the_training_rows(self) -> None:
+        encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, 2.0, 3.0, 4.0])
+        # mean 2.5, variance (1.5² + 0.5²)/2 = 1.25
+        np.testing.assert_allclose(encoded[:, 0], np.array([-1.5, -0.5, 0.5, 1.5]) / np.sqrt(1.25), rtol=1e-6)
+        np.testing.assert_allclose(encode(encoder, [12.5]), [[10.0 / np.sqrt(1.25)]], rtol=1e-6)
+
+    def test_where_training_rows_lie_far_out_numbers_end_at_five_standard_deviations(self) -> None:
+        encoder, encoded = fitted(FeatureKind.NUMERIC, [0.0] * 50 + [1.0] * 49 + [1e6])
+        assert encoded[:, 0].max() == 5.0
+        np.testing.assert_allclose(encode(encoder, [1e9, -1e9])[:, 0], [5.0, -5.0])
+        assert encoder.names == ("x",)
+
+    def test_a_missing_cell_is_the_mean_and_is_indicated(self) -> None:
+        encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, np.nan, 3.0], missing=True)
+        assert encoded.tolist() == [[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+        assert encoder.names == ("x", "x is missing")
+
+    @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE, FeatureKind.CATEGORICAL])
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    def test_a_missing_cell_is_refused_where_training_had_none(
+        self, kind: FeatureKind, encoding: str
+    ) -> None:
+        categorical = kind is FeatureKind.CATEGORICAL
+        encoder, _ = fitted(kind, ["a", "b"] if categorical else [1.0, 2.0, 400.0], encoding=encoding)
+        with pytest.raises(TableError, match="column 'x', row 2: the cell is missing"):
+            encode(encoder, ["a", None] if categorical else [1.0, np.nan])
+
+    def test_truth_values_are_standardised_like_numbers(self) -> None:
+        for encoding in ENCODINGS:
+            encoder, encoded = fitted(FeatureKind.BOOLEAN, [0.0, 0.0, 0.0, 1.0], encoding=encoding)
+            np.testing.assert_allclose(
+                encoded[:, 0], (np.array([0, 0, 0, 1]) - 0.25) / np.sqrt(3 / 16), rtol=1e-6
+            )
+            assert encoder.width == 1
+
+    def test_a_column_that_does_not_vary_is_divided_by_one(self) -> None:
+        encoder, encoded = fitted(FeatureKind.NUMERIC, [0.1] * 10)
+        assert not encoded.any()
+        np.testing.assert_allclose(encode(encoder, [2.1]), [[2.0]], rtol=1e-6)
+
+    def test_a_column_without_values_is_zero(self) -> None:
+        for encoding in ENCODINGS:
+            _, encoded = fitted(FeatureKind.NUMERIC, [np.nan, np.nan], missing=True, encoding=encoding)
+            assert encoded.tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+
+class TestPiecewise:
+    def test_it_is_equation_1_of_gorishniy_et_al(self) -> None:
+        training = np.random.default_rng(1).gamma(2.0, 3.0, 500)
+        encoder, _ = fitted(FeatureKind.NUMERIC, training.tolist(), encoding="piecewise")
+        limits = training.mean() - 5 * training.std(), training.mean() + 5 * training.std()
+        edges = np.quantile(training.clip(*limits), np.linspace(0, 1, 17), method="lower")
+
+        def reference(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            x = x.clip(*limits)
+            bins = np.empty((len(x), 16))
+            for row, value in enumerate(x):
+                for t in range(1, 17):
+                    if value < edges[t - 1] and t > 1:
+                        bins[row, t - 1] = 0
+                    elif value >= edges[t] and t < 16:
+                        bins[row, t - 1] = 1
+                    else:
+                        bins[row, t - 1] = (value - edges[t - 1]) / (edges[t] - edges[t - 1])
+            return bins
+
+        x = np.concatenate([[-50.0, 100.0], edges, np.random.default_rng(2).uniform(-10, 50, 100)])
+        trained = reference(training)
+        expected = (reference(x) - trained.mean(axis=0)) / trained.std(axis=0)
+        encoded = encode(encoder, x.tolist())
+        np.testing.assert_allclose(encoded[:, 1:], expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            encoded[:, 0], (x.clip(*limits) - training.mean()) / training.std(), rtol=1e-5, atol=1e-6
+        )
+
+    def test_training_columns_have_unit_variance_and_mean_zero(self) -> None:
+        cells = np.random.default_rng(1).normal(size=1000).tolist()
+        encoder, encoded = fitted(FeatureKind.NUMERIC, cells, encoding="piecewise")
+        np.testing.assert_allclose(encoded.mean(axis=0), 0, atol=1e-5)
+        np.testing.assert_allclose(encoded.std(axis=0), 1, rtol=1e-5)
+        assert encoder.names[:3] == ("x", "x bin 1", "x bin 2")
+        assert encoder.width == 17
+
+    def test_a_missing_cell_is_the_mean_of_every_column(self) -> None:
+        encoder, encoded = fitted(
+            FeatureKind.NUMERIC, [1.0, 2.0, 5.0, np.nan], missing=True, encoding="piecewise"
+        )
+        assert encoder.names == ("x", "x bin 1", "x bin 2", "x is missing")
+        assert encoded[3].tolist() == [0.0, 0.0, 0.0, 1.0]
+        np.testing.assert_allclose(encoded[:3, :3].mean(axis=0), 0, atol=1e-6)
+
+    @pytest.mark.parametrize("cells", [[3.0] * 5, [0.0, 1.0, 1.0]])
+    def test_with_fewer_than_three_edges_the_number_is_all_there_is(self, cells: list[float]) -> None:
+        encoder, _ = fitted(FeatureKind.NUMERIC, cells, encoding="piecewise")
+        assert encoder.width == 1
+
+    def test_a_bin_that_few_rows_reach_is_stretched_twentyfold_at_most(self) -> None:
+        _, encoded = fitted(FeatureKind.NUMERIC, [0.0] * 5000 + [1.0] * 5000 + [2.0], encoding="piecewise")
+        assert encoded[-1, 2] == pytest.approx(20.0, rel=1e-2)
+
+
+class TestOneHot:
+    def test_each_category_has_a_column_and_so_have_unseen_ones(self) -> None:
+        encoder, encoded = fitted(FeatureKind.CATEGORICAL, ["b", "a", "b"])
+        assert encoder.names == ("x=a", "x=b", "x is unseen")
+        assert encoded.tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
+        assert encode(encoder, ["c"]).tolist() == [[0, 0, 1]]
+
+    def test_missing_cells_have_a_column_of_their_own(self) -> None:
+        encoder, encoded = fitted(FeatureKind.CATEGORICAL, ["b", None], missing=True)
+        assert encoder.names == ("x=b", "x is unseen", "x is missing")
+        assert encoded.tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+class TestDates:
+    def test_yearly_dates_are_linear_time_alone(self) -> None:
+        encoder, encoded = fitted(
+            FeatureKind.DATE, [parse_date(f"{year}-01-01") for year in range(1970, 1983)]
+        )
+        assert encoder.names == ("x",)
+        assert encoded.std() == pytest.approx(1.0, rel=1e-5)
+
+    def test_the_parts_of_the_calendar_that_vary_are_cycles(self) -> None:
+        days = [float(day) for day in range(400)]
+        encoder, _ = fitted(FeatureKind.DATE, days, missing=True)
+        assert encoder.names == (
+            "x",
+            "x month sine",
+            "x month cosine",
+            "x weekday sine",
+            "x weekday cosine",
+            "x is missing",
+        )
+        april = encode(encoder, [parse_date("2026-04-06")])[0]  # a Monday
+        np.testing.assert_allclose(april[1:], [1, 0, 0, 1, 0], atol=1e-7)
+        october = encode(encoder, [parse_date("1969-10-07")])[0]  # a Tuesday before 1970
+        tuesday = [np.sin(2 * np.pi / 7), np.cos(2 * np.pi / 7)]
+        np.testing.assert_allclose(october[1:], [-1, 0, *tuesday, 0], atol=1e-6)
+        assert encode(encoder, [np.nan]).tolist() == [[0, 0, 0, 0, 0, 1]]
+
+    def test_hours_are_whole_however_the_day_is_divided(self) -> None:
+        times = [parse_date(f"2026-03-0{day}T{hour:02}:00:00Z") for day in (1, 2) for hour in range(24)]
+        encoder, encoded = fitted(FeatureKind.DATE, times)
+        hours = 2 * np.pi * np.tile(np.arange(24), 2) / 24
+        start = encoder.names.index("x hour sine")
+        np.testing.assert_allclose(
+            encoded[:, start : start + 2], np.stack([np.sin(hours), np.cos(hours)], 1), atol=1e-6
+        )
+
+
+class TestEncoder:
+    def test_the_cars_have_the_width_of_their_features(
+        self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]]
+    ) -> None:
+        encoder = Encoder.fit(*cars)
+        assert encoder.names == (
+            "Cylinders",
+            "Displacement",
+            "Horsepower",
+            "Horsepower is missing",
+            "Weight_in_lbs",
+            "Acceleration",
+            "Year",
+            "Origin=Europe",
+            "Origin=Japan",
+            "Origin=USA",
+            "Origin is unseen",
+            "Cylinders beyond the training rows",
+            "Displacement beyond the training rows",
+            "Horsepower beyond the training rows",
+            "Weight_in_lbs beyond the training rows",
+            "Acceleration beyond the training rows",
+            "Year beyond the training rows",
+        )
+        encoded = encoder.encode(cars[1])
+        assert encoded.shape == (406, encoder.width)
+        assert encoded.dtype == np.float32
+        assert encoded.flags.c_contiguous
+        assert encoder.encode({name: column[:0] for name, column in cars[1].items()}).shape == (
+            0,
+            encoder.width,
+        )
+
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    @settings(deadline=None, max_examples=30)
+    @given(data=st.data())
+    def test_a_row_alone_is_the_row_in_any_batch(
+        self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str, data: st.DataObject
+    ) -> None:
+        encoder = Encoder.fit(*cars, encoding=encoding)
+        rows = data.draw(st.lists(st.integers(0, 405), min_size=1, max_size=40))
+        batch = encoder.encode({name: column[rows] for name, column in cars[1].items()})
+        for position, row in enumerate(rows):
+            alone = encoder.encode({name: column[row : row + 1] for name, column in cars[1].items()})
+            assert np.array_equal(alone[0], batch[position])
+
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    def test_rows_are_the_same_across_tiles(
+        self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str
+    ) -> None:
+        encoder = Encoder.fit(*cars, encoding=encoding)
+        many = encoder.encode({name: np.tile(column, 100) for name, column in cars[1].items()})
+        assert np.array_equal(many, np.tile(encoder.encode(cars[1]), (100, 1)))
+
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE])
+    @example(training=[-1.0, 0.0, 5e-324, 1.0], others=[0.5])
+    @example(training=[-1.7e308, 0.0, 1.7e308], others=[1e308])
+    @given(
+        training=st.lists(st.floats(allow_infinity=False), min_size=1, max_size=30),
+        others=st.lists(st.floats(allow_infinity=False), max_size=5),
+    )
+    def test_encoded_numbers_are_finite_whatever_the_cells_are(
+        self, encoding: str, kind: FeatureKind, training: list[float], others: list[float]
+    ) -> None:
+        encoder, encoded = fitted(kind, training, missing=True, encoding=encoding)
+        assert np.abs(encoded).max() <= LARGEST
+        unlimited = encode(encoder, [*others, 1.7e308, -1.7e308])
+        assert np.isfinite(unlimited).all()
+        assert np.abs(unlimited).max() <= LARGEST
+
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    def test_an_encoder_survives_json(
+        self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str
+    ) -> None:
+        encoder = Encoder.fit(*cars, encoding=encoding)
+        again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())), cars[0])
+        assert again == encoder
+        assert np.array_equal(again.encode(cars[1]), encoder.encode(cars[1]))
+
+    def test_an_unknown_encoding_is_refused(self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]]) -> None:
+        with pytest.raises(OptionError, match="'quantile' is not known; use one of standard, piecewise"):
+            Encoder.fit(*cars, encoding="quantile")
+
+    @pytest.mark.parametrize(
+        ("path", "value", "message"),
+        [
+            (["encoding"], "other", r"encoding\.encoding: expected one of standard, piecewise"),
+            (["encoding"], [], r"encoding\.encoding"),
+            (
+                ["encoding"],
+                "standard",
+                r"encoding\.features\.\w+: expected an object with exactly the fields scale",
+            ),
+            (["features", "New"], {}, r"encoding\.features: expected an object with exactly the fields"),
+            (
+                ["features", "Cylinders", "scale", "std"],
+                0,
+                r"Cylinders\.scale\.std: expected a number above 0",
+            ),
+            (
+                ["features", "Cylinders", "scale", "mean"],
+                "0",
+                r"Cylinders\.scale\.mean: expected a finite number",
+            ),
+            (
+                ["features", "Cylinders", "scale", "std"],
+                float("inf"),
+                r"Cylinders\.scale\.std: expected a finite",
+            ),
+            (["features", "Cylinders", "edges"], [1.0, 0.0, 2.0], r"Cylinders\.edges: expected no edges, or"),
+            (["features", "Cylinders", "edges"], [0.0, 1.0], r"Cylinders\.edges"),
+            (["features", "Cylinders", "edges"], None, r"Cylinders\.edges: expected a list"),
+            (["features", "Cylinders", "edges"], [], r"Cylinders: expected one mean and one std a bin"),
+            (["features", "Cylinders", "stds", 0], 0.0, r"Cylinders\.stds: expected numbers of at least"),
+            (["features", "Cylinders", "means", 0], True, r"Cylinders\.means\[0\]: expected a finite number"),
+            (
+                ["features", "Year", "parts"],
+                ["hour", "month"],
+                r"Year\.parts: expected some of month, weekday, hour",
+            ),
+            (["features", "Year", "parts"], [[]], r"Year\.parts"),
+            (["features", "Origin", "x"], 1, r"Origin: expected an object with exactly the fields \(none\)"),
+        ],
+    )
+    def test_edited_data_are_refused_with_their_field(
+        self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], path: list[Any], value: object, message: str
+    ) -> None:
+        data = copy.deepcopy(Encoder.fit(*cars, encoding="piecewise").to_json())
+        place: Any = data
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        with pytest.raises(CheckpointError, match=message):
+            Encoder.from_json(data, cars[0])

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.whitening import HIDDEN_VARIANCE, MOST_DIRECTIONS
+from murho.model.errors import CheckpointError
+
+
+def numeric(name: str, column: npt.NDArray[np.float64]) -> Feature:
+    missing = bool(np.isnan(column).any())
+    return Feature(name, FeatureKind.NUMERIC, None, missing, np.nanmin(column), np.nanmax(column), ())
+
+
+def schema_of(columns: dict[str, npt.NDArray[np.float64]]) -> Schema:
+    return Schema(tuple(numeric(name, column) for name, column in columns.items()), Target("y", None), {})
+
+
+def sensors(
+    rows: int = 400, *, difference: float = 1e-3, seed: int = 0
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Two sensors that differ by little, and a number of its own."""
+    load, apart, other = np.random.default_rng(seed).normal(size=(3, rows))
+    return {"left": 100.0 + 5.0 * load, "right": 3.0 * load + difference * apart, "other": other}
+
+
+def fitted(columns: dict[str, npt.NDArray[np.float64]], encoding: str = "standard") -> Encoder:
+    return Encoder.fit(schema_of(columns), columns, encoding=encoding, whitened=True)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_hidden_difference_becomes_an_input_of_unit_variance(encoding: str) -> None:
+    columns = sensors()
+    encoder = fitted(columns, encoding)
+    at = encoder.names.index("hidden direction 1")
+    direction = encoder.encode(columns)[:, at].astype(np.float64)
+    assert direction.std() == pytest.approx(1.0, rel=0.05)
+    residual = columns["right"] - np.polyval(
+        np.polyfit(columns["left"], columns["right"], 1), columns["left"]
+    )
+    assert abs(np.corrcoef(direction, residual)[0, 1]) > 0.99
+
+
+def test_the_other_inputs_stay_as_they_are() -> None:
+    columns = sensors()
+    plain = Encoder.fit(schema_of(columns), columns)
+    encoder = fitted(columns)
+    assert encoder.names == (
+        "left",
+        "right",
+        "other",
+        "hidden direction 1",
+        "left beyond the training rows",
+        "right beyond the training rows",
+        "other beyond the training rows",
+        "hidden direction 1 beyond the training rows",
+    )
+    kept = [encoder.names.index(name) for name in plain.names]
+    np.testing.assert_array_equal(encoder.encode(columns)[:, kept], plain.encode(columns))
+    assert list(encoder.beyond_columns) == [4, 5, 6, 7] == list(encoder.unmoved)
+
+
+def test_directions_are_the_small_principal_components() -> None:
+    generator = np.random.default_rng(1)
+    mixed = (
+        generator.normal(size=(500, 3)) * [1.0, 0.05, 0.02] @ np.linalg.qr(generator.normal(size=(3, 3)))[0]
+    )
+    columns = {f"x{number}": column for number, column in enumerate(mixed.T)}
+    whitening = fitted(columns).whitening
+    assert whitening is not None
+    standardised = (mixed - mixed.mean(axis=0)) / mixed.std(axis=0)
+    variances, vectors = np.linalg.eigh(standardised.T @ standardised / 500)
+    hidden = variances < HIDDEN_VARIANCE
+    assert whitening.count == hidden.sum() > 0
+    np.testing.assert_allclose(whitening.variances, variances[hidden], rtol=1e-9)
+    expected = vectors[:, hidden] / np.sqrt(variances[hidden])
+    np.testing.assert_allclose(np.abs(whitening.axes), np.abs(expected), rtol=1e-6, atol=1e-9)
+    assert (
+        whitening.axes.max(axis=0) == np.abs(whitening.axes).max(axis=0)
+    ).all()  # whatever LAPACK's signs are
+
+
+def test_nothing_is_hidden_among_independent_numbers_or_behind_rounding_or_in_few_rows() -> None:
+    generator = np.random.default_rng(2)
+    independent = dict(zip("abc", generator.normal(size=(3, 200)), strict=True))
+    assert fitted(independent).whitening is None
+    copied = independent | {"d": 2.0 * independent["a"] + 1.0}  # follows from another but for rounding
+    assert fitted(copied).whitening is None
+    assert fitted(sensors(20)).whitening is None
+    assert fitted({"a": generator.normal(size=200)}).whitening is None
+    assert fitted(sensors()).whitening is not None
+
+
+def test_at_most_so_many_directions() -> None:
+    load = np.random.default_rng(3).normal(size=1000)
+    noise = np.random.default_rng(4).normal(size=(80, 1000))
+    columns = {f"x{number}": load + 0.01 * column for number, column in enumerate(noise)}
+    whitening = fitted(columns).whitening
+    assert whitening is not None
+    assert whitening.count == MOST_DIRECTIONS
+
+
+def test_rows_that_break_the_pattern_are_beyond_though_each_number_is_ordinary() -> None:
+    columns = sensors()
+    encoder = fitted(columns)
+    broken = {name: column[:1].copy() for name, column in columns.items()}
+    broken["right"] = broken["right"] - 0.5 * np.sign(broken["right"])  # 500 times the usual difference
+    row = encoder.encode(broken)[0]
+    least, most = encoder.reach
+    names = list(encoder.names)
+    held, beyond = (
+        row[names.index(name)]
+        for name in ("hidden direction 1", "hidden direction 1 beyond the training rows")
+    )
+    assert held in (least[3], most[3])
+    assert abs(beyond) > 100.0
+    outside = (row < least) | (row > most)
+    assert [name for name, out in zip(names, outside, strict=True) if out] == [
+        "hidden direction 1 beyond the training rows"
+    ]
+
+
+def test_training_rows_are_within_reach_outliers_too() -> None:
+    columns = sensors()
+    columns["right"][7] += 0.05  # a slip of fifty times the usual difference
+    encoder = fitted(columns)
+    rows = encoder.encode(columns)
+    least, most = encoder.reach
+    assert ((rows >= least) & (rows <= most)).all()
+    assert np.abs(rows[:, 3]).max() == 5.0
+    assert 7 not in encoder.unmoved  # a training row is out there
+
+
+@functools.cache
+def with_missing_cells() -> Encoder:
+    training = sensors()
+    for column in training.values():
+        column[::50] = np.nan
+    encoder = fitted(training)
+    assert encoder.whitening is not None
+    return encoder
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    cells=st.lists(
+        st.tuples(*[st.floats(-1e300, 1e300, allow_nan=False) | st.just(np.nan)] * 3), min_size=1, max_size=40
+    )
+)
+def test_a_row_is_encoded_alone_as_among_others_and_finite(cells: list[tuple[float, float, float]]) -> None:
+    encoder = with_missing_cells()
+    columns = dict(zip(("left", "right", "other"), np.array(cells).T, strict=True))
+    together = encoder.encode(columns)
+    assert np.isfinite(together).all()
+    for row in range(len(cells)):
+        alone = encoder.encode({name: column[row : row + 1] for name, column in columns.items()})
+        np.testing.assert_array_equal(alone[0], together[row])
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_checkpoint_keeps_it(encoding: str) -> None:
+    columns = sensors()
+    encoder = fitted(columns, encoding)
+    again = Encoder.from_json(encoder.to_json(), encoder.schema)
+    assert again.names == encoder.names
+    np.testing.assert_array_equal(again.encode(columns), encoder.encode(columns))
+    np.testing.assert_array_equal(again.reach, encoder.reach)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("features",), ["left", "right"], r"encoding\.whitening\.features"),
+        (("axes",), [], "as many axes as minima"),
+        (("axes",), [[1.0, 2.0]], r"encoding\.whitening\.axes: expected 3 numbers an axis"),
+        (("axes", 0, 1), "much", r"encoding\.whitening\.axes\[0\]\[1\]"),
+        (("minima", 0), 1e9, "numbers up to the maxima"),
+        (("maxima",), [1.0, 2.0], "as many axes as minima"),
+    ],
+)
+def test_a_broken_checkpoint_is_told_by_field(path: tuple[Any, ...], value: object, said: str) -> None:
+    encoder = fitted(sensors())
+    data = copy.deepcopy(encoder.to_json())
+    inner: Any = data["whitening"]
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(CheckpointError, match=said):
+        Encoder.from_json(data, encoder.schema)

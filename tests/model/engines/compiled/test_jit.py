@@ -1,0 +1,128 @@
+"""Compiled code is kept for the next process, and made anew when a file that it came from changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INNER = """
+from murho.model.engines.compiled.jit import part
+
+@part
+def inner(value):
+    return value + 1.0
+"""
+OUTER = """
+from inner import inner
+from murho.model.engines.compiled.jit import compiled
+
+@compiled("float64(float64)")
+def outer(value):
+    return 2.0 * inner(value)
+"""
+ASK = """
+from outer import outer
+print(outer(3.0), len(outer.stats.cache_hits), len(outer.stats.cache_misses))
+"""
+READ_ONLY = """
+import os
+os.access = lambda path, mode: False
+"""
+"""As a file system says that is mounted read-only; whoever runs the tests may be allowed to write anywhere."""
+NOWHERE = """
+import tempfile
+def nowhere():
+    raise FileNotFoundError("No usable temporary directory found")
+tempfile.gettempdir = nowhere
+tempfile._gettempdir = nowhere
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    """Two modules, of which one calls the other's function."""
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "inner.py").write_text(INNER)
+    (tmp_path / "outer.py").write_text(OUTER)
+    return tmp_path
+
+
+def ask(modules: Path, before: str = "", **settings: str) -> list[str]:
+    """What the outer function of 3 is in a new process, how often its code was found, and how often not."""
+    home = modules / "home"
+    environment = os.environ | {"PYTHONPATH": f"{modules}{os.pathsep}{ROOT / 'src'}", "HOME": str(home)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    said: subprocess.CompletedProcess[str] = subprocess.run(
+        [sys.executable, "-W", "error", "-c", before + ASK],
+        env=environment | settings,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return list(said.stdout.split())
+
+
+def test_a_second_process_finds_what_the_first_has_compiled(modules: Path) -> None:
+    assert ask(modules) == ["8.0", "0", "1"]
+    assert ask(modules) == ["8.0", "1", "0"]
+
+
+def test_a_change_of_a_part_in_another_file_counts(modules: Path) -> None:
+    assert ask(modules)[0] == "8.0"
+    (modules / "inner.py").write_text(INNER.replace("1.0", "2.0"))
+    assert ask(modules) == ["10.0", "0", "1"]
+
+
+def test_wider_vectors_are_a_mark_on_the_function_and_change_no_number(modules: Path) -> None:
+    marked = OUTER.replace("import compiled", "import compiled, widest_vectors")
+    (modules / "outer.py").write_text(marked.replace("    return", "    widest_vectors()\n    return"))
+    said = "assert '\"prefer-vector-width\"=\"512\"' in ''.join(outer.inspect_llvm().values())"
+    assert ask(modules, f"from outer import outer\n{said}\n") == ["8.0", "0", "1"]
+
+
+def test_where_the_package_cannot_be_written_what_lies_there_is_used(modules: Path) -> None:
+    ask(modules)
+    before = sorted(modules.rglob("*"))
+    assert ask(modules, READ_ONLY) == ["8.0", "1", "0"]
+    assert sorted(modules.rglob("*")) == before
+
+
+def test_where_nothing_at_all_can_be_written_it_is_compiled_all_the_same(modules: Path) -> None:
+    ask(modules)
+    assert ask(modules, READ_ONLY + NOWHERE) == ["8.0", "0", "1"]
+
+
+def test_where_neither_is_possible_it_is_kept_in_the_user_s_cache_directory(modules: Path) -> None:
+    shutil.rmtree(modules / "__pycache__")
+    (modules / "__pycache__").touch()
+    assert ask(modules) == ["8.0", "0", "1"]
+    assert list((modules / "home").rglob("*.nbc"))
+    assert ask(modules) == ["8.0", "1", "0"]
+
+
+@pytest.mark.slow
+def test_without_any_place_to_keep_it_it_is_compiled_all_the_same(modules: Path) -> None:
+    shutil.rmtree(modules / "__pycache__")
+    (modules / "__pycache__").touch()
+    (modules / "home").touch()
+    assert ask(modules) == ["8.0", "0", "1"]
+    assert ask(modules) == ["8.0", "0", "1"]
+
+
+@pytest.mark.slow
+def test_a_directory_of_the_user_s_is_heeded(modules: Path) -> None:
+    elsewhere = modules / "elsewhere"
+    assert ask(modules, NUMBA_CACHE_DIR=str(elsewhere)) == ["8.0", "0", "1"]
+    assert list(elsewhere.rglob("*.nbc"))
+    assert not list((modules / "__pycache__").rglob("*.nbc"))

@@ -1,0 +1,118 @@
+"""The judgement of a checkpoint on a table, in short and in full."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.errors import TableError
+from murho.model.evaluation.evaluate import evaluate_table, judge, judge_in_full
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.prediction import PredictOptions
+from tests.model.conftest import make_table
+from tests.support import ROOT
+
+
+@pytest.fixture(scope="module")
+def report(rent: Posterior) -> dict[str, Any]:
+    return evaluate_table(rent, make_table(rows=200, seed=5))
+
+
+def test_the_full_judgement_has_the_contracts_keys_and_more(report: dict[str, Any]) -> None:
+    assert {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated"} <= set(report)
+    assert {"sharpness", "epistemic_share", "spearman", "coverage_by_std", "coverage_by_category"} <= set(
+        report
+    )
+    for kind in ("raw", "calibrated"):
+        bands = report[kind]
+        assert set(bands) == {"coverage", "width", "interval_score", "pinball", "calibration_error", "pit"}
+        for name in ("coverage", "width", "interval_score"):
+            assert list(bands[name]) == ["50", "80", "90", "95"]
+
+
+def test_it_is_json_without_infinities(report: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_the_page_on_evaluation_explains_every_key(report: dict[str, Any]) -> None:
+    def keys(value: object) -> set[str]:
+        if isinstance(value, list):
+            return set().union(*map(keys, value))
+        if not isinstance(value, dict):
+            return set()
+        return set(value) | keys(list(value.values()))
+
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    data = {"50", "80", "90", "95", "5", "district", "lift"}  # levels, and what the table brings
+    named = keys({key: value for key, value in report.items() if key != "left_out"}) - data
+    assert len(named) > 30
+    assert sorted(key for key in named if f"`{key}`" not in page) == []
+
+
+def test_in_short_and_in_full_agree(rent: Posterior, report: dict[str, Any]) -> None:
+    table = make_table(rows=200, seed=5)
+    columns = columns_from_table(table, rent.schema)
+    short = judge(rent, rent.encoder.encode(columns), target_from_table(table, "rent"))
+    assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated"}
+    for key, value in short.items():
+        if key in ("raw", "calibrated"):
+            full = report[key]
+            for name, of_bands in value.items():
+                assert full[name] == pytest.approx(of_bands, rel=1e-6)
+        else:
+            assert report[key] == pytest.approx(value, rel=1e-9)
+
+
+def test_groups_and_bands_tell_the_same_coverage(report: dict[str, Any]) -> None:
+    by_category = report["coverage_by_category"]
+    assert set(by_category) == {"district", "lift"}
+    for groups in (report["coverage_by_std"], *by_category.values()):
+        for kind in ("raw", "calibrated"):
+            inside = sum(group["rows"] * group[kind] for group in groups)
+            assert inside / 200.0 == pytest.approx(report[kind]["coverage"]["90"])
+
+
+def test_sharpness_and_epistemic_share_are_those_of_the_answers(
+    rent: Posterior, report: dict[str, Any]
+) -> None:
+    answer = rent.predict(columns_from_table(make_table(rows=200, seed=5), rent.schema), PredictOptions())
+    assert answer.std is not None
+    assert answer.epistemic_std is not None
+    square = np.mean(answer.std**2)
+    assert report["sharpness"] == pytest.approx(np.sqrt(square), rel=1e-6)
+    assert report["epistemic_share"] == pytest.approx(np.mean(answer.epistemic_std**2) / square, rel=1e-5)
+
+
+def test_rows_without_a_target_are_left_out_and_counted(rent: Posterior) -> None:
+    table = make_table(rows=12, seed=6)
+    targets = table.column("rent").to_numpy().copy()
+    targets[[2, 7]] = np.nan
+    gaps = table.set_column(table.column_names.index("rent"), "rent", [targets])
+    report = evaluate_table(rent, gaps, samples=8)
+    assert (report["n"], report["left_out"]) == (10, 2)
+    with pytest.raises(TableError, match="nothing to judge by"):
+        evaluate_table(rent, gaps.take([2, 7]))
+
+
+def test_one_row_is_judged_as_far_as_it_goes(rent: Posterior) -> None:
+    table = make_table(rows=1, seed=6)
+    report = judge_in_full(
+        rent, columns_from_table(table, rent.schema), target_from_table(table, "rent"), samples=8
+    )
+    assert report["n"] == 1
+    assert report["r2"] is None
+    assert report["spearman"] is None
+    assert len(report["coverage_by_std"]) == 1
+
+
+def test_without_calibration_there_are_raw_bands_alone(rent: Posterior) -> None:
+    facts = dict(rent.facts) | {"calibration": None}
+    bare = Posterior(facts, rent._tensors)
+    report = evaluate_table(bare, make_table(rows=30, seed=5), samples=16)
+    assert report["calibrated"] is None
+    assert report["coverage_by_std"][0]["calibrated"] is None
+    assert report["raw"]["pit"]["ks"] > 0.0

@@ -1,0 +1,112 @@
+"""Scores with known values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from murho.model.evaluation.metrics import (
+    COVERAGES,
+    PERCENTILES,
+    BandScores,
+    band_levels,
+    point_scores,
+    summary,
+)
+
+numbers = st.floats(-100.0, 100.0)
+
+
+def test_band_levels_are_the_ends_of_central_bands() -> None:
+    assert band_levels() == [25.0, 75.0, 10.0, 90.0, 5.0, 95.0, 2.5, 97.5]
+
+
+def test_point_scores_of_known_errors() -> None:
+    scores = point_scores(np.array([1.0, -3.0]), np.array([0.0, 4.0]))
+    assert scores == {"rmse": pytest.approx(math.sqrt(5.0)), "mae": 2.0, "r2": pytest.approx(1.0 - 5.0 / 4.0)}
+
+
+def test_predicting_the_mean_explains_nothing_and_the_truth_everything() -> None:
+    targets = np.array([1.0, 2.0, 6.0])
+    assert point_scores(targets.mean() - targets, targets)["r2"] == pytest.approx(0.0)
+    assert point_scores(np.zeros(3), targets)["r2"] == 1.0
+
+
+def test_of_targets_that_are_all_the_same_nothing_is_explained() -> None:
+    assert point_scores(np.array([0.5, -0.5]), np.array([2.0, 2.0]))["r2"] is None
+
+
+def bands(lower: float, upper: float) -> list[float]:
+    """The same band at every coverage."""
+    return [lower, upper] * len(COVERAGES)
+
+
+def test_coverage_counts_both_ends_and_width_is_a_mean() -> None:
+    scored = BandScores.of(
+        np.array([bands(0.0, 1.0), bands(0.0, 3.0), bands(0.0, 2.0)]),
+        np.array([1.0, 0.0, 2.1]),
+        band_levels(),
+    )
+    report = scored.report()
+    assert report["coverage"] == pytest.approx({"50": 2 / 3, "80": 2 / 3, "90": 2 / 3, "95": 2 / 3})
+    assert report["width"] == {"50": 2.0, "80": 2.0, "90": 2.0, "95": 2.0}
+    assert scored.coverage(90, np.array([0, 2])) == 0.5
+
+
+def test_the_interval_score_is_the_width_and_a_price_for_what_lies_outside() -> None:
+    inside, below, above = (
+        BandScores.of(np.array([bands(2.0, 5.0)]), np.array([target]), band_levels()).report()
+        for target in (3.0, 1.0, 5.5)
+    )
+    assert inside["interval_score"] == {"50": 3.0, "80": 3.0, "90": 3.0, "95": 3.0}
+    # One below the band costs 2 / (1 - coverage).
+    assert below["interval_score"] == pytest.approx({"50": 7.0, "80": 13.0, "90": 23.0, "95": 43.0})
+    assert above["interval_score"] == pytest.approx({"50": 5.0, "80": 8.0, "90": 13.0, "95": 23.0})
+
+
+def test_pinball_loss_weighs_both_sides_by_the_level() -> None:
+    levels = sorted({*band_levels(), *PERCENTILES})
+    above, below = (
+        BandScores.of(np.full((1, len(levels)), 10.0), np.array([target]), levels).pinball_report()
+        for target in (12.0, 8.0)
+    )
+    assert above == pytest.approx({"mean": 1.0, "5": 0.1, "50": 1.0, "95": 1.9})
+    assert below == pytest.approx({"mean": 1.0, "5": 1.9, "50": 1.0, "95": 0.1})
+
+
+@given(arrays(float, (5, 8), elements=numbers), arrays(float, 5, elements=numbers))
+def test_an_interval_score_is_made_of_its_ends_pinball_losses(
+    percentiles: np.ndarray, targets: np.ndarray
+) -> None:
+    percentiles[:, 1::2] = np.maximum(percentiles[:, 0::2], percentiles[:, 1::2])
+    scored = BandScores.of(percentiles, targets, band_levels())
+    for index, coverage in enumerate(COVERAGES):
+        ends = scored.pinball[2 * index] + scored.pinball[2 * index + 1]
+        assert scored.interval_score[index] == pytest.approx(2.0 * ends / (1.0 - coverage / 100.0), abs=1e-9)
+
+
+@given(arrays(float, (7, 8), elements=numbers), arrays(float, 7, elements=numbers), st.integers(1, 6))
+def test_parts_add_up(percentiles: np.ndarray, targets: np.ndarray, cut: int) -> None:
+    whole = BandScores.of(percentiles, targets, band_levels())
+    parts = BandScores.joined(
+        [
+            BandScores.of(percentiles[rows], targets[rows], band_levels())
+            for rows in (slice(cut), slice(cut, None))
+        ]
+    )
+    np.testing.assert_array_equal(parts.inside, whole.inside)
+    for name in ("width", "interval_score", "pinball"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
+
+
+def test_summary_shows_units_and_both_kinds_of_bands() -> None:
+    shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
+    facts = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": None}
+    lines = summary(facts, "mpg")
+    assert "RMSE 1 mpg" in lines[0]
+    assert lines[1:] == ["coverage of raw bands   90 %: 87.5 %"]

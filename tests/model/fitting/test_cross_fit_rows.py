@@ -1,0 +1,119 @@
+"""How well a fit predicts rows that it has not seen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.transforms import Identity
+from murho.model.fitting.cross_fit_rows import Rows, held_out_scores, mixture_nll
+from murho.model.fitting.fit import fit
+from murho.model.fitting.training_data import Standardised
+from murho.model.likelihoods.gaussian import HomoscedasticNoise
+from tests.model.conftest import small_options, small_rows
+
+
+def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=2))
+    draws = 3
+    value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
+    generator = torch.Generator().manual_seed(9)
+    outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
+    assert isinstance(outcome.likelihood, HomoscedasticNoise)
+    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
+    density = (
+        torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
+    )
+    assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
+
+
+def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=2, noise="fixed", noise_sigma=0.5))
+    with torch.no_grad():
+        outcome.network.mu[1] += 10_000.0  # a member that is badly wrong
+        outcome.network.rho.fill_(-30.0)
+    by_first = mixture_nll(
+        outcome.network,
+        outcome.likelihood,
+        Rows(rows.features, rows.targets, torch.zeros(1, 20).long()),
+        2,
+        seed=0,
+    )
+    by_second = mixture_nll(
+        outcome.network,
+        outcome.likelihood,
+        Rows(rows.features, rows.targets, torch.ones(1, 20).long()),
+        2,
+        seed=0,
+    )
+    assert by_second == pytest.approx(15.0)  # at the limit of what a row may count
+    assert by_first < 10.0
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_members_that_have_not_seen_a_row_validate_it_and_tell_what_all_would_score(partitions: int) -> None:
+    """Ten members in five folds: a row of folds 2 and 3 is judged by members 2 and 8, or 2 and 7 in one partition."""
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=10))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)  # no draw differs from the next
+    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))[:partitions]
+    value = mixture_nll(
+        outcome.network, outcome.likelihood, Rows(rows.features, rows.targets, folds), 2, seed=0
+    )
+    with torch.no_grad():
+        outputs = outcome.network(rows.features, torch.Generator())
+        densities = outcome.likelihood.log_density(outputs, rows.targets).double()
+        judges = torch.stack(
+            [densities[folds[0], torch.arange(20)], densities[folds[-1] + 5, torch.arange(20)]]
+        )
+    pair = -float(judges.exp().mean(dim=0).log().clamp_min(-15.0).mean())
+    alone = -float(judges.clamp_min(-15.0).mean())
+    assert value == pytest.approx(score_of_all(alone, pair, 2, 10), rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
+def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noise: str) -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=10, noise=noise, noise_components=2))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)
+    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
+    standardised = Standardised(Identity(), 3.0, 2.0)
+    targets = rows.targets.double() * 2.0 + 3.0
+    found = held_out_scores(
+        outcome.network,
+        outcome.likelihood,
+        Rows(rows.features, rows.targets, folds),
+        targets,
+        standardised,
+        seed=0,
+        draws=4,
+    )
+    with torch.no_grad():
+        parts = outcome.likelihood.components(outcome.network(rows.features, torch.Generator()))
+    means, noises, weights = (None if part is None else part.expand(10, 20, -1).double() for part in parts)
+    assert means is not None
+    assert noises is not None
+
+    def score(row: int, members: list[int]) -> torch.Tensor:
+        """NLL and CRPS of some members' mixture at one row."""
+        predictive = Predictive.of(
+            means[members, row : row + 1] * 2.0 + 3.0,
+            noises[members, row : row + 1] * 2.0,
+            None if weights is None else weights[members, row : row + 1],
+            standardised.transform,
+        )
+        target = targets[row : row + 1]
+        return torch.stack((-predictive.log_density(target), predictive.crps(target))).squeeze(1)
+
+    pairs = [(row, [int(folds[0, row]), 5 + int(folds[1, row])]) for row in range(20)]
+    together = torch.stack([score(row, judges) for row, judges in pairs]).mean(dim=0)
+    alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
+    expected = [score_of_all(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
+    assert found == pytest.approx(expected, rel=1e-3)

@@ -1,0 +1,275 @@
+"""The fit: exact posteriors recovered, reproducible, interruptible, resumed to the same parameters."""
+
+from __future__ import annotations
+
+import math
+
+import orjson
+import pytest
+import torch
+from torch import Tensor
+
+from murho.model.errors import FitError
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting.fit import Epoch, Fit, FitOptions, fit
+from murho.model.fitting.fit_state import FitState, finished_fit, finished_state, learned_tensors
+from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
+from tests.model.conftest import small_options, small_rows
+
+NOISE, PRIOR = 0.5, 1.0
+
+
+def _linear_rows(design: Tensor, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.tensor([1.0, -0.5, 0.25])[: design.shape[1]]
+    noise = NOISE * torch.randn(len(design), generator=generator)
+    return Rows(design, design @ weights + 0.3 + noise)
+
+
+def _exact_posterior(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Mean and precision of Bayesian linear regression with known noise; the bias comes last (Bishop 3.50)."""
+    design = torch.cat([rows.features, torch.ones(len(rows), 1)], dim=1).double()
+    precision = design.T @ design / NOISE**2 + torch.eye(design.shape[1]).double() / PRIOR**2
+    return torch.linalg.solve(precision, design.T @ rows.targets.double() / NOISE**2), precision
+
+
+def _fit_linear(rows: Rows) -> tuple[Tensor, Tensor]:
+    options = FitOptions(
+        prior=GaussianPrior(PRIOR),
+        noise="fixed",
+        noise_sigma=NOISE,
+        hidden=(),
+        batch_size=len(rows),
+        epochs=2500,
+        draws_per_step=8,
+        learning_rate=0.02,
+        warm_up_steps=0,
+        early_stop=False,
+    )
+    network = fit(rows, rows, options).network
+    return network.mu[0].detach().double(), network.sigma()[0].detach().double()
+
+
+def test_linear_model_recovers_the_exact_posterior_mean() -> None:
+    generator = torch.Generator().manual_seed(7)
+    design = torch.randn(60, 3, generator=generator)
+    design[:, 1] += 0.7 * design[:, 0]  # correlated features: a mean-field posterior still has the exact mean
+    rows = _linear_rows(design)
+    exact, precision = _exact_posterior(rows)
+    mu, _ = _fit_linear(rows)
+    exact_std = torch.linalg.inv(precision).diag().sqrt()
+    assert float(((mu - exact) / exact_std).abs().max()) < 0.1
+
+
+def test_orthogonal_design_recovers_the_exact_variances() -> None:
+    # Columns of a Hadamard-like design, orthogonal to each other and to the bias.
+    base = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    rows = _linear_rows(base.repeat(12, 1))
+    exact, precision = _exact_posterior(rows)
+    mu, sigma = _fit_linear(rows)
+    exact_std = precision.diag().rsqrt()
+    assert float(((mu - exact) / exact_std).abs().max()) < 0.1
+    torch.testing.assert_close(sigma, exact_std, rtol=0.05, atol=0.0)
+
+
+def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
+    rows = small_rows()
+    first, second = (fit(rows, rows, small_options(seed=4)).network for _ in range(2))
+    assert torch.equal(first.mu, second.mu)
+    assert torch.equal(first.rho, second.rho)
+    assert not torch.equal(first.mu, fit(rows, rows, small_options(seed=5)).network.mu)
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
+@pytest.mark.parametrize("kl_weights", ["uniform", "geometric"])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "rmsprop", "sgd"])
+def test_every_combination_of_options_lowers_the_free_energy(
+    noise: str, kl_weights: str, optimiser: str
+) -> None:
+    rows = small_rows()
+    options = small_options(
+        noise=noise,
+        kl_weights=kl_weights,
+        optimiser=optimiser,
+        prior=ScaleMixturePrior(),
+        members=2,
+        draws_per_step=2,
+        learning_rate=1e-3 if optimiser == "sgd" else 1e-2,
+    )
+    history = fit(rows, rows, options).history
+    assert history[-1].free_energy < history[0].free_energy
+
+
+def test_an_interrupted_fit_keeps_the_best_so_far() -> None:
+    class InterruptAtTen:
+        def epoch(self, epoch: Epoch) -> None:
+            if epoch.number == 10:
+                raise KeyboardInterrupt
+
+    rows = small_rows()
+    outcome = fit(rows, rows, small_options(epochs=500), progress=InterruptAtTen())
+    assert outcome.stopped == "interrupted"
+    assert outcome.epochs == 10
+    assert math.isfinite(outcome.validation)
+    assert bool(torch.isfinite(outcome.network.mu).all())
+
+
+def test_it_stops_when_validation_stops_improving() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = Rows(torch.randn(40, 2, generator=generator), torch.randn(40, generator=generator))
+    outcome = fit(noise, noise, small_options(epochs=3000, patience=2, learning_rate=0.05))
+    assert outcome.stopped == "converged"
+    assert outcome.best_epoch < outcome.epochs < 3000
+
+
+def test_a_budget_ends_the_fit() -> None:
+    rows = small_rows()
+    outcome = fit(rows, rows, small_options(epochs=10**6, patience=10**6, budget=0.2))
+    assert outcome.stopped == "budget"
+
+
+def test_a_fit_that_becomes_non_finite_says_so_with_the_epoch() -> None:
+    rows = small_rows()
+    bad = Rows(rows.features, torch.where(torch.arange(50) == 7, torch.inf, rows.targets))
+    with pytest.raises(FitError, match="epoch 1"):
+        fit(bad, rows, small_options())
+
+
+def test_with_folds_a_member_never_sees_its_own_rows() -> None:
+    rows = small_rows(40)
+    folds = (torch.arange(40) % 2).unsqueeze(0)
+    poisoned = torch.where(folds[0] == 0, 1e3, rows.targets)  # member 0 must not feel this, member 1 must
+    options = small_options(members=2, epochs=4)
+    clean = fit(Rows(rows.features, rows.targets, folds), Rows(rows.features, rows.targets, folds), options)
+    spoilt = fit(Rows(rows.features, poisoned, folds), Rows(rows.features, rows.targets, folds), options)
+    assert torch.equal(clean.network.mu[0], spoilt.network.mu[0])
+    assert not torch.equal(clean.network.mu[1], spoilt.network.mu[1])
+
+
+def _tensors(outcome: Fit) -> dict[str, Tensor]:
+    return learned_tensors(outcome.network, outcome.likelihood)
+
+
+def _through_json(state: FitState) -> FitState:
+    """As a file gives it back."""
+    return FitState(
+        {name: tensor.clone() for name, tensor in state.tensors.items()},
+        orjson.loads(orjson.dumps(state.numbers)),
+    )
+
+
+class _KeepAt:
+    """Keeps the state after one epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self._left = epoch
+        self.state: FitState | None = None
+
+    def due(self) -> bool:
+        self._left -= 1
+        return self._left == 0
+
+    def keep(self, state: FitState) -> None:
+        self.state = _through_json(state)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "sgd", "rmsprop"])
+@pytest.mark.parametrize("noise", ["fixed", "homoscedastic", "heteroscedastic", "mixture"])
+def test_a_resumed_fit_ends_with_the_same_parameters_bit_for_bit(noise: str, optimiser: str) -> None:
+    plain = small_rows(60)
+    rows = Rows(plain.features, plain.targets, (torch.arange(60) % 3).unsqueeze(0))
+    options = small_options(
+        noise=noise,
+        noise_sigma=0.3,
+        noise_components=2,
+        optimiser=optimiser,
+        prior=ScaleMixturePrior(),  # it draws as well
+        members=3,
+        epochs=40,
+        skip=True,
+        learning_rate=1e-3 if optimiser == "sgd" else 1e-2,
+        rising=optimiser == "adam",
+    )
+    whole = fit(rows, rows, options)
+    for epoch in (1, 25):  # before the first validation, and after it
+        keeper = _KeepAt(epoch)
+        fit(rows, rows, options, keeper=keeper)
+        assert keeper.state is not None
+        resumed = fit(rows, rows, options, state=keeper.state)
+        for name, tensor in _tensors(whole).items():
+            assert torch.equal(tensor, _tensors(resumed)[name]), name
+        assert resumed.validation == whole.validation
+        assert (resumed.epochs, resumed.best_epoch) == (whole.epochs, whole.best_epoch)
+        assert resumed.temperature == whole.temperature
+        assert [epoch.number for epoch in resumed.history] == list(range(1, whole.epochs + 1))
+
+
+def test_a_resumed_fit_waits_no_longer_for_a_gain() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = Rows(torch.randn(40, 2, generator=generator), torch.randn(40, generator=generator))
+    options = small_options(epochs=3000, patience=2, learning_rate=0.05)
+    whole = fit(rows, rows, options)
+    assert whole.stopped == "converged"
+    keeper = _KeepAt(whole.epochs - 1)  # it has waited once, and will once more
+    fit(rows, rows, options, keeper=keeper)
+    assert fit(rows, rows, options, state=keeper.state).epochs == whole.epochs
+
+
+def test_a_resumed_fit_carries_the_seconds_spent() -> None:
+    rows, options, keeper = small_rows(), small_options(epochs=20, budget=1e6), _KeepAt(10)
+    fit(rows, rows, options, keeper=keeper)
+    assert keeper.state is not None
+    late = FitState(keeper.state.tensors, {**keeper.state.numbers, "seconds": 2e6})
+    outcome = fit(rows, rows, options, state=late)
+    assert (outcome.stopped, outcome.epochs) == ("budget", 11)
+
+
+def test_a_state_of_another_fit_is_refused_by_the_tensors_name() -> None:
+    rows, keeper = small_rows(), _KeepAt(3)
+    fit(rows, rows, small_options(), keeper=keeper)
+    assert keeper.state is not None
+    with pytest.raises(FitError, match=r"the snapshot has 'parameters\.mu' of shape"):
+        fit(rows, rows, small_options(hidden=(7,)), state=keeper.state)
+
+
+def test_a_finished_fit_comes_back_from_its_state() -> None:
+    rows, options = small_rows(), small_options(members=2)
+    outcome = fit(rows, rows, options)
+    again = finished_fit(_through_json(finished_state(outcome)), options, inputs=2)
+    for name, tensor in _tensors(outcome).items():
+        assert torch.equal(tensor, _tensors(again)[name]), name
+    assert (again.validation, again.stopped, again.best_epoch) == (
+        outcome.validation,
+        outcome.stopped,
+        outcome.best_epoch,
+    )
+    assert repr(again.history) == repr(outcome.history)  # NaN before the first validation is no obstacle
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
+def test_a_fit_starts_from_given_tensors(noise: str) -> None:
+    rows = small_rows()
+    options = small_options(noise=noise, noise_components=2, members=2)
+    given = _tensors(fit(rows, rows, options))
+    still = small_options(noise=noise, noise_components=2, members=2, epochs=1, learning_rate=1e-12, seed=9)
+    for name, tensor in _tensors(fit(rows, rows, still, initial=given)).items():
+        torch.testing.assert_close(tensor, given[name], rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layers.9.weight.mu": torch.zeros(1)}, r"holds a tensor 'layers\.9\.weight\.mu'"),
+        ({"noise.rho": None}, r"lacks the tensor 'noise\.rho', shape \[1, 1\]"),
+        ({"noise.rho": torch.zeros(3, 1)}, r"'noise\.rho' of shape \[3, 1\], but this fit needs \[1, 1\]"),
+        ({"noise.rho": torch.full((1, 1), torch.nan)}, r"NaN or infinity in the tensor 'noise\.rho'"),
+        ({"noise.rho": torch.zeros((1, 1), dtype=torch.int64)}, r"'noise\.rho' of type torch\.int64"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused_by_the_tensors_name(
+    change: dict[str, Tensor | None], message: str
+) -> None:
+    rows, options = small_rows(), small_options()
+    start = _tensors(fit(rows, rows, options)) | change
+    with pytest.raises(FitError, match=message):
+        fit(rows, rows, options, initial={name: value for name, value in start.items() if value is not None})

@@ -1,0 +1,46 @@
+"""The gradient written out equals the one of automatic differentiation, for every combination of parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from murho.model.fitting.gradients import GradientStep
+from murho.model.likelihoods.registry import NOISE_KINDS, make_likelihood
+from murho.model.networks.bayesian_network import ACTIVATIONS, Architecture, BayesianNetwork
+from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network
+
+if TYPE_CHECKING:
+    from murho.model.networks.priors import Prior
+
+
+@pytest.mark.parametrize("activation", list(ACTIVATIONS))
+@pytest.mark.parametrize("noise", NOISE_KINDS)
+@pytest.mark.parametrize(
+    "prior", [GaussianPrior(0.7), ScaleMixturePrior(0.3, 1.5, 0.1), EmpiricalBayesPrior()]
+)
+@pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
+def test_loss_and_gradient_equal_automatic_differentiation(
+    activation: str, noise: str, prior: Prior, members: int, draws: int, skip: bool
+) -> None:
+    likelihood = make_likelihood(noise, members=members, sigma=0.3, components=2).double()
+    network = small_network(likelihood, activation=activation, members=members, skip=skip)
+    with torch.no_grad():
+        network.rho.add_(1.5)
+    assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
+
+
+def test_a_second_minibatch_leaves_nothing_of_the_first() -> None:
+    likelihood = make_likelihood("homoscedastic", members=1)
+    network = BayesianNetwork(Architecture(2, (3,), 1), torch.Generator().manual_seed(0))
+    step = GradientStep(network, likelihood, GaussianPrior(), total_rows=10)
+    rows, targets = torch.ones(5, 2), torch.ones(5)
+    gradients = []
+    for _ in range(2):
+        step(rows, targets, kl_weight=1.0, minibatches=1, generator=torch.Generator().manual_seed(3))
+        assert network.mu.grad is not None
+        gradients.append(network.mu.grad.clone())
+    assert torch.equal(*gradients)

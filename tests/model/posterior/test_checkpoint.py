@@ -1,0 +1,210 @@
+"""Checkpoints: all or nothing on disk, everything checked on the way back."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from murho.model.errors import CheckpointError
+from murho.model.posterior import checkpoint
+from murho.model.posterior.checkpoint import (
+    check_writable,
+    find_checkpoint,
+    list_checkpoints,
+    read_facts,
+    read_tensors,
+    validate_name,
+    write_checkpoint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHAPES = {"layers.0.weight.mu": (1, 2, 3), "layers.0.bias.mu": (1, 1, 3)}
+TENSORS = {
+    name: torch.arange(float(torch.tensor(shape).prod())).reshape(shape) for name, shape in SHAPES.items()
+}
+
+
+def _write(root: Path) -> Path:
+    return write_checkpoint(root, "cars", {"created": "today"}, TENSORS)
+
+
+def _read(directory: Path) -> dict[str, torch.Tensor]:
+    return read_tensors(directory, read_facts(directory), SHAPES)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    directory = _write(tmp_path)
+    assert directory == tmp_path / "cars" / "1"
+    assert read_facts(directory)["created"] == "today"
+    for name, tensor in _read(directory).items():
+        assert torch.equal(tensor, TENSORS[name])
+
+
+def test_versions_count_up_and_gaps_are_not_reused(tmp_path: Path) -> None:
+    (tmp_path / "cars" / "7").mkdir(parents=True)
+    (tmp_path / "cars" / "7" / "model.json").write_text("{}")
+    assert _write(tmp_path).name == "8"
+    assert _write(tmp_path).name == "9"
+
+
+def test_a_version_that_another_writer_takes_meanwhile_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if target.name == "1" and not target.exists():
+            target.mkdir()
+            (target / "model.json").write_text("{}")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    assert _write(tmp_path).name == "2"
+
+
+@pytest.mark.parametrize("step", ["_write_durably", "_sync_directory", "_rename_to_next_version"])
+def test_a_disk_that_fills_leaves_nothing_and_older_versions_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    older = _write(tmp_path)
+    before = {path: path.read_bytes() for path in older.iterdir()}
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, step, full)
+    with pytest.raises(CheckpointError, match=r"No space left on device.*older versions are untouched"):
+        _write(tmp_path)
+    assert {path: path.read_bytes() for path in older.iterdir()} == before
+    assert [entry.name for entry in (tmp_path / "cars").iterdir()] == ["1"]
+
+
+def test_listing_sorts_by_number_and_passes_over_writers_and_files(tmp_path: Path) -> None:
+    for version in ("10", "2"):
+        (tmp_path / "cars" / version).mkdir(parents=True)
+    (tmp_path / "cars" / ".writing-x").mkdir()
+    (tmp_path / "readme.txt").write_text("")
+    (tmp_path / "bad name").mkdir()
+    (tmp_path / "cars" / "latest").mkdir()
+    (tmp_path / "empty").mkdir()
+    found = [
+        (reference.name, reference.version, reference.problem is None)
+        for reference in list_checkpoints(tmp_path)
+    ]
+    assert found == [
+        ("bad name", "", False),
+        ("cars", "2", True),
+        ("cars", "10", True),
+        ("cars", "latest", False),
+        ("empty", "", False),
+    ]
+    assert find_checkpoint(tmp_path, "cars").name == "10"
+    assert find_checkpoint(tmp_path, "cars", "2").name == "2"
+
+
+def test_looking_for_what_is_not_there_names_what_is(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="murho train"):
+        find_checkpoint(tmp_path / "nowhere", "cars")
+    _write(tmp_path)
+    with pytest.raises(CheckpointError, match="there are: cars"):
+        find_checkpoint(tmp_path, "boats")
+    with pytest.raises(CheckpointError, match="there are: 1"):
+        find_checkpoint(tmp_path, "cars", "3")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a" * 65, "a b", "ä", "a\n"])
+def test_names_that_could_be_paths_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="name"):
+        validate_name(name)
+    with pytest.raises(CheckpointError, match="name"):
+        write_checkpoint(tmp_path, name, {}, TENSORS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_can_not_be_written_is_found_out_before_the_fit(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(CheckpointError, match="can't write"):
+        check_writable(blocked, "cars")
+    check_writable(tmp_path / "new", "cars")
+    assert not (tmp_path / "new" / "cars").exists()
+
+
+def _edit_facts(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def edit(directory: Path) -> None:
+        facts = json.loads((directory / "model.json").read_text())
+        change(facts)
+        (directory / "model.json").write_text(json.dumps(facts))
+
+    return edit
+
+
+def _replace_tensors(tensors: dict[str, torch.Tensor]) -> Callable[[Path], None]:
+    def replace(directory: Path) -> None:
+        content = safetensors.torch.save(tensors)
+        (directory / "model.safetensors").write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        _edit_facts(lambda facts: facts["tensors"].update(sha256=digest))(directory)
+
+    return replace
+
+
+def _truncate(directory: Path) -> None:
+    content = (directory / "model.safetensors").read_bytes()
+    (directory / "model.safetensors").write_bytes(content[:-5])
+
+
+def _garble(directory: Path) -> None:
+    (directory / "model.safetensors").write_bytes(b"not a tensor file")
+    digest = hashlib.sha256(b"not a tensor file").hexdigest()
+    _edit_facts(lambda facts: facts["tensors"].update(sha256=digest))(directory)
+
+
+NAN = {**TENSORS, "layers.0.bias.mu": torch.full((1, 1, 3), torch.nan)}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_truncate, "model.safetensors.*truncated or edited"),
+        (_garble, "not a safetensors file"),
+        (_replace_tensors(NAN), "layers.0.bias.mu.*NaN"),
+        (_replace_tensors({**TENSORS, "extra": torch.zeros(1)}), "'extra' is not expected"),
+        (_replace_tensors({"layers.0.weight.mu": torch.zeros(1, 2, 3)}), "layers.0.bias.mu' is missing"),
+        (
+            _replace_tensors({**TENSORS, "layers.0.bias.mu": torch.zeros(3)}),
+            r"shape \[3\], expected \[1, 1, 3\]",
+        ),
+        (_replace_tensors({k: v.double() for k, v in TENSORS.items()}), "float64, expected torch.float32"),
+        (_edit_facts(lambda facts: facts.update(format=2)), "format 2 is newer than 1.*upgrade"),
+        (_edit_facts(lambda facts: facts.update(format="x")), "format must be a whole number"),
+        (_edit_facts(lambda facts: facts.update(name="../evil")), "'../evil' is not a valid"),
+        (_edit_facts(lambda facts: facts.pop("tensors")), "sha256"),
+        (lambda directory: (directory / "model.json").write_text("{"), "not valid JSON"),
+        (lambda directory: (directory / "model.json").write_text("[]"), "expected a JSON object"),
+        (lambda directory: (directory / "model.json").unlink(), "model.json: the file is missing"),
+        (lambda directory: (directory / "model.safetensors").unlink(), "safetensors: the file is missing"),
+    ],
+)
+def test_damage_is_refused_with_file_and_reason(
+    tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    directory = _write(tmp_path)
+    damage(directory)
+    with pytest.raises(CheckpointError, match=message):
+        _read(directory)
+
+
+def test_a_checkpoint_in_its_first_training_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "cars" / ".training").mkdir(parents=True)
+    assert list_checkpoints(tmp_path) == []

@@ -1,0 +1,172 @@
+"""Answers for rows beyond the training rows: doubt grows, noise does not, calibration widens and never narrows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.distributions.calibration import ConformalMap
+from murho.model.engines.forward import forward
+from murho.model.errors import CheckpointError
+from murho.model.evaluation.pit import pit_of
+from murho.model.evaluation.row_scores import judge_rows
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.prediction import PredictOptions
+from tests.model.conftest import make_table, present, train_quickly
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from murho.model.data.schema import Columns
+    from murho.model.training.train import Trained
+
+BAND = (2.5, 97.5)
+NARROWING = ConformalMap((1.0, 2.0), (0.5, 1.2), 60).to_json()
+WIDENING = ConformalMap((1.0, 2.0), (1.5, 3.0), 60).to_json()
+
+
+@pytest.fixture(scope="module", params=["heteroscedastic", "mixture"])
+def trained(request: pytest.FixtureRequest) -> Trained:
+    return train_quickly(make_table(), members=2, noise=request.param, epochs=40)
+
+
+def _posterior(trained: Trained, **changes: object) -> Posterior:
+    return Posterior(trained.facts | changes, trained.tensors)
+
+
+def _old(trained: Trained, **changes: object) -> Posterior:
+    """The same checkpoint as written by a version that knew nothing of rows beyond."""
+    facts = {key: value for key, value in trained.facts.items() if key != "beyond"}
+    return Posterior(facts | changes, trained.tensors)
+
+
+def _at(posterior: Posterior, **cells: object) -> Columns:
+    """Training rows with all cells known and some set."""
+    columns = columns_from_table(make_table(), posterior.schema)
+    known = ~np.isnan(columns["size"])
+    rows: dict[str, Any] = {name: column[known][:20].copy() for name, column in columns.items()}
+    for name, value in cells.items():
+        rows[name] = np.full(20, value, dtype=rows[name].dtype)
+    return rows
+
+
+def _band(posterior: Posterior, rows: Columns, *, calibrated: bool = True) -> np.ndarray:
+    percentiles = posterior.predict(rows, PredictOptions(percentiles=BAND, calibrated=calibrated)).percentiles
+    assert percentiles is not None
+    return percentiles
+
+
+@pytest.mark.parametrize("cells", [{"size": 500.0}, {"day": 40_000.0}, {"district": "elsewhere"}])
+def test_beyond_the_range_a_calibrated_band_is_never_narrower_than_the_raw_one(
+    trained: Trained, cells: dict[str, object]
+) -> None:
+    narrowing, widening = (_posterior(trained, calibration=each) for each in (NARROWING, WIDENING))
+    far, near = _at(narrowing, **cells), _at(narrowing)
+    raw = _band(narrowing, far, calibrated=False)
+    np.testing.assert_allclose(_band(narrowing, far), raw, rtol=1e-6)
+    wide = _band(widening, far)
+    assert (wide[:, 0] < raw[:, 0]).all()
+    assert (wide[:, 1] > raw[:, 1]).all()
+    inside, inside_raw = _band(narrowing, near), _band(narrowing, near, calibrated=False)
+    assert (inside[:, 0] > inside_raw[:, 0]).all()
+    assert (inside[:, 1] < inside_raw[:, 1]).all()
+
+
+def test_rows_inside_are_answered_as_ever_bit_for_bit(trained: Trained) -> None:
+    now, before = (make(trained, calibration=NARROWING) for make in (_posterior, _old))
+    columns = columns_from_table(make_table(), now.schema)  # the training rows, some cells missing
+    options = PredictOptions(samples=32, thresholds=(600.0,), draws=True)
+    new, old = now.predict(columns, options), before.predict(columns, options)
+    for field in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws"):
+        np.testing.assert_array_equal(getattr(new, field), getattr(old, field), err_msg=field)
+
+
+def test_rows_inside_are_answered_alike_beside_rows_beyond(trained: Trained) -> None:
+    posterior = _posterior(trained, calibration=NARROWING)
+    near, far = _at(posterior), _at(posterior, size=500.0)
+    both = {name: np.concatenate([near[name], far[name]]) for name in near}
+    together = _band(posterior, both)
+    for rows, part in ((near, together[:20]), (far, together[20:])):
+        alone = _band(posterior, rows)
+        np.testing.assert_allclose(part, alone, atol=1e-5 * float(np.abs(alone).max()))
+
+
+def test_noise_beyond_is_that_of_the_edge_and_doubt_grows_in_proportion(trained: Trained) -> None:
+    posterior = _posterior(trained)
+    largest = posterior.schema.features[0].maximum
+    assert largest is not None
+    edge, far, further = (
+        posterior.predict(_at(posterior, size=size), PredictOptions(samples=1024))
+        for size in (largest, largest + 1_000.0, largest + 10_000.0)
+    )
+    noise = present(edge.aleatoric_std)
+    np.testing.assert_allclose(present(far.aleatoric_std), noise, rtol=0.02)
+    np.testing.assert_allclose(present(further.aleatoric_std), noise, rtol=0.02)
+    ratio = present(further.epistemic_std) / present(far.epistemic_std)
+    np.testing.assert_allclose(ratio, 10.0, rtol=0.15)
+
+
+def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
+    posterior = _posterior(trained)
+    rows = torch.from_numpy(posterior.encoder.encode(_at(posterior, size=500.0)))
+    plain = posterior.predictive(rows, 16, 3)
+    with torch.inference_mode():
+        inferred = posterior.predictive(rows, 16, 3)
+    assert torch.equal(plain.means, inferred.means)
+    assert torch.equal(plain.noise, inferred.noise)
+
+
+def test_noise_that_is_the_same_everywhere_is_not_looked_up_at_the_edge() -> None:
+    posterior = train_quickly(make_table(), noise="homoscedastic").posterior
+    with patch("murho.model.posterior.posterior.forward", wraps=forward) as passes:
+        posterior.predict(_at(posterior, size=500.0), PredictOptions(samples=8))
+    assert passes.call_count == 1
+
+
+def test_exceedance_and_percentiles_agree_beyond_too(trained: Trained) -> None:
+    levels = (1.0, 10.0, 50.0, 90.0, 99.5)
+    for calibration in (NARROWING, WIDENING):
+        posterior = _posterior(trained, calibration=calibration)
+        row = {name: column[:1] for name, column in _at(posterior, size=300.0).items()}
+        percentiles = posterior.predict(row, PredictOptions(percentiles=levels)).percentiles
+        assert percentiles is not None
+        answer = posterior.predict(row, PredictOptions(thresholds=tuple(percentiles[0].tolist())))
+        assert answer.exceedance is not None
+        np.testing.assert_allclose(answer.exceedance[0], 1.0 - np.array(levels) / 100.0, atol=2e-5)
+
+
+def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:
+    posterior = _posterior(trained, calibration=NARROWING)
+    near, far = _at(posterior), _at(posterior, size=500.0)
+    both = {name: np.concatenate([near[name], far[name]]) for name in near}
+    targets = np.full(40, 700.0)
+    judged = judge_rows(
+        posterior, posterior.encoder.encode(both), targets, samples=256, calibration=posterior.calibration
+    )
+    assert judged.outside.tolist() == [False] * 20 + [True] * 20
+    assert judged.calibrated is not None
+    band = _band(posterior, both)
+    inside = (band[:, 0] <= targets) & (targets <= band[:, 1])
+    np.testing.assert_array_equal(judged.calibrated.inside[:, -1], inside)
+    exceedance = posterior.predict(both, PredictOptions(thresholds=(700.0,))).exceedance
+    assert exceedance is not None
+    pit = pit_of(judged.scores, posterior.calibration, judged.outside)
+    np.testing.assert_allclose(pit, 1.0 - exceedance[:, 0], atol=1e-5)
+
+
+def test_an_older_checkpoint_has_no_row_beyond(trained: Trained) -> None:
+    old = _old(trained, calibration=NARROWING)
+    far = _at(old, size=500.0)
+    assert not old.outside(torch.from_numpy(old.encoder.encode(far))).any()
+    band, raw = _band(old, far), _band(old, far, calibrated=False)
+    assert (np.diff(band, axis=1) < np.diff(raw, axis=1)).all()
+
+
+def test_a_rule_that_is_not_known_is_refused(trained: Trained) -> None:
+    with pytest.raises(CheckpointError, match=r"beyond\.rule"):
+        _posterior(trained, beyond={"rule": "flat"})

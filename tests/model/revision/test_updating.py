@@ -1,0 +1,374 @@
+"""Bayes' rule in two steps: known answers, few rows, held-out rows, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+import torch
+from torch import Tensor
+
+from murho.model.data.splits import split_rows
+from murho.model.distributions.calibration import ConformalMap
+from murho.model.distributions.wide_component import WideRule
+from murho.model.errors import OptionError
+from murho.model.evaluation.cross_calibration import calibrate_and_judge
+from murho.model.fitting.fit import fit
+from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.networks.layers import inverse_softplus
+from murho.model.networks.posterior_prior import PosteriorPrior, flat, sigmas
+from murho.model.posterior.posterior import Posterior
+from murho.model.revision import update_fit
+from murho.model.revision.posterior_shift import Movement
+from murho.model.revision.pruning import prune
+from murho.model.revision.revisions import Revision, labelled_rows
+from murho.model.revision.update_fit import UpdateOptions
+from murho.model.revision.updating import Updated, update
+from murho.model.training.options import make_options
+from murho.model.training.train import train
+from tests.model.conftest import Notes, make_table, train_quickly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from murho.model.fitting.fit import Epoch
+    from murho.model.revision.revisions import LabelledRows
+
+NOISE = 0.5
+
+
+def _linear_table(design: np.ndarray, seed: int = 0) -> pa.Table:
+    noise = NOISE * np.random.default_rng(seed).normal(size=len(design))
+    columns = {f"x{number}": design[:, number] for number in range(design.shape[1])}
+    return pa.table(columns | {"y": 1.5 + design @ np.array([1.0, -0.5, 0.25]) + noise})
+
+
+def _correlated(rows: int = 80) -> np.ndarray:
+    design = np.random.default_rng(7).normal(size=(rows, 3))
+    design[:, 1] += 0.7 * design[:, 0]
+    return design
+
+
+def _orthogonal() -> np.ndarray:
+    """Columns of -1 and 1, orthogonal to each other and to the bias in every four rows."""
+    return np.tile([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], (20, 1))
+
+
+def _linear_revision(table: pa.Table) -> Revision:
+    """A linear checkpoint of known noise; what it has learned does not matter."""
+    options = make_options(
+        {
+            "hidden": (),
+            "noise": "fixed",
+            "noise_sigma": NOISE,
+            "prior": "gaussian",
+            "members": 1,
+            "epochs": 2,
+            "temperature": 1.0,
+            "encoding": "standard",
+            "transform": "none",
+        }
+    )
+    trained = train(table, "y", options, reporter=Notes())
+    return Revision(trained.facts, trained.tensors, trained.posterior)
+
+
+def _with_posterior(revision: Revision, mean: Tensor, sigma: Tensor) -> Revision:
+    """The same checkpoint with a given posterior of its inputs' weights and its bias, ``[D + 1]`` each."""
+    rho = inverse_softplus(sigma)
+    tensors = {
+        "layers.0.weight.mu": mean[:-1].reshape(1, -1, 1),
+        "layers.0.weight.rho": rho[:-1].reshape(1, -1, 1),
+        "layers.0.bias.mu": mean[-1:].reshape(1, 1, 1),
+        "layers.0.bias.rho": rho[-1:].reshape(1, 1, 1),
+    }
+    tensors = {name: tensor.float() for name, tensor in tensors.items()}
+    return Revision(revision.facts, tensors, Posterior(revision.facts, tensors))
+
+
+def _exact(revision: Revision, rows: LabelledRows, mean: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and precision of Bayesian linear regression from a Gaussian prior; the bias comes last (Bishop 3.50)."""
+    features = torch.from_numpy(rows.encoded).double()
+    design = torch.cat([features, torch.ones(len(rows), 1, dtype=torch.float64)], dim=1)
+    targets = rows.standardised(revision.posterior).double()
+    weight = float(revision.facts["likelihood"]["sigma"]) ** -2
+    posterior = precision + weight * design.T @ design
+    return torch.linalg.solve(posterior, precision @ mean + weight * design.T @ targets), posterior
+
+
+def _learned(revision: Revision) -> tuple[Tensor, Tensor]:
+    names = revision.posterior.architecture.shapes()
+    return (
+        flat(revision.tensors, names, "mu")[0].double(),
+        sigmas(flat(revision.tensors, names, "rho"))[0].double(),
+    )
+
+
+def _update(revision: Revision, rows: LabelledRows, **options: Any) -> Updated:
+    return update(revision, rows, UpdateOptions(**options), reporter=Notes())
+
+
+def test_a_linear_update_ends_at_the_exact_posterior() -> None:
+    table = _linear_table(_correlated())
+    plain = _linear_revision(table)
+    rows = labelled_rows(table.slice(40), plain.posterior)
+    generator = torch.Generator().manual_seed(2)
+    width = plain.posterior.architecture.inputs + 1
+    mean = 0.3 * torch.randn(width, generator=generator, dtype=torch.float64)
+    sigma = 0.05 + 0.3 * torch.rand(width, generator=generator, dtype=torch.float64)
+    revision = _with_posterior(plain, mean, sigma)
+    exact, precision = _exact(revision, rows, mean, torch.diag(sigma**-2))
+    mu, after = _learned(_update(revision, rows).revision)
+    assert float(((mu - exact) * precision.diag().sqrt()).abs().max()) < 0.1
+    torch.testing.assert_close(after, precision.diag().rsqrt(), rtol=0.1, atol=0.0)
+
+
+def test_the_second_half_on_top_of_the_first_is_a_fit_to_all_rows() -> None:
+    """Where a mean-field posterior is exact (an orthogonal design), so is Bayes' rule in two steps."""
+    table = _linear_table(_orthogonal())
+    plain = _linear_revision(table)
+    width = plain.posterior.architecture.inputs + 1
+    zero, one = torch.zeros(width, dtype=torch.float64), torch.eye(width, dtype=torch.float64)
+    first, second, both = (
+        labelled_rows(part, plain.posterior) for part in (table.slice(0, 40), table.slice(40), table)
+    )
+    mean, precision = _exact(plain, first, zero, one)
+    revision = _with_posterior(plain, mean, precision.diag().rsqrt())
+    mu, sigma = _learned(_update(revision, second).revision)
+    exact, precision = _exact(plain, both, zero, one)
+    assert float(((mu - exact) * precision.diag().sqrt()).abs().max()) < 0.1
+    torch.testing.assert_close(sigma, precision.diag().rsqrt(), rtol=0.1, atol=0.0)
+    # And it had something to learn: the first half alone is elsewhere.
+    assert float(((mean - exact) * precision.diag().sqrt()).abs().max()) > 0.5
+
+
+@pytest.fixture(scope="module")
+def revision() -> Revision:
+    """Two members, homoscedastic."""
+    trained = train_quickly(make_table(), members=2, epochs=120, temperature=0.5)
+    return Revision(trained.facts, trained.tensors, trained.posterior)
+
+
+def _rows(revision: Revision, count: int, seed: int = 11) -> LabelledRows:
+    return labelled_rows(make_table(rows=count, seed=seed), revision.posterior)
+
+
+def test_one_row_hardly_moves_it_and_more_rows_move_it_further(revision: Revision) -> None:
+    one = _update(revision, _rows(revision, 1), epochs=400)
+    forty = _update(revision, _rows(revision, 40), epochs=400)
+    assert one.movement.kl < 0.5
+    assert one.movement.moved == 0.0
+    assert max(layer.shift for layer in one.movement.layers) < 0.2
+    assert forty.movement.kl > 3.0 * one.movement.kl
+
+
+def test_few_rows_leave_noise_and_calibration_and_are_all_learned_from(
+    revision: Revision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _watch(monkeypatch)
+    notes = Notes()
+    rows = _rows(revision, 30)
+    updated = update(revision, rows, UpdateOptions(epochs=30), reporter=notes)
+    facts = updated.revision.facts
+    assert torch.equal(updated.revision.tensors["noise.rho"], revision.tensors["noise.rho"])
+    assert facts["calibration"] == revision.facts["calibration"]
+    assert facts["metrics"] == revision.facts["metrics"]
+    assert updated.calibration == "kept"
+    assert not updated.held_out
+    assert facts["update"]["learned_rows"] == 30
+    assert facts["update"]["total_rows"] == 190
+    assert any("30 new rows: fewer than 50" in line for line in notes.lines)
+    training, _, options, _ = seen[0]
+    assert len(training) == 30
+    assert training.folds is None
+    assert not options.early_stop
+    assert options.temperature == 1.0
+
+
+def test_enough_rows_are_cross_fitted_judged_and_calibrate(
+    revision: Revision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _watch(monkeypatch)
+    rows = _rows(revision, 60)
+    updated = _update(revision, rows, epochs=30)
+    facts = updated.revision.facts
+    assert updated.held_out
+    assert updated.calibration == "made anew"
+    assert ConformalMap.from_json(facts["calibration"]).rows == facts["metrics"]["n"] == 60
+    groups = split_rows(60, revision.posterior.seed, 2).held_out(2)
+    arguments = (rows.encoded, rows.targets, groups)
+    _, before = calibrate_and_judge(revision.posterior, *arguments, calibrating=())
+    _, after = calibrate_and_judge(updated.revision.posterior, *arguments, calibrating=())
+    assert facts["update"]["before"]["nll"] == pytest.approx(before["nll"])
+    assert facts["update"]["after"]["nll"] == pytest.approx(after["nll"])
+    training, validation, options, _ = seen[0]
+    assert training.folds is not None
+    assert len(training) == len(validation) == 60
+    assert options.early_stop
+    assert options.temperature == 0.5
+
+
+def _watch(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any, Any]]:
+    """Remembers what fits were asked for, and lets them run."""
+    seen: list[tuple[Any, Any, Any, Any]] = []
+
+    def watched(training: Any, validation: Any, options: Any, *, initial: Any, **rest: Any) -> Any:
+        copied = {name: tensor.clone() for name, tensor in initial.items()}
+        seen.append((training, validation, options, copied))
+        return fit(training, validation, options, initial=initial, **rest)
+
+    monkeypatch.setattr(update_fit, "fit", watched)
+    return seen
+
+
+def test_it_starts_at_the_old_posterior_which_is_the_prior_without_a_warm_up(
+    revision: Revision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = _watch(monkeypatch)
+    before = {name: tensor.clone() for name, tensor in revision.tensors.items()}
+    updated = _update(revision, _rows(revision, 60), epochs=40)
+    _, _, options, initial = seen[0]
+    assert set(initial) == set(before)
+    assert all(torch.equal(initial[name], tensor) for name, tensor in before.items())
+    assert isinstance(options.prior, PosteriorPrior)
+    names = revision.posterior.architecture.shapes()
+    assert torch.equal(options.prior.mean, flat(before, names, "mu"))
+    assert options.warm_up_steps == 0
+    # The version it came from is as it was, and the new one is elsewhere.
+    assert all(torch.equal(revision.tensors[name], tensor) for name, tensor in before.items())
+    moved = Movement.between(before, updated.revision.tensors, revision.posterior.architecture)
+    assert updated.movement == moved
+    assert moved.kl > 0.0
+
+
+def test_a_learned_noise_is_that_of_old_and_new_rows_together(
+    revision: Revision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Tensor] = []
+    real: Callable[..., Any] = fit
+
+    def spy(*arguments: Any, **options: Any) -> Any:
+        outcome = real(*arguments, **options)
+        with torch.no_grad():
+            next(iter(outcome.likelihood.parameters())).copy_(torch.tensor([[0.2], [-1.0]]))
+        asked.append(torch.tensor([[0.2], [-1.0]]))
+        return outcome
+
+    monkeypatch.setattr(update_fit, "fit", spy)
+    updated = _update(revision, _rows(revision, 80), epochs=2)
+
+    def noise(rho: Tensor) -> Tensor:
+        return NOISE_FLOOR + sigmas(rho.double())
+
+    old, new = noise(revision.tensors["noise.rho"]), noise(asked[0])
+    expected = ((160 * old.square() + 80 * new.square()) / 240).sqrt()
+    torch.testing.assert_close(noise(updated.revision.tensors["noise.rho"]), expected, rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("noise", ["heteroscedastic", "mixture"])
+def test_other_kinds_of_noise_are_updated_too(noise: str) -> None:
+    trained = train_quickly(make_table(), members=2, noise=noise)
+    revision = Revision(trained.facts, trained.tensors, trained.posterior)
+    updated = _update(revision, _rows(revision, 60), epochs=10)
+    assert np.isfinite(updated.after["nll"])
+    before, after = (facts["likelihood"] for facts in (trained.facts, updated.revision.facts))
+    assert after == before | {
+        "wide": WideRule.after(updated.revision.facts["update"]["total_rows"]).to_json()
+    }
+    assert set(updated.revision.tensors) == set(trained.tensors)
+
+
+def test_a_single_network_holds_out_rows_of_its_own() -> None:
+    trained = train_quickly(make_table(), members=1)
+    revision = Revision(trained.facts, trained.tensors, trained.posterior)
+    updated = _update(revision, _rows(revision, 100), epochs=10)
+    facts = updated.revision.facts
+    assert facts["update"]["learned_rows"] == 70
+    assert facts["update"]["total_rows"] == trained.facts["training"]["rows"] + 70
+    assert facts["calibration"]["rows"] == 15
+
+
+def test_schema_encoding_standardisation_and_the_original_prior_stay(revision: Revision) -> None:
+    table = make_table(rows=60, seed=11)
+    districts = ["south", *table.column("district").to_pylist()[1:]]
+    table = table.set_column(1, "district", pa.array(districts))
+    rows = labelled_rows(table, revision.posterior)
+    updated = _update(revision, rows, epochs=5)
+    facts = updated.revision.facts
+    for part in ("schema", "encoding", "target", "architecture", "prior", "training"):
+        assert facts[part] == revision.facts[part]
+    assert facts["update"]["outside"]["district"] == 1
+    orjson.dumps(facts, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def test_the_doubt_about_an_unseen_category_shrinks_only_with_rows_of_it(revision: Revision) -> None:
+    name = "district is unseen"
+    number = revision.posterior.encoder.names.index(name)
+
+    def scale(of: Revision) -> float:
+        hidden = of.posterior.architecture.hidden[-1]  # of the skip, to the mean
+        return float(sigmas(of.tensors["layers.1.weight.rho"])[:, hidden + number, 0].mean())
+
+    table = make_table(rows=60, seed=11)
+    without = _update(revision, labelled_rows(table, revision.posterior), epochs=200)
+    assert scale(without.revision) == pytest.approx(scale(revision), rel=0.02)
+    table = table.set_column(1, "district", pa.array(["south"] * 60))
+    learned = _update(revision, labelled_rows(table, revision.posterior), epochs=200)
+    assert scale(learned.revision) < 0.95 * scale(revision)
+
+
+def test_updates_add_up(revision: Revision) -> None:
+    once = _update(revision, _rows(revision, 20), epochs=5).revision
+    twice = _update(once, _rows(revision, 30, seed=12), epochs=5).revision
+    assert once.facts["update"]["total_rows"] == 180
+    assert twice.facts["update"]["total_rows"] == 210
+
+
+def test_the_same_seed_gives_the_same_version_and_another_one_does_not(revision: Revision) -> None:
+    rows = _rows(revision, 60)
+    first, second, third = (
+        _update(revision, rows, epochs=4, seed=seed).revision.tensors for seed in (3, 3, 4)
+    )
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["layers.0.weight.mu"], third["layers.0.weight.mu"])
+
+
+def test_an_interrupted_update_keeps_the_best_so_far(revision: Revision) -> None:
+    class Impatient(Notes):
+        def epoch(self, epoch: Epoch) -> None:
+            if epoch.number == 5:
+                raise KeyboardInterrupt
+
+    notes = Impatient()
+    updated = update(revision, _rows(revision, 60), UpdateOptions(epochs=500), reporter=notes)
+    facts = updated.revision.facts["update"]
+    assert facts["interrupted"] is True
+    assert facts["epochs"] == 5
+    assert any("interrupted" in line for line in notes.lines)
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in updated.revision.tensors.values())
+
+
+def test_a_pruned_version_is_refused_with_the_one_to_take_instead(revision: Revision) -> None:
+    pruned = prune(revision, 0.5).revision
+    facts = pruned.facts | {"pruning": pruned.facts["pruning"] | {"from_version": "7"}}
+    with pytest.raises(OptionError, match="--version 7"):
+        _update(replace(pruned, facts=facts), _rows(revision, 20))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"epochs": 0}, "--epochs"),
+        ({"learning_rate": 0.0}, "--learning-rate"),
+        ({"learning_rate": float("nan")}, "--learning-rate"),
+        ({"seed": -1}, "--seed"),
+        ({"seed": 2**63}, "--seed"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(OptionError, match=name):
+        UpdateOptions(**options)

@@ -1,0 +1,71 @@
+"""Threads for an answer: one for a little work, and afterwards as many as before."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from murho.model.posterior.prediction import PredictOptions
+from murho.model.runtime.threads import FEW_PRODUCTS, in_parts, threads_for
+
+if TYPE_CHECKING:
+    from murho.model.posterior.posterior import Posterior
+
+
+pytestmark = pytest.mark.usefixtures("two_threads")
+
+
+def test_a_little_work_has_one_thread_and_more_has_all() -> None:
+    with threads_for(FEW_PRODUCTS):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+    with threads_for(FEW_PRODUCTS + 1):
+        assert torch.get_num_threads() == 2
+
+
+def test_a_failure_leaves_as_many_as_before() -> None:
+    with pytest.raises(ZeroDivisionError), threads_for(1):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("count", "least", "parts"), [(0, 1, 1), (1, 1, 1), (2, 1, 2), (9, 4, 2), (9, 5, 1), (100, 1, 2)]
+)
+def test_work_is_split_evenly_where_a_part_is_worth_a_thread(count: int, least: int, parts: int) -> None:
+    done: list[tuple[str, slice]] = []
+    in_parts(count, least, lambda rows: done.append((threading.current_thread().name, rows)))
+    assert len(done) == parts
+    assert sorted(row for _, rows in done for row in range(rows.start, rows.stop)) == list(range(count))
+    assert max(rows.stop - rows.start for _, rows in done) <= -(-count // parts)
+    assert (threading.current_thread().name, slice(0, count // parts)) in done
+
+
+def test_what_fails_in_another_thread_fails_here() -> None:
+    def work(rows: slice) -> None:
+        if rows.start > 0:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        in_parts(10, 1, work)
+
+
+def test_an_answer_for_one_row_wakes_no_other_thread_and_one_for_many_does(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    real = rent.outside
+
+    def outside(rows: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return real(rows)
+
+    monkeypatch.setattr(rent, "outside", outside)
+    encoded = torch.zeros((2000, rent.encoder.width)).numpy()
+    for rows in (1, 2000):
+        rent.predict_encoded(encoded[:rows], PredictOptions(samples=256))
+    assert (seen[0], seen[-1]) == (1, 2)
+    assert torch.get_num_threads() == 2

@@ -1,0 +1,71 @@
+"""Options are validated by name, from the command line and from TOML alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.model.data.schema import FeatureKind
+from murho.model.errors import OptionError
+from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+from murho.model.training.options import make_options, read_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden": (0,)}, "--hidden"),
+        ({"members": 0}, "--members"),
+        ({"prior": "horseshoe"}, "--prior"),
+        ({"prior_pi": 1.5}, "--prior-pi"),
+        ({"prior_sigma": float("inf")}, "--prior-sigma"),
+        ({"noise": "fixed"}, "--noise-sigma"),
+        ({"noise_sigma": -1.0}, "--noise-sigma"),
+        ({"learning_rate": 0.0}, "--learning-rate"),
+        ({"seed": -1}, "--seed"),
+        ({"hiden": (5,)}, "--hiden"),
+        ({"columns": {"x": {"kind": "number"}}}, "columns.x.kind"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_name_of_its_option(values: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        make_options(values)
+
+
+def test_priors_take_their_parameters() -> None:
+    assert make_options({}).make_prior() == EmpiricalBayesPrior()
+    assert make_options({"prior": "gaussian", "prior_sigma": 2.0}).make_prior() == GaussianPrior(2.0)
+    mixture = make_options(
+        {"prior": "scale-mixture", "prior_pi": 0.25, "prior_sigma1": 1.5, "prior_sigma2": 0.2}
+    )
+    assert mixture.make_prior() == ScaleMixturePrior(0.25, 1.5, 0.2)
+
+
+def test_known_noise_and_a_logarithm_do_not_go_together() -> None:
+    with pytest.raises(OptionError, match="--transform none"):
+        make_options({"noise": "fixed", "noise_sigma": 1.0, "transform": "log"})
+
+
+def test_a_toml_file_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "fit.toml"
+    path.write_text(
+        'hidden = [20]\nkl-weights = "geometric"\n[columns."Weight (lb)"]\nkind = "numeric"\nunit = "lb"\n'
+    )
+    options = make_options(read_config(path))
+    assert options.hidden == (20,)
+    assert options.kl_weights == "geometric"
+    override = options.overrides()["Weight (lb)"]
+    assert (override.kind, override.unit) == (FeatureKind.NUMERIC, "lb")
+
+
+def test_an_unreadable_configuration_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"none\.toml"):
+        read_config(tmp_path / "none.toml")
+    bad = tmp_path / "bad.toml"
+    bad.write_text("hidden = [")
+    with pytest.raises(OptionError, match=r"bad\.toml: not valid TOML"):
+        read_config(bad)

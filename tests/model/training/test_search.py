@@ -1,0 +1,231 @@
+"""The search: what it tries, what it keeps, and what a user has fixed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+import torch
+
+from murho.model.likelihoods.registry import NOISE_KINDS
+from murho.model.training.candidates import Candidate, Tried
+from murho.model.training.options import make_options
+from murho.model.training.resuming import Judged, fit_or_resume
+from murho.model.training.search import FEW_ROWS, default_budget, warm_up_share
+from murho.model.training.train import train
+from tests.model.conftest import Notes, make_table
+
+if TYPE_CHECKING:
+    from murho.model.fitting.fit import Epoch, Fit
+
+QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
+
+
+def _tried(found: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    return [tuple(one[name] for name in ("noise", "transform", "encoding", "temperature")) for one in found]
+
+
+def test_every_open_choice_is_tried_and_the_lowest_loss_is_kept() -> None:
+    facts = train(make_table(rows=240), "rent", make_options(QUICK), reporter=Notes()).facts
+    candidates = facts["training"]["candidates"]
+    tried = _tried(candidates)
+    assert tried[0] == ("heteroscedastic", "none", "standard", 0.3)
+    assert {one[0] for one in tried} == {"heteroscedastic", "mixture"}
+    assert {one[1] for one in tried} == {"none", "log"}
+    assert {one[2] for one in tried} == {"standard", "piecewise"}
+    assert {one[3] for one in tried} > {0.3, 0.1}
+    losses = [0.5 * (one["nll"] + math.log(one["crps"])) for one in candidates]
+    full = [index for index, one in enumerate(candidates) if one["stage"] != "trial"]
+    best = tried[min(full, key=losses.__getitem__)]
+    assert facts["likelihood"]["kind"] == best[0]
+    assert facts["target"]["transform"]["kind"] == best[1]
+    assert facts["encoding"]["encoding"] == best[2]
+    assert facts["training"]["temperature"] == best[3]
+
+
+def test_a_small_table_is_tried_with_homoscedastic_noise_instead_of_a_mixture() -> None:
+    candidates = train(make_table(), "rent", make_options(QUICK), reporter=Notes()).facts["training"][
+        "candidates"
+    ]
+    assert {one["noise"] for one in candidates} == {"heteroscedastic", "homoscedastic"}
+
+
+def test_the_default_budget_grows_with_the_table() -> None:
+    assert default_budget(100) == default_budget(1_000) == 48.0
+    assert 48.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 290.0
+    assert default_budget(10**7) == 900.0
+
+
+def test_the_prior_comes_in_sooner_where_rows_are_many() -> None:
+    assert warm_up_share(FEW_ROWS - 1) == 0.7
+    assert warm_up_share(FEW_ROWS) == warm_up_share(10**6) == 0.2
+
+
+def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", 100)
+    notes = Notes()
+    facts = train(make_table(), "rent", make_options(QUICK), reporter=notes).facts
+    tried = facts["training"]["candidates"]
+    stages = [one["stage"] for one in tried]
+    assert stages == ["trial"] * (len(tried) - 2) + ["full", "settling"]
+    temperatures = [one["temperature"] for one in tried]
+    assert all(0.01 <= temperature <= 1.0 for temperature in temperatures)
+    assert temperatures[-1] == temperatures[-2]
+    assert ["temperature" in title for title in notes.titles] == [False] * (len(tried) - 1) + [True]
+
+
+@pytest.mark.parametrize(("apart", "whitened"), [(0.05, True), (0.5, False)])
+def test_whitening_that_is_asked_for_is_done_where_there_is_something_to_whiten(
+    apart: float, whitened: bool
+) -> None:
+    load, difference = np.random.default_rng(0).normal(size=(2, 200))
+    table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
+    fixed = {"noise": "homoscedastic", "transform": "none", "encoding": "standard", "temperature": 1.0}
+    facts = train(table, "wear", make_options(QUICK | fixed | {"whiten": "yes"}), reporter=Notes()).facts
+    assert {one["whitened"] for one in facts["training"]["candidates"]} == {whitened}
+    assert ("whitening" in facts["encoding"]) == whitened
+
+
+@pytest.mark.parametrize(
+    ("log_alone", "log_with_bins", "tried_again", "transform"),
+    [(0.04, -3.0, True, "log"), (0.04, 3.0, True, "none"), (1.0, -3.0, False, "none")],
+)
+def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_known(
+    monkeypatch: pytest.MonkeyPatch, log_alone: float, log_with_bins: float, tried_again: bool, transform: str
+) -> None:
+    def judged(*arguments: Any, title: str, **others: Any) -> Judged:
+        found = fit_or_resume(*arguments, title=title, **others)
+        log, bins = "transform log" in title, "piecewise" in title
+        nll = (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
+        return replace(found, nll=nll, crps=1.0)
+
+    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", 100)
+    monkeypatch.setattr("murho.model.training.search.fit_or_resume", judged)
+    options = make_options(QUICK | {"noise": "heteroscedastic"})
+    facts = train(make_table(), "rent", options, reporter=Notes()).facts
+    trials = [one for one in facts["training"]["candidates"] if one["stage"] == "trial"]
+    assert [(one["transform"], one["encoding"]) for one in trials] == [
+        ("none", "standard"),
+        ("log", "standard"),
+        ("none", "piecewise"),
+        *([("log", "piecewise")] if tried_again else []),
+    ]
+    assert facts["target"]["transform"]["kind"] == transform
+
+
+@pytest.mark.parametrize("better", ["full", "settling"])
+def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_trials_scored(
+    monkeypatch: pytest.MonkeyPatch, better: str
+) -> None:
+    def judged(*arguments: Any, title: str, **others: Any) -> Judged:
+        stage = title.split(": ")[0] if ": " in title else "full"
+        assert (others["initial"] is not None) == (stage == "settling")
+        found = fit_or_resume(*arguments, title=title, **others)
+        kept[stage] = found.fit
+        return replace(found, nll={"trial": -9.0, better: -1.0}.get(stage, 1.0), crps=1.0)
+
+    kept: dict[str, Fit] = {}
+    monkeypatch.setattr("murho.model.training.search.fit_or_resume", judged)
+    options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
+    trained = train(make_table(), "rent", options, reporter=Notes())
+    assert trained.facts["architecture"]["members"] == 10
+    torch.testing.assert_close(
+        trained.tensors["layers.0.bias.mu"],
+        kept[better].network.named_tensors()["layers.0.bias.mu"].detach(),
+    )
+
+
+def test_what_the_user_has_fixed_is_fitted_once_and_fully() -> None:
+    fixed = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
+    facts = train(make_table(), "rent", make_options(QUICK | fixed), reporter=Notes()).facts
+    (only,) = facts["training"]["candidates"]
+    assert only["stage"] == "full"
+    assert _tried([only]) == [("mixture", "log", "piecewise", 1.0)]
+
+
+def test_a_target_with_negative_values_is_not_offered_the_logarithm() -> None:
+    table = make_table()
+    shifted = pa.compute.subtract(table["rent"], 800.0)
+    table = table.set_column(table.column_names.index("rent"), "rent", shifted)
+    candidates = train(table, "rent", make_options(QUICK), reporter=Notes()).facts["training"]["candidates"]
+    assert {one["transform"] for one in candidates} == {"none"}
+
+
+def test_trials_are_short_and_each_fit_is_said() -> None:
+    notes = Notes()
+    train(make_table(), "rent", make_options(QUICK | {"epochs": 40}), reporter=notes)
+    assert notes.titles[0].startswith("trial: ")
+    scored = [line for line in notes.lines if "validation NLL" in line and "CRPS" in line]
+    assert len(scored) == len(notes.titles)
+    assert [line.split(": ")[0] for line in scored] == [title.split(": ")[0] for title in notes.titles]
+    assert notes.titles[-1].startswith("settling: ")
+    assert notes.titles[-2].split(" ")[0] in NOISE_KINDS
+
+
+def test_a_logarithmic_target_is_recognised() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-2.0, 2.0, 400)
+    table = pa.table({"x": x, "rent": np.exp(3.0 * x + 0.3 * generator.normal(size=400))})
+    options = make_options(
+        {"hidden": (16,), "members": 2, "noise": "heteroscedastic", "encoding": "standard", "epochs": 160}
+    )
+    facts = train(table, "rent", options, reporter=Notes()).facts
+    assert facts["target"]["transform"]["kind"] == "log"
+
+
+@pytest.mark.parametrize(
+    ("few_rows", "apart", "tried"), [(100, 0.05, {False, True}), (100, 0.5, {False}), (1000, 0.05, {False})]
+)
+def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
+    monkeypatch: pytest.MonkeyPatch, few_rows: int, apart: float, tried: set[bool]
+) -> None:
+    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", few_rows)
+    load, difference = np.random.default_rng(0).normal(size=(2, 300))
+    table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
+    options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
+    facts = train(table, "wear", options, reporter=Notes()).facts
+    candidates = facts["training"]["candidates"]
+    assert {one["whitened"] for one in candidates} == tried
+    assert ("whitening" in facts["encoding"]) == candidates[-1]["whitened"] == (True in tried)
+
+
+def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
+    candidate = Candidate("mixture", "none", "standard", False, (8,), 1.0)
+    loss = Tried(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
+    in_cents = Tried(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
+    assert in_cents - loss == pytest.approx(math.log(100.0))
+    assert str(candidate) == "mixture noise, transform none, standard encoding, hidden 8, temperature 1"
+    whitened = replace(candidate, whitened=True, temperature=None)
+    assert str(whitened) == "mixture noise, transform none, standard encoding, whitened, hidden 8"
+
+
+def test_an_interruption_early_in_the_full_fit_keeps_the_best_trial() -> None:
+    class Impatient(Notes):
+        def epoch(self, epoch: Epoch) -> None:
+            super().epoch(epoch)
+            if not self.titles[-1].startswith("trial: "):
+                raise KeyboardInterrupt
+
+    chosen = {"hidden": (6,), "members": 2, "epochs": 400, "noise": "heteroscedastic", "budget": 3600.0}
+    trained = train(make_table(), "rent", make_options(chosen), reporter=Impatient())
+    assert trained.facts["training"]["interrupted"]
+    assert [one["stage"] for one in trained.facts["training"]["candidates"]][-2:] == ["trial", "full"]
+    assert trained.facts["training"]["epochs"] == 100
+
+
+def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
+    class Impatient(Notes):
+        def epoch(self, epoch: Epoch) -> None:
+            super().epoch(epoch)
+            if len(self.titles) == 2:
+                raise KeyboardInterrupt
+
+    trained = train(make_table(), "rent", make_options(QUICK), reporter=Impatient())
+    assert trained.facts["training"]["interrupted"]
+    assert len(trained.facts["training"]["candidates"]) == 2
+    assert trained.posterior.architecture.hidden == (6,)

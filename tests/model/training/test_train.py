@@ -1,0 +1,143 @@
+"""From a table to a checkpoint: what is held out, said, stored and judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from benchmarks.cars import measure_all
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.splits import split_rows
+from murho.model.errors import TableError
+from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.posterior.prediction import PredictOptions
+from murho.model.training import train as training
+from tests.model.conftest import Notes, make_table, train_quickly
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from murho.model.fitting.fit import Epoch
+    from murho.model.posterior.posterior import Posterior
+
+EXAMPLES = ROOT / "examples"
+
+
+def test_a_tiny_table_is_fitted_and_says_that_nothing_is_held_out() -> None:
+    notes = Notes()
+    trained = train_quickly(make_table(rows=12), notes)
+    assert trained.facts["calibration"] is None
+    assert any("too few" in line for line in notes.lines)
+
+
+def test_two_rows_are_enough_for_an_answer() -> None:
+    table = pa.table({"x": [1.0, 2.0], "rent": [10.0, 20.0]})
+    answer = train_quickly(table, columns={}).posterior.predict({"x": np.array([1.5])}, PredictOptions())
+    assert np.isfinite(answer.mean).all()
+
+
+def test_rows_without_a_target_are_left_out_and_counted() -> None:
+    table = make_table()
+    rent = table.column("rent").to_numpy().copy()
+    rent[:7] = np.nan
+    notes = Notes()
+    trained = train_quickly(table.set_column(4, "rent", pa.array(rent, from_pandas=True)), notes)
+    assert trained.facts["training"]["left_out_rows"] == 7
+    assert any("7 of 160 rows" in line for line in notes.lines)
+
+
+def test_left_out_columns_are_said_and_stored() -> None:
+    table = make_table().append_column("code", pa.array([f"flat {i}" for i in range(160)]))
+    notes = Notes()
+    trained = train_quickly(table, notes)
+    assert "code" in trained.facts["schema"]["left_out"]
+    assert any("'code'" in line for line in notes.lines)
+
+
+def test_fixed_noise_is_in_the_targets_unit() -> None:
+    trained = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
+    columns = columns_from_table(make_table(rows=5, seed=1), trained.posterior.schema)
+    noise = trained.posterior.predict(columns, PredictOptions()).aleatoric_std
+    assert noise is not None
+    np.testing.assert_allclose(noise, 40.0, rtol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_checkpoint() -> None:
+    first, second = train_quickly(make_table(), seed=3), train_quickly(make_table(), seed=3)
+    assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
+    assert first.facts["metrics"] == second.facts["metrics"]
+
+
+def test_an_interrupted_fit_is_marked_and_ends_the_search() -> None:
+    class Impatient(Notes):
+        def epoch(self, epoch: Epoch) -> None:
+            if epoch.number == 3:
+                raise KeyboardInterrupt
+
+    notes = Impatient()
+    trained = train_quickly(make_table(), notes, noise="auto")
+    assert trained.facts["training"]["interrupted"] is True
+    assert len(notes.titles) == 1
+    assert np.isfinite(trained.facts["metrics"]["nll"])
+
+
+def test_the_example_row_can_be_asked() -> None:
+    trained = train_quickly(make_table())
+    example = trained.facts["training"]["example"]
+    assert list(example) == ["size", "district", "lift", "day"]
+    assert isinstance(example["lift"], bool)
+    assert isinstance(example["day"], str)
+
+
+def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table()
+    split = split_rows(160, 0)
+    monkeypatch.setattr(training, "split_rows", lambda *_: split)
+    facts = train_quickly(table, members=1).facts
+    rent = table.column("rent").to_numpy()[split.training]
+    assert facts["target"]["location"] == pytest.approx(rent.mean())
+    assert facts["target"]["scale"] == pytest.approx(rent.std())
+
+
+def test_a_target_that_is_constant_in_training_is_refused() -> None:
+    table = make_table(rows=60)
+    rent = np.zeros(60)
+    rent[split_rows(60, 0).calibration[0]] = 1.0
+    with pytest.raises(TableError, match="same value"):
+        train_quickly(table.set_column(4, "rent", pa.array(rent)), members=1)
+
+
+def test_evaluation_needs_labels(rent: Posterior) -> None:
+    with pytest.raises(TableError, match="rent"):
+        evaluate_table(rent, make_table(rows=20).drop_columns(["rent"]))
+
+
+def test_evaluation_reports_raw_and_calibrated_bands(rent: Posterior) -> None:
+    report = evaluate_table(rent, make_table(rows=300, seed=5))
+    assert report["n"] == 300
+    assert {"rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
+    for kind in ("raw", "calibrated"):
+        assert list(report[kind]["coverage"]) == list(report[kind]["width"]) == ["50", "80", "90", "95"]
+        widths = list(report[kind]["width"].values())
+        assert widths == sorted(widths)
+    assert 0.8 < report["calibrated"]["coverage"]["90"] <= 1.0
+
+
+@pytest.mark.slow
+def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
+    """A fifth of the rows held out each time: what the README promises."""
+    runs = measure_all(count=4)  # the benchmark itself takes ten
+    coverages = [run["calibrated"]["coverage"]["90"] for run in runs]
+    ratios = [run["far_ratio"] for run in runs]
+    assert 0.85 <= np.mean(coverages) <= 0.95, coverages
+    assert min(ratios) >= 2.0, ratios
+
+
+def test_with_members_every_row_is_learned_from_and_judged() -> None:
+    trained = train_quickly(make_table(), members=3)
+    assert trained.facts["training"]["rows"] == 160
+    assert trained.facts["metrics"]["n"] == 160
+    assert trained.facts["calibration"]["rows"] == 160
