@@ -15,21 +15,27 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from murho.model.posterior.posterior import Posterior
+    from murho.model.revision.revisions import LabelledRows, Revision
+
 __all__ = [
     "CheckpointsOption",
     "DeviceOption",
     "JsonOption",
+    "NameArgument",
     "VersionOption",
-    "levels",
     "naming",
     "print_json",
     "print_lines",
+    "print_revision",
+    "read_labelled_rows",
     "whole_numbers",
 ]
 
 CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 
 
@@ -56,6 +62,44 @@ def print_lines(lines: list[str]) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
+def print_revision(directory: Path, written: Revision, which: str) -> None:
+    """Prints the new version of a checkpoint as one JSON object.
+
+    Args:
+        directory: The version's own.
+        written: What was written there.
+        which: The key of the facts that tells what was done, ``pruning`` or ``update``.
+    """
+    print_json(
+        {
+            "checkpoint": str(directory),
+            "name": directory.parent.name,
+            "version": directory.name,
+            which: written.facts[which],
+            "metrics": written.facts["metrics"],
+        }
+    )
+
+
+def read_labelled_rows(data: Path, posterior: Posterior) -> LabelledRows:
+    """Reads rows with a target to judge a checkpoint by or to learn from; says on stderr how many have none.
+
+    Raises:
+        TableError: The file is no table, or the table doesn't fit the checkpoint.
+    """
+    from murho.model.data.tables import read_table
+    from murho.model.revision.revisions import labelled_rows
+
+    table = read_table(data)
+    with naming(data):
+        rows = labelled_rows(table, posterior)
+    if rows.left_out:
+        sys.stderr.write(
+            f"left out {rows.left_out} rows without a value of {posterior.schema.target.name!r}\n"
+        )
+    return rows
+
+
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     """Reads a list such as ``50,50``.
 
@@ -70,25 +114,3 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
         raise OptionError(
             f"{option}: expected whole numbers parted by commas, such as 50,50, not {text!r}"
         ) from None
-
-
-def levels(text: str) -> tuple[float, ...]:
-    """Reads the levels of ``--percentiles``.
-
-    Raises:
-        OptionError: One is no number strictly between 0 and 100, or is there twice.
-    """
-    from murho.model.errors import OptionError
-
-    try:
-        found = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}"
-        ) from None
-    for level in found:
-        if not 0.0 < level < 100.0:
-            raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")
-    if len(set(found)) < len(found):
-        raise OptionError(f"--percentiles: each level once, not {text!r}")
-    return found

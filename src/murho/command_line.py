@@ -17,13 +17,13 @@ __all__ = ["app", "main"]
 COMMANDS = {
     "train": ("murho.model.commands.train", "Fit a Bayesian network to a table and save it as a checkpoint."),
     "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP."),
-    "predict": ("murho.model.commands.train", "Score a file, offline or through a running service."),
-    "evaluate": ("murho.model.commands.train", "Judge a checkpoint on labelled rows."),
+    "predict": ("murho.model.commands.predict", "Score a file, offline or through a running service."),
+    "evaluate": ("murho.model.commands.evaluate", "Judge a checkpoint on labelled rows."),
     "update": (
-        "murho.model.commands.revise",
+        "murho.model.commands.update",
         "Learn from new rows; writes the next version of a checkpoint.",
     ),
-    "prune": ("murho.model.commands.revise", "Remove the weights that say least; writes the next version."),
+    "prune": ("murho.model.commands.prune", "Remove the weights that say least; writes the next version."),
 }
 """Command → the module with a function of that name, and its line in ``murho --help``."""
 
