@@ -68,7 +68,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         kl_weights: How minibatches share the KL: ``uniform`` or ``geometric``.
         activation: Activation between layers.
         skip: Whether the last layer also reads the inputs, past the hidden layers.
-        optimiser: Gradient method: ``adam``, ``adamw``, ``rmsprop`` or ``sgd``.
+        optimiser: Gradient method: ``adam``, ``rmsprop`` or ``sgd``.
         draws_per_step: Draws a row in each optimiser step.
         epochs: Most epochs.
         batch_size: Rows a minibatch; by default chosen by the number of rows.

@@ -93,9 +93,7 @@ def train(
     activation: Annotated[
         str | None, typer.Option(help="relu, silu, gelu, tanh or sigmoid.  [default: silu]")
     ] = None,
-    optimiser: Annotated[
-        str | None, typer.Option(help="adam, adamw, rmsprop or sgd.  [default: adam]")
-    ] = None,
+    optimiser: Annotated[str | None, typer.Option(help="adam, rmsprop or sgd.  [default: adam]")] = None,
     draws_per_step: Annotated[
         int | None, typer.Option(help="Draws a row in each step.  [default: 1]")
     ] = None,

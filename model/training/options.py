@@ -93,7 +93,7 @@ class TrainOptions(BaseModel):
     kl_weights: Literal["uniform", "geometric"] = "uniform"
     activation: Literal["relu", "silu", "gelu", "tanh", "sigmoid"] = "silu"
     skip: bool = True
-    optimiser: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
+    optimiser: Literal["adam", "rmsprop", "sgd"] = "adam"
     draws_per_step: int = Field(default=1, ge=1, le=64)
     epochs: int | None = Field(default=None, ge=1)
     batch_size: int | None = Field(default=None, ge=1)
