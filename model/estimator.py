@@ -51,32 +51,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
     that have some in training. Constant columns are left out.
 
     Args:
-        hidden: Width of each hidden layer; by default chosen by the number of rows, or searched for.
-        members: Independently trained networks, M.
-        encoding: How numbers become inputs: ``auto``, ``standard`` or ``piecewise``.
-        whiten: Whether directions hidden among correlated numbers are inputs, too: ``auto``, ``yes`` or ``no``.
-        prior: Prior of the weights: ``empirical-bayes``, ``gaussian`` or ``scale-mixture``.
-        prior_sigma: Standard deviation of the ``gaussian`` prior.
-        prior_pi: Weight of the wide component of the ``scale-mixture`` prior.
-        prior_sigma1: Standard deviation of its wide component.
-        prior_sigma2: Standard deviation of its narrow component.
-        noise: Observation model: ``auto``, ``fixed``, ``homoscedastic``, ``heteroscedastic`` or ``mixture``.
-        noise_sigma: Known noise in the target's unit, for ``fixed``.
-        noise_components: Components of ``mixture`` noise.
-        target_transform: Transform of the target: ``auto``, ``none`` or ``log``.
-        temperature: Weight of the KL; by default the one with the best validation.
-        kl_weights: How minibatches share the KL: ``uniform`` or ``geometric``.
-        activation: Activation between layers.
-        skip: Whether the last layer also reads the inputs, past the hidden layers.
-        optimiser: Gradient method: ``adam``, ``rmsprop`` or ``sgd``.
-        draws_per_step: Draws a row in each optimiser step.
-        epochs: Most epochs.
-        batch_size: Rows a minibatch; by default chosen by the number of rows.
-        learning_rate: First learning rate.
-        patience: Validations without improvement before the fit stops.
-        budget: Most seconds to fit.
-        ignore: Names of columns that are no features.
-        columns: Name of a column, or of the target → ``{"kind": …, "unit": …}``, either of them.
+        [options of a training]
         samples: S, the draws behind each prediction; 0: the mean of the mu-only network, without error bars.
         random_state: Seed of split, initial weights, minibatches and draws. An int s gives the same fit each time, the
             one of ``murho train --seed s``.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +15,31 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from murho.model.commands.training_progress import TerminalReporter
+from murho.model.data.column_overrides import ColumnOverride
 from murho.model.data.frames import declared_kinds
 from murho.model.errors import OptionError, TableError
 from murho.model.posterior.prediction import DEFAULT_SAMPLES
-from murho.model.training.options import ColumnOptions, TrainOptions, make_options
+from murho.model.training.option_texts import option_texts
+from murho.model.training.options import TrainOptions, make_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
     from murho.model.fitting.fit import Epoch
     from murho.model.training.candidates import Reporter
+    from murho.model.training.option_texts import OptionText
 
 __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors"]
 
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
 """Options that bear another name here: scikit-learn's own, and one for what would pass for its method `transform`."""
 MOST_RANDOM_SEED = 2**31 - 1
+OWN: dict[str, Any] = {"samples": DEFAULT_SAMPLES, "random_state": None, "device": "cpu", "verbose": False}
+"""Parameters that are no options of a training (``random_state`` stands for the seed), and their defaults."""
+PLACE_OF_OPTIONS = " " * 8 + "[options of a training]"
+"""The line of a docstring that gives way to `parameter_lines`."""
 
 
 class DataError(TableError, ValueError):
@@ -77,77 +87,77 @@ class Silence:
         """Says nothing."""
 
 
+def training_parameters(options: type[TrainOptions] = TrainOptions) -> dict[str, OptionText]:
+    """Parameter → the option that it stands for; but for ``random_state``, whose default is another one.
+
+    Args:
+        options: `TrainOptions`, or a class with further fields.
+    """
+    return {RENAMED.get(text.name, text.name): text for text in option_texts(options) if text.name != "seed"}
+
+
+def parameter_lines(options: type[TrainOptions] = TrainOptions) -> str:
+    """The lines on these parameters in the docstring of an estimator, under ``Args:``.
+
+    Args:
+        options: `TrainOptions`, or a class with further fields.
+    """
+    return "\n".join(
+        textwrap.fill(
+            f"{name}: {' '.join(text.help.split())}",
+            width=120,
+            initial_indent=" " * 8,
+            subsequent_indent=" " * 12,
+            break_on_hyphens=False,
+        )
+        for name, text in training_parameters(options).items()
+    )
+
+
+def parameter_signature(options: type[TrainOptions] = TrainOptions) -> inspect.Signature:
+    """The signature of `TrainingParameters`: the options of a training, and the `OWN` parameters.
+
+    Args:
+        options: `TrainOptions`, or a class with further fields.
+    """
+    defaults = {name: text.default for name, text in training_parameters(options).items()} | OWN
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in defaults.items()
+        ]
+    )
+
+
+SIGNATURE = parameter_signature()
+
+
 class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Holds the parameters as they were given; a new option of `TrainOptions` is added here, and nowhere else.
+    """Holds the parameters as they were given. They are the fields of `TrainOptions`, and `OWN`.
 
     `model.estimator.BBBRegressor` describes them.
     """
 
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int] | None = None,
-        members: int = 10,
-        encoding: str = "auto",
-        whiten: str = "auto",
-        prior: str = "empirical-bayes",
-        prior_sigma: float = 1.0,
-        prior_pi: float = 0.5,
-        prior_sigma1: float = 1.0,
-        prior_sigma2: float = 0.1,
-        noise: str = "auto",
-        noise_sigma: float | None = None,
-        noise_components: int = 3,
-        target_transform: str = "auto",
-        temperature: float | None = None,
-        kl_weights: str = "uniform",
-        activation: str = "silu",
-        skip: bool = True,
-        optimiser: str = "adam",
-        draws_per_step: int = 1,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-2,
-        patience: int = 15,
-        budget: float | None = None,
-        ignore: Sequence[str] = (),
-        columns: Mapping[str, Any] | None = None,
-        samples: int = DEFAULT_SAMPLES,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
+    def __init__(self, **parameters: Any) -> None:
         # Stored as they are: `clone` compares them; `fit` validates.
-        self.hidden = hidden
-        self.members = members
-        self.encoding = encoding
-        self.whiten = whiten
-        self.prior = prior
-        self.prior_sigma = prior_sigma
-        self.prior_pi = prior_pi
-        self.prior_sigma1 = prior_sigma1
-        self.prior_sigma2 = prior_sigma2
-        self.noise = noise
-        self.noise_sigma = noise_sigma
-        self.noise_components = noise_components
-        self.target_transform = target_transform
-        self.temperature = temperature
-        self.kl_weights = kl_weights
-        self.activation = activation
-        self.skip = skip
-        self.optimiser = optimiser
-        self.draws_per_step = draws_per_step
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.budget = budget
-        self.ignore = ignore
-        self.columns = columns
-        self.samples = samples
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+        given = SIGNATURE.bind(**parameters)
+        given.apply_defaults()
+        for name, value in given.arguments.items():
+            setattr(self, name, value)
+
+    # scikit-learn and `help` read the parameters here.
+    __init__.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]  # mypy knows no attributes of functions
+        parameters=[
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *SIGNATURE.parameters.values(),
+        ]
+    )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Writes the lines on the options of a training into the class's docstring."""
+        super().__init_subclass__(**options)
+        if cls.__doc__:  # none with python -OO
+            cls.__doc__ = cls.__doc__.replace(PLACE_OF_OPTIONS, parameter_lines())
 
     def train_options(self) -> TrainOptions:
         """The options that the parameters stand for, validated.
@@ -165,9 +175,9 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         """The options with the kinds that follow from the types of features, where nobody gave one."""
         described = dict(options.columns)
         for name, kind in declared_kinds(table).items():
-            given = described.get(name, ColumnOptions())
+            given = described.get(name, ColumnOverride())
             if name not in options.ignore and given.kind is None:
-                described[name] = given.model_copy(update={"kind": kind})
+                described[name] = replace(given, kind=kind)
         return options.model_copy(update={"columns": described})
 
     def reporter(self) -> Reporter:

@@ -29,7 +29,6 @@ __all__ = [
     "print_lines",
     "print_revision",
     "read_labelled_rows",
-    "whole_numbers",
 ]
 
 CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
@@ -98,19 +97,3 @@ def read_labelled_rows(data: Path, posterior: Posterior) -> LabelledRows:
             f"left out {rows.left_out} rows without a value of {posterior.schema.target.name!r}\n"
         )
     return rows
-
-
-def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """Reads a list such as ``50,50``.
-
-    Raises:
-        OptionError: It holds anything else; the option is named.
-    """
-    from murho.model.errors import OptionError
-
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"{option}: expected whole numbers parted by commas, such as 50,50, not {text!r}"
-        ) from None

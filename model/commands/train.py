@@ -17,8 +17,10 @@ from murho.model.commands.shared_options import (
     naming,
     print_json,
     print_lines,
-    whole_numbers,
 )
+from murho.model.commands.train_options import option_values, with_train_options
+from murho.model.errors import OptionError
+from murho.model.training.options import make_options, read_config
 
 if TYPE_CHECKING:
     from murho.model.training.train import Trained
@@ -26,85 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 
+@with_train_options
 def train(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    *,
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")
-    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")
     ] = None,
     checkpoints: CheckpointsOption = Path("checkpoints"),
     config: Annotated[
         Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the whole fit.  [default: 0]")] = None,
-    hidden: Annotated[
-        str | None, typer.Option(help="Widths of the hidden layers, such as 50,50.  [default: 64,64]")
-    ] = None,
-    members: Annotated[
-        int | None, typer.Option(help="Independent networks in the checkpoint.  [default: 10]")
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="auto, standard or piecewise.  [default: auto]")
-    ] = None,
-    whiten: Annotated[
-        str | None,
-        typer.Option(
-            help="Directions hidden among correlated numbers as inputs: auto, yes or no.  [default: auto]"
-        ),
-    ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(help="gaussian, scale-mixture or empirical-bayes.  [default: empirical-bayes]"),
-    ] = None,
-    prior_sigma: Annotated[
-        float | None, typer.Option(help="Scale of the gaussian prior.  [default: 1]")
-    ] = None,
-    prior_pi: Annotated[
-        float | None, typer.Option(help="Weight of the wide component.  [default: 0.5]")
-    ] = None,
-    prior_sigma1: Annotated[
-        float | None, typer.Option(help="Scale of the wide component.  [default: 1]")
-    ] = None,
-    prior_sigma2: Annotated[
-        float | None, typer.Option(help="Scale of the narrow component.  [default: 0.1]")
-    ] = None,
-    noise: Annotated[
-        str | None,
-        typer.Option(help="auto, fixed, homoscedastic, heteroscedastic or mixture.  [default: auto]"),
-    ] = None,
-    noise_sigma: Annotated[float | None, typer.Option(help="Known noise, in the target's unit.")] = None,
-    noise_components: Annotated[
-        int | None, typer.Option(help="Gaussians a row of mixture noise.  [default: 3]")
-    ] = None,
-    transform: Annotated[
-        str | None, typer.Option(help="Of the target: auto, none or log.  [default: auto]")
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(help="Weight of the prior, up to 1, its exact weight; by default chosen by validation."),
-    ] = None,
-    kl_weights: Annotated[str | None, typer.Option(help="uniform or geometric.  [default: uniform]")] = None,
-    skip: Annotated[
-        bool | None, typer.Option(help="Let the last layer also read the inputs.  [default: skip]")
-    ] = None,
-    activation: Annotated[
-        str | None, typer.Option(help="relu, silu, gelu, tanh or sigmoid.  [default: silu]")
-    ] = None,
-    optimiser: Annotated[str | None, typer.Option(help="adam, rmsprop or sgd.  [default: adam]")] = None,
-    draws_per_step: Annotated[
-        int | None, typer.Option(help="Draws a row in each step.  [default: 1]")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Most epochs; by default by table size.")] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Rows a minibatch; by default by table size.")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="First learning rate.  [default: 0.01]")] = None,
-    patience: Annotated[int | None, typer.Option(help="Validations without gain before it stops.")] = None,
-    budget: Annotated[
-        float | None, typer.Option(help="Most seconds to fit; by default by table size.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")
@@ -114,51 +48,21 @@ def train(
     ] = 30.0,
     device: DeviceOption = "auto",
     json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Fit a Bayesian network to a table and save it as a checkpoint."""
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.data.tables import read_table
-    from murho.model.errors import OptionError
     from murho.model.posterior.checkpoint import check_writable, validate_name, write_checkpoint
     from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
-    from murho.model.training.options import make_options, read_config
     from murho.model.training.snapshots import Snapshots
     from murho.model.training.train import train as train_on_table
 
-    given: dict[str, Any] = {
-        "ignore": tuple(ignore) if ignore else None,
-        "hidden": None if hidden is None else whole_numbers("--hidden", hidden),
-        "seed": seed,
-        "members": members,
-        "encoding": encoding,
-        "whiten": whiten,
-        "prior": prior,
-        "prior_sigma": prior_sigma,
-        "prior_pi": prior_pi,
-        "prior_sigma1": prior_sigma1,
-        "prior_sigma2": prior_sigma2,
-        "noise": noise,
-        "noise_sigma": noise_sigma,
-        "noise_components": noise_components,
-        "transform": transform,
-        "temperature": temperature,
-        "kl_weights": kl_weights,
-        "activation": activation,
-        "skip": skip,
-        "optimiser": optimiser,
-        "draws_per_step": draws_per_step,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "patience": patience,
-        "budget": budget,
-    }
     values = {} if config is None else read_config(config)
-    column = target or values.pop("target", None)
-    values.pop("target", None)
-    chosen_name = validate_name(str(name or values.pop("name", None) or _name_of(data)))
-    values.pop("name", None)
-    options = make_options(values | {key: value for key, value in given.items() if value is not None})
+    said = {word: values.pop(word, None) for word in ("target", "name")}
+    column = target or said["target"]
+    chosen_name = validate_name(str(name or said["name"] or _name_of(data)))
+    options = make_options(values | option_values(given))
     if not isinstance(column, str):
         raise OptionError("say which column to predict: --target COLUMN")
     check_writable(checkpoints, chosen_name)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from murho.model.training.options import flag
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -80,7 +82,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     if then["device"] != now["device"]:
         lines.append(f"--device was {then['device']}, is {now['device']}")
     lines += [
-        f"{_option(name)} was {json.dumps(before)}, is {json.dumps(after)}"
+        f"{flag(name)} was {json.dumps(before)}, is {json.dumps(after)}"
         for name, before, after in _different_options(then, now)
         if name not in CHANGEABLE
     ]
@@ -106,7 +108,7 @@ def _different_columns(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
     """The options of `CHANGEABLE` that have changed, by name, in words."""
     return {
-        name: f"{_option(name)} was {json.dumps(before)}, is {json.dumps(after)}"
+        name: f"{flag(name)} was {json.dumps(before)}, is {json.dumps(after)}"
         for name, before, after in _different_options(then, now)
         if name in CHANGEABLE
     }
@@ -119,7 +121,3 @@ def _different_options(
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield name, before.get(name), after.get(name)
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pydantic import Field
 from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.exceptions import NotFittedError
@@ -30,7 +31,7 @@ from murho.model import estimator_parameters
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.errors import CheckpointError, OptionError
-from murho.model.estimator_parameters import RENAMED
+from murho.model.estimator_parameters import RENAMED, parameter_lines, parameter_signature
 from murho.model.posterior.checkpoint import find_checkpoint
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.prediction import PredictOptions
@@ -135,18 +136,30 @@ def test_every_option_of_a_fit_is_a_parameter_with_the_same_default() -> None:
     parameters = inspect.signature(BBBRegressor).parameters
     options = TrainOptions()
     for name in TrainOptions.model_fields:
-        parameter = RENAMED.get(name, name)
-        assert parameter in parameters, f"add {parameter} to TrainingParameters.__init__"
-        if name not in {
-            "seed",
-            "columns",
-        }:  # no seed: a random one; no columns: None, as a dict could be changed
-            assert parameters[parameter].default == getattr(options, name), parameter
+        # No seed: a random one; no columns: None, as a dict could be changed.
+        if name not in {"seed", "columns"}:
+            assert parameters[RENAMED.get(name, name)].default == getattr(options, name), name
     assert set(parameters) - {RENAMED.get(name, name) for name in TrainOptions.model_fields} == {
         "samples",
         "device",
         "verbose",
     }
+    assert parameters["random_state"].default is parameters["columns"].default is None
+
+
+def test_a_further_option_is_a_further_parameter() -> None:
+    class Further(TrainOptions):
+        dropout: float = Field(default=0.25, ge=0.0, lt=1.0, description="Share of units left out of a step.")
+
+    assert parameter_signature(Further).parameters["dropout"].default == 0.25
+    assert parameter_lines(Further).splitlines()[-1] == (
+        "        dropout: Share of units left out of a step. [at least 0, below 1; default: 0.25]"
+    )
+
+
+def test_a_parameter_that_is_unknown_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="'hiden'"):
+        BBBRegressor(hiden=(50,))
 
 
 def test_every_parameter_is_described() -> None:
