@@ -1,4 +1,4 @@
-"""`BBBRegressor`: the whole of Murho, from encoding to calibrated bands, as an estimator of scikit-learn.
+"""`BBBRegressor`: all of `murho train`, from encoding to calibrated bands, as a scikit-learn estimator.
 
 Its checkpoints are those of ``murho train``: ``murho serve`` serves what `BBBRegressor.save` writes.
 """
@@ -44,7 +44,7 @@ OF_THE_FILE = ("format", "name", "tensors")
 
 
 class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  # scikit-learn has no types
-    """A Bayes-by-Backprop regressor: predictions with error bars, by the rules of scikit-learn.
+    """A Bayes-by-Backprop regressor: predictions with error bars, as a scikit-learn estimator.
 
     X may be numeric (features are then called x0, x1, …) or a data frame of pandas, polars or pyarrow, whose columns of
     texts, categories, truth values and dates become features of their kinds. Missing values are allowed in columns

@@ -1,4 +1,7 @@
-"""The parameters of `model.estimator.BBBRegressor`, and the options that they stand for."""
+"""The parameters of `model.estimator.BBBRegressor`: the options of a training, and a few of its own.
+
+Names, defaults and descriptions of the former derive from `model.training.options.TrainOptions`.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors"]
 
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
-"""Options that bear another name here: scikit-learn's own, and one for what would pass for its method `transform`."""
+"""Options with another name here: scikit-learn says ``random_state``, and ``transform`` is a method there."""
 MOST_RANDOM_SEED = 2**31 - 1
 OWN: dict[str, Any] = {"samples": DEFAULT_SAMPLES, "random_state": None, "device": "cpu", "verbose": False}
-"""Parameters that are no options of a training (``random_state`` stands for the seed), and their defaults."""
-PLACE_OF_OPTIONS = " " * 8 + "[options of a training]"
-"""The line of a docstring that gives way to `parameter_lines`."""
+"""Parameters of the estimator alone and their defaults; ``random_state`` replaces the seed, with another default."""
+PLACE_OF_OPTIONS = re.compile(r"^( *)\[options of a training\]", re.MULTILINE)
+"""The line of a docstring that `parameter_lines` replaces."""
 
 
 class DataError(TableError, ValueError):
@@ -52,9 +55,9 @@ class ParameterError(OptionError, ValueError):
 
 @contextmanager
 def as_value_errors() -> Iterator[None]:
-    """Turns what the core says of tables and options into a `DataError` or a `ParameterError`.
+    """Raises a `TableError` as a `DataError`, and an `OptionError` as a `ParameterError`.
 
-    Options are named as on the command line there, and as parameters here.
+    Options are renamed in the message: ``--batch-size`` becomes ``batch_size``.
     """
     try:
         yield
@@ -72,7 +75,7 @@ def _parameter(option: re.Match[str]) -> str:
 
 
 class Silence:
-    """A `model.training.train.Reporter` that says nothing."""
+    """A `model.training.candidates.Reporter` that says nothing."""
 
     def say(self, message: str) -> None:
         """Says nothing."""
@@ -88,7 +91,7 @@ class Silence:
 
 
 def training_parameters(options: type[TrainOptions] = TrainOptions) -> dict[str, OptionText]:
-    """Parameter → the option that it stands for; but for ``random_state``, whose default is another one.
+    """Parameter → the option of the same meaning; without ``random_state``, which is one of `OWN`.
 
     Args:
         options: `TrainOptions`, or a class with further fields.
@@ -97,19 +100,14 @@ def training_parameters(options: type[TrainOptions] = TrainOptions) -> dict[str,
 
 
 def parameter_lines(options: type[TrainOptions] = TrainOptions) -> str:
-    """The lines on these parameters in the docstring of an estimator, under ``Args:``.
+    """Describes `training_parameters` for the ``Args:`` of an estimator's docstring.
 
     Args:
         options: `TrainOptions`, or a class with further fields.
     """
+    wrapper = textwrap.TextWrapper(112, subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(
-        textwrap.fill(
-            f"{name}: {' '.join(text.help.split())}",
-            width=120,
-            initial_indent=" " * 8,
-            subsequent_indent=" " * 12,
-            break_on_hyphens=False,
-        )
+        wrapper.fill(f"{name}: {' '.join(text.help.split())}")
         for name, text in training_parameters(options).items()
     )
 
@@ -133,9 +131,10 @@ SIGNATURE = parameter_signature()
 
 
 class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Holds the parameters as they were given. They are the fields of `TrainOptions`, and `OWN`.
+    """Holds the parameters as they were given: the fields of `TrainOptions`, and `OWN`.
 
-    `model.estimator.BBBRegressor` describes them.
+    Raises:
+        TypeError: A parameter is unknown.
     """
 
     def __init__(self, **parameters: Any) -> None:
@@ -153,11 +152,14 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         ]
     )
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Writes the lines on the options of a training into the class's docstring."""
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """Puts the descriptions of the options into the docstring of the class."""
+        super().__init_subclass__(**rest)
         if cls.__doc__:  # none with python -OO
-            cls.__doc__ = cls.__doc__.replace(PLACE_OF_OPTIONS, parameter_lines())
+            # The indent depends on the version of Python: from 3.13 on the compiler takes it away.
+            cls.__doc__ = PLACE_OF_OPTIONS.sub(
+                lambda place: textwrap.indent(parameter_lines(), place[1]), cls.__doc__
+            )
 
     def train_options(self) -> TrainOptions:
         """The options that the parameters stand for, validated.
@@ -172,7 +174,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @staticmethod
     def with_kinds(options: TrainOptions, table: pa.Table) -> TrainOptions:
-        """The options with the kinds that follow from the types of features, where nobody gave one."""
+        """Adds the kinds that follow from the types of the table's columns, where no kind was given."""
         described = dict(options.columns)
         for name, kind in declared_kinds(table).items():
             given = described.get(name, ColumnOverride())
@@ -181,7 +183,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         return options.model_copy(update={"columns": described})
 
     def reporter(self) -> Reporter:
-        """Who is told how a fit goes."""
+        """Shows how a fit goes, if ``verbose``."""
         return TerminalReporter() if self.verbose else Silence()
 
     def sample_count(self, samples: int | None = None, *, least: int) -> int:
@@ -202,7 +204,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @classmethod
     def parameters_of(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that stand for the options in a checkpoint; unknown ones are passed over."""
+        """Parameters from the options recorded in a checkpoint; an option that no longer exists is left out."""
         known = {name: value for name, value in options.items() if name in TrainOptions.model_fields}
         return {
             RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value
@@ -211,5 +213,5 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
 
 def _plain(value: Any) -> Any:
-    """The value without numpy: a search over parameters often takes them from an array."""
+    """The value without numpy types: a search over parameters often takes values from an array."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,4 +1,4 @@
-"""What the commands beside the model share: options of the same meaning, and how they read and print.
+"""What several commands share: options, and how they read tables and print results.
 
 Imports of numpy and torch wait until a command runs, so that its ``--help`` answers at once.
 """
@@ -40,7 +40,7 @@ VersionOption = Annotated[str | None, typer.Option("--version", help="Version; b
 
 @contextmanager
 def naming(data: Path) -> Iterator[None]:
-    """Puts the file's name before what is wrong with its table."""
+    """Puts the name of the file before the message of a `TableError`."""
     from murho.model.errors import TableError
 
     try:
@@ -66,8 +66,8 @@ def print_revision(directory: Path, written: Revision, which: str) -> None:
 
     Args:
         directory: The version's own.
-        written: What was written there.
-        which: The key of the facts that tells what was done, ``pruning`` or ``update``.
+        written: The revision that was written there.
+        which: Key of the facts that describe the revision: ``pruning`` or ``update``.
     """
     print_json(
         {
@@ -81,10 +81,10 @@ def print_revision(directory: Path, written: Revision, which: str) -> None:
 
 
 def read_labelled_rows(data: Path, posterior: Posterior) -> LabelledRows:
-    """Reads rows with a target to judge a checkpoint by or to learn from; says on stderr how many have none.
+    """Reads labelled rows for a checkpoint; says on stderr how many rows have no target and were left out.
 
     Raises:
-        TableError: The file is no table, or the table doesn't fit the checkpoint.
+        TableError: The file can't be read as a table, or the table doesn't fit the checkpoint.
     """
     from murho.model.data.tables import read_table
     from murho.model.revision.revisions import labelled_rows

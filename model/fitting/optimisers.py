@@ -37,37 +37,37 @@ class Rule(Protocol):
         """Moves the parameters.
 
         Args:
-            parameters: To be moved.
-            gradients: Of the loss by each, of its shape.
-            moments: What the method remembers, by name, one a parameter; empty before the first step.
+            parameters: Tensors to move.
+            gradients: Gradient of the loss by each parameter, of the same shape.
+            moments: State of the method, by name, one tensor for each parameter; empty before the first step.
             rate: Learning rate.
         """
         ...
 
 
 class Optimiser:
-    """A method at work on some parameters.
+    """A gradient method and the parameters that it moves.
 
     Attributes:
-        learning_rate: Of the next step.
+        learning_rate: Learning rate of the next step.
     """
 
     def __init__(self, parameters: Sequence[Tensor], learning_rate: float, rule: Rule) -> None:
-        """Takes the parameters, whose ``grad`` every step reads."""
+        """Takes the parameters; every step reads their ``grad``."""
         self.learning_rate = learning_rate
         self._parameters, self._rule = list(parameters), rule
         self._moments: dict[str, list[Tensor]] = {}
 
     @torch.no_grad()
     def step(self) -> None:
-        """Moves every parameter along its gradient; a ValueError if one has none."""
+        """Moves every parameter; a ValueError if one has no gradient."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if len(gradients) < len(self._parameters):
             raise ValueError("a parameter has no gradient")
         self._rule(self._parameters, gradients, self._moments, self.learning_rate)
 
     def state(self) -> dict[int, dict[str, Tensor]]:
-        """What is remembered of each parameter, by its number and a name; empty before the first step."""
+        """Moments by number of the parameter and name; empty before the first step."""
         state: dict[int, dict[str, Tensor]] = defaultdict(dict)
         for name, moments in self._moments.items():
             for number, moment in enumerate(moments):
@@ -75,7 +75,7 @@ class Optimiser:
         return dict(state)
 
     def load(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """The inverse of `state`."""
+        """Restores what `state` gave."""
         names = state[0] if state else ()
         self._moments = {
             name: [
@@ -86,7 +86,7 @@ class Optimiser:
 
 
 def _zeros(parameters: Sequence[Tensor], moments: dict[str, list[Tensor]], *names: str) -> list[list[Tensor]]:
-    """Moments by name, zeros before the first step, and the count of steps."""
+    """The moments of these names and the count of steps; zeros before the first step."""
     if not moments:
         moments["step"] = [torch.zeros((), device=parameter.device) for parameter in parameters]
         for name in names:

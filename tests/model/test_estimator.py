@@ -153,7 +153,7 @@ def test_a_further_option_is_a_further_parameter() -> None:
 
     assert parameter_signature(Further).parameters["dropout"].default == 0.25
     assert parameter_lines(Further).splitlines()[-1] == (
-        "        dropout: Share of units left out of a step. [at least 0, below 1; default: 0.25]"
+        "dropout: Share of units left out of a step. [at least 0, below 1; default: 0.25]"
     )
 
 
@@ -163,7 +163,7 @@ def test_a_parameter_that_is_unknown_is_refused_at_once() -> None:
 
 
 def test_every_parameter_is_described() -> None:
-    described = re.findall(r"^ {8}(\w+): ", BBBRegressor.__doc__ or "", flags=re.MULTILINE)
+    described = re.findall(r"^ {4}(\w+): ", inspect.getdoc(BBBRegressor) or "", flags=re.MULTILINE)
     assert described[: len(BBBRegressor().get_params())] == list(inspect.signature(BBBRegressor).parameters)
 
 
