@@ -22,7 +22,7 @@ from murho.model.data.tables import read_table
 from murho.model.errors import MurhoError, OptionError
 from murho.model.posterior.checkpoint import default_root, find_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

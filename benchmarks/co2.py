@@ -24,7 +24,7 @@ from benchmarks.results import facts, table, write_json
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.tables import read_table
 from murho.model.errors import MurhoError, OptionError
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

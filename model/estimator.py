@@ -23,7 +23,7 @@ from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
 from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
 from murho.model.training.train import train
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
-    from murho.model.posterior.prediction import Prediction
+    from murho.model.engines.prediction import Prediction
 
 __all__ = ["BBBRegressor"]
 

@@ -15,10 +15,10 @@ import torch
 
 from benchmarks.engine_peers.exchange import drive
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
-from murho.model.engines.compiled.kernel_loader import compiled_code, load
+from murho.model.engines.compiled.loader import compiled_code, load
 from murho.model.engines.draws import Draws, make_draws
 from murho.model.engines.forward import forward
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:

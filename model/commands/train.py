@@ -22,7 +22,7 @@ from murho.model.commands.shared_options import (
     print_lines,
     whole_numbers,
 )
-from murho.model.posterior.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 
 if TYPE_CHECKING:
     from murho.model.training.train import Trained

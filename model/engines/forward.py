@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.engines.compiled.kernel_loader import at_hand
+from murho.model.engines.compiled.loader import at_hand
 from murho.model.runtime.threads import in_parts
 
 if TYPE_CHECKING:

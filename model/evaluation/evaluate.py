@@ -12,7 +12,7 @@ from murho.model.evaluation.metrics import PERCENTILES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
 from murho.model.evaluation.row_scores import Judged, judge_rows
 from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
-from murho.model.posterior.prediction import DEFAULT_SAMPLES
+from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.input_warnings import unfamiliar
 from murho.model.encoding.training_range import Outside, Reach
-from murho.model.engines.compiled.kernel_loader import compiled_code, load
+from murho.model.engines.compiled.loader import compiled_code, load
 from murho.model.engines.draw_cache import KEPT_BYTES, KeptDraws
 from murho.model.engines.forward import forward
 from murho.model.errors import CheckpointError
-from murho.model.posterior.answering import Answering
+from murho.model.engines.target_model import Answering
 from murho.model.posterior.checkpoint import read_facts, read_tensors
 from murho.model.posterior.model_spec import Layout
-from murho.model.posterior.monte_carlo_error import MonteCarloError, monte_carlo_error
-from murho.model.posterior.prediction import Prediction, PredictOptions
-from murho.model.posterior.prediction_plan import Question
+from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
+from murho.model.engines.prediction import Prediction, PredictOptions
+from murho.model.engines.prediction_plan import Question
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:

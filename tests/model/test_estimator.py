@@ -33,7 +33,7 @@ from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import RENAMED
 from murho.model.posterior.checkpoint import find_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train
 from murho.service.registry import DirectorySource, Registry

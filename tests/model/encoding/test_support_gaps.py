@@ -16,7 +16,7 @@ from murho.model.encoding.scaling import Scale
 from murho.model.encoding.support_gaps import MARGIN, MOST_GAPS, Gaps
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from tests.model.conftest import make_table, train_quickly
 
 

@@ -18,14 +18,14 @@ from murho.model.engines.draws import make_draws, mirrored
 from murho.model.engines.forward import forward
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from tests.model.conftest import make_table, present
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from murho.model.data.schema import Columns
-    from murho.model.posterior.prediction import Prediction
+    from murho.model.engines.prediction import Prediction
 
 OPTIONS = PredictOptions(samples=33, thresholds=(500.0, 900.0), draws=True)
 

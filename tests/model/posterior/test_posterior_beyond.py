@@ -16,7 +16,7 @@ from murho.model.errors import CheckpointError
 from murho.model.evaluation.pit import pit_of
 from murho.model.evaluation.row_scores import judge_rows
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from tests.model.conftest import make_table, present, train_quickly
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from murho.model.engines.compiled import kernel_loader as kernels
-from murho.model.engines.compiled.kernel_loader import LOADING, at_hand, compiled_code, load
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.compiled.loader import LOADING, at_hand, compiled_code, load
+from murho.model.engines.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
-from murho.model.engines.compiled.kernel_loader import at_hand
+from murho.model.engines.compiled.loader import at_hand
 from murho.model.likelihoods.gaussian import NOISE_FLOOR
 from murho.model.runtime.threads import in_parts
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.wide_component import WideRule
     from murho.model.encoding.training_range import Outside
     from murho.model.likelihoods.gaussian import Likelihood
-    from murho.model.posterior.prediction_plan import Question
+    from murho.model.engines.prediction_plan import Question
 
 __all__ = ["RowAnswers"]
 
@@ -93,7 +93,7 @@ class RowAnswers:
             outside: Which rows lie beyond the training rows.
 
         Returns:
-            The answer, see `model.posterior.prediction_plan.Question.answer`, and the numbers of the rows whose
+            The answer, see `model.engines.prediction_plan.Question.answer`, and the numbers of the rows whose
             percentiles are still to be found. None where there is no compiled code at hand, and without draws.
         """
         kernels, options = at_hand(), question.options

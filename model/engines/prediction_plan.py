@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.training_range import Outside
-    from murho.model.posterior.prediction import PredictOptions
+    from murho.model.engines.prediction import PredictOptions
 
 __all__ = ["Question"]
 
@@ -79,7 +79,7 @@ class Question:
             outside: Which of them lie beyond the training rows.
 
         Returns:
-            What was asked for by the names of `model.posterior.prediction.Prediction`, without the Monte Carlo errors.
+            What was asked for by the names of `model.engines.prediction.Prediction`, without the Monte Carlo errors.
         """
         options = self.options
         if options.samples == 0:

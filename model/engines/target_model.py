@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from murho.model.distributions.predictive import Predictive
-from murho.model.posterior.row_answers import RowAnswers
+from murho.model.engines.compiled.compiled_engine import RowAnswers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.wide_component import WideRule
     from murho.model.encoding.training_range import Outside
     from murho.model.likelihoods.gaussian import Likelihood
-    from murho.model.posterior.prediction_plan import Question
+    from murho.model.engines.prediction_plan import Question
 
 __all__ = ["Answering"]
 
@@ -71,7 +71,7 @@ class Answering:
     def answer(
         self, question: Question, outputs: Tensor, members: Tensor, outside: Outside
     ) -> dict[str, NDArray[Any]]:
-        """The answer, see `model.posterior.prediction_plan.Question.answer`, by compiled code where that can give it.
+        """The answer, see `model.engines.prediction_plan.Question.answer`, by compiled code where that can give it.
 
         Args:
             question: What is asked.

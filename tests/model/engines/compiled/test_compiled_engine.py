@@ -17,12 +17,12 @@ from murho.model.engines.compiled import kernel_loader as kernels
 from murho.model.likelihoods.gaussian import FixedNoise
 from murho.model.posterior import row_answers
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
-from murho.model.posterior.row_answers import RowAnswers
+from murho.model.engines.prediction import PredictOptions
+from murho.model.engines.compiled.compiled_engine import RowAnswers
 from tests.model.conftest import present
 
 if TYPE_CHECKING:
-    from murho.model.posterior.prediction import Prediction
+    from murho.model.engines.prediction import Prediction
 
 NUMBERS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles")
 TRANSFORMS = {"none": {"kind": "none"}, "log": {"kind": "log", "shift": 0.25, "top": 3.0}}

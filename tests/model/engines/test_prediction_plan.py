@@ -14,8 +14,8 @@ from torch import Tensor
 from murho.model.distributions.calibration import ConformalMap
 from murho.model.distributions.predictive import Predictive
 from murho.model.encoding.training_range import Outside
-from murho.model.posterior.prediction import PredictOptions
-from murho.model.posterior.prediction_plan import Question
+from murho.model.engines.prediction import PredictOptions
+from murho.model.engines.prediction_plan import Question
 
 CPU = torch.device("cpu")
 LEVELS = (2.5, 50.0, 97.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from tests.support import ROOT
 
 
