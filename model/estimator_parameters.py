@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 
 from murho.model.commands.training_progress import TerminalReporter
 from murho.model.data.frames import declared_kinds
-from murho.model.errors import OptionError, TableError
 from murho.model.engines.prediction import DEFAULT_SAMPLES
+from murho.model.errors import OptionError, TableError
 from murho.model.training.options import ColumnOptions, TrainOptions, make_options
 
 if TYPE_CHECKING:

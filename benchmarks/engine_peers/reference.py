@@ -12,9 +12,9 @@ import torch
 from benchmarks.engine_peers.exchange import COMPONENTS, NOISE
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
 from murho.model.engines.draws import make_draws
+from murho.model.engines.prediction import DEFAULT_PERCENTILES
 from murho.model.likelihoods.gaussian import NOISE_FLOOR
 from murho.model.networks.bayesian_network import Architecture
-from murho.model.engines.prediction import DEFAULT_PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -79,12 +79,13 @@ def _search(mixture: StandardMixture, scores: Tensor) -> Tensor:
     place = torch.arange(scores.numel(), device=scores.device).view(scores.shape)
     lower, upper = mixture.bracket(scores)
     values = cornish_fisher(scores, *mixture.shape()).clamp(lower, upper)
+    fourth = mixture.fourth()
     for iteration in range(ITERATIONS):
         signs = torch.where(scores > 0.0, 1.0, -1.0).to(scores)
         goals = 0.5 * torch.erfc(scores.abs() * SQRT_HALF)
         tail, density, slope, curvature = mixture.tails(values, signs)
         missing = (tail - goals) * signs
-        step, near = taylor_step(values, tail, missing, density, slope, curvature, mixture.fourth(), DOUBLE)
+        step, near = taylor_step(values, tail, missing, density, slope, curvature, fourth, DOUBLE)
         near &= step.isfinite()
         told = missing.abs() > 2.0 * DOUBLE.rounding * tail
         lower = torch.where(told & (missing > 0.0), values, lower)
@@ -104,7 +105,7 @@ def _search(mixture: StandardMixture, scores: Tensor) -> Tensor:
         values = torch.where((stepped > lower) & (stepped < upper) & (not bisect), stepped, middle)
         if 2 * int(is_open.sum()) <= is_open.numel():
             rows, levels = is_open.nonzero(as_tuple=True)
-            mixture = mixture.of_rows(rows)
+            mixture, fourth = mixture.of_rows(rows), fourth[rows]
             scores, values, place, lower, upper = (
                 part[rows, levels, None] for part in (scores, values, place, lower, upper)
             )
