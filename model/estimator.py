@@ -19,11 +19,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from murho.model.data.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
 from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
 from murho.model.training.train import train
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
-    from murho.model.posterior.prediction import Prediction
+    from murho.model.engines.prediction import Prediction
 
 __all__ = ["BBBRegressor"]
 

@@ -20,8 +20,8 @@ from sklearn.utils import check_random_state
 from murho.model.commands.training_progress import TerminalReporter
 from murho.model.data.column_overrides import ColumnOverride
 from murho.model.data.frames import declared_kinds
+from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import OptionError, TableError
-from murho.model.posterior.prediction import DEFAULT_SAMPLES
 from murho.model.training.option_texts import option_texts
 from murho.model.training.options import TrainOptions, make_options
 

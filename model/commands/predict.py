@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from murho.model.commands.shared_options import CheckpointsOption, DeviceOption, VersionOption, naming
-from murho.model.posterior.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 
 __all__ = ["predict"]
 

@@ -30,11 +30,11 @@ from murho import BBBRegressor
 from murho.model import estimator_parameters
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import RENAMED, parameter_lines, parameter_signature
 from murho.model.posterior.checkpoint import find_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train
 from murho.service.registry import DirectorySource, Registry
