@@ -16,6 +16,9 @@ from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 
 __all__ = ["predict"]
 
+WORTH_COMPILED_CODE = 2**22
+"""Rows times draws from which on compiled code saves more than the second that it takes to load."""
+
 
 def predict(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
@@ -50,10 +53,12 @@ def predict(
     if url is None:
         use_threads_for_answering()
         directory = find_checkpoint(checkpoints, model, version)
-        scorer = LocalScorer(Posterior.load(directory, resolve_device(device)))
+        table = read_table(data)
+        engine = "auto" if table.num_rows * samples > WORTH_COMPILED_CODE else "torch"
+        scorer = LocalScorer(Posterior.load(directory, resolve_device(device), engine=engine))
     else:
         scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
-    table = read_table(data)
+        table = read_table(data)
     with naming(data), advancing("scoring", table.num_rows) as advance:
         scored, unlike = score_table(table, scorer, options, advance)
     if unlike:
