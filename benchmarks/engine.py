@@ -26,10 +26,10 @@ from benchmarks.command_line import (
     positive,
 )
 from benchmarks.engine_peers import ENGINE_PEERS
-from benchmarks.engine_peers.cells import Cell, Rates, System, measure, too_large
-from benchmarks.engine_peers.exchange import ACTIVATION, INPUTS, NOISE, EngineTask
-from benchmarks.engine_peers.memory import memory_of_a_call, memory_of_a_file
-from benchmarks.engine_peers.report import (
+from benchmarks.engine_parts.cells import Cell, Rates, System, measure, too_large
+from benchmarks.peers.engine_task import ACTIVATION, INPUTS, NOISE, EngineTask
+from benchmarks.engine_parts.memory import memory_of_a_call, memory_of_a_file
+from benchmarks.engine_parts.report import (
     best_peer_table,
     memory_table,
     murho_table,

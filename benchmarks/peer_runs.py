@@ -22,7 +22,7 @@ from benchmarks.distributions import (
 )
 from benchmarks.environments import environment
 from benchmarks.peers import ENVIRONMENTS, PEERS
-from benchmarks.peers.exchange import Answer, Features, Predictive, Task
+from benchmarks.peers.table_task import Answer, Features, Predictive, Task
 from benchmarks.results import ROOT, facts, write_json
 from murho.model.errors import MurhoError
 

@@ -19,9 +19,9 @@ from benchmarks.command_line import add_cache, add_output, add_rounds, add_syste
 from benchmarks.environments import pythons_of
 from benchmarks.results import facts, table, write_json
 from benchmarks.step_peers import ENVIRONMENTS, STEP_PEERS
-from benchmarks.step_peers.exchange import LEARNING_STEPS, NOISE, StepTask
-from benchmarks.step_peers.processes import SystemProcess
-from benchmarks.step_peers.turns import Turns
+from benchmarks.peers.step_task import LEARNING_STEPS, NOISE, StepTask
+from benchmarks.processes import SystemProcess
+from benchmarks.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -24,7 +24,7 @@ from pyarrow import csv
 
 from benchmarks.command_line import add_output, add_rounds, pairs
 from benchmarks.results import facts, table, write_json
-from benchmarks.step_peers.processes import run_script
+from benchmarks.processes import run_script
 from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:

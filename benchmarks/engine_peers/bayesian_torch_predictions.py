@@ -9,11 +9,11 @@ import torch
 from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn
 from torch import Tensor
 
-from benchmarks.engine_peers.exchange import drive, inverse_softplus
-from benchmarks.engine_peers.torch_parts import begin, calls_of, loaded, with_activations
+from benchmarks.peers.engine_task import drive, inverse_softplus
+from benchmarks.peers.engine_torch_parts import begin, calls_of, loaded, with_activations
 
 if TYPE_CHECKING:
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 PARAMETERS = {
     "prior_mu": 0.0,

@@ -13,8 +13,8 @@ from blitz.modules import BayesianLinear
 from blitz.utils import variational_estimator
 from torch import Tensor
 
-from benchmarks.engine_peers.exchange import drive, inverse_softplus
-from benchmarks.engine_peers.torch_parts import begin, calls_of, loaded, with_activations
+from benchmarks.peers.engine_task import drive, inverse_softplus
+from benchmarks.peers.engine_torch_parts import begin, calls_of, loaded, with_activations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 
 @variational_estimator

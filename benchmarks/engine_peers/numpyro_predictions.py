@@ -18,14 +18,14 @@ from numpyro.infer import SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 from numpyro.infer.initialization import init_to_value
 
-from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive, percentiles_of
+from benchmarks.peers.engine_task import INPUTS, NOISE, drive, percentiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:

@@ -12,11 +12,11 @@ import torchopt
 from torch import Tensor
 from torch.func import functional_call
 
-from benchmarks.engine_peers.exchange import drive
-from benchmarks.engine_peers.torch_parts import begin, calls_of, loaded, with_activations
+from benchmarks.peers.engine_task import drive
+from benchmarks.peers.engine_torch_parts import begin, calls_of, loaded, with_activations
 
 if TYPE_CHECKING:
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:

@@ -17,14 +17,14 @@ from pyro.infer.autoguide import AutoDiagonalNormal
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive
-from benchmarks.engine_peers.torch_parts import begin, calls_of
+from benchmarks.peers.engine_task import INPUTS, NOISE, drive
+from benchmarks.peers.engine_torch_parts import begin, calls_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:

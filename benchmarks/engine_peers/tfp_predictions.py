@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 import tf_keras
 
-from benchmarks.engine_peers.exchange import INPUTS, NOISE, drive, inverse_softplus, percentiles_of
+from benchmarks.peers.engine_task import INPUTS, NOISE, drive, inverse_softplus, percentiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:

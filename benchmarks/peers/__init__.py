@@ -1,7 +1,7 @@
 """What Murho is compared with on tables, and the environment of each: packages pinned, scripts beside this file.
 
 A script runs in its own environment, in a process of its own, and may import that environment's packages, numpy
-and `benchmarks.peers.exchange` alone.
+and `benchmarks.peers.table_task` alone.
 """
 
 from __future__ import annotations

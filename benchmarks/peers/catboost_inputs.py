@@ -9,7 +9,7 @@ import numpy as np
 from catboost import FeaturesData, Pool
 
 if TYPE_CHECKING:
-    from benchmarks.peers.exchange import Features
+    from benchmarks.peers.table_task import Features
 
 __all__ = ["OPTIONS", "pool"]
 

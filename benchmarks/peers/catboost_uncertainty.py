@@ -14,7 +14,7 @@ import numpy as np
 from catboost import CatBoostRegressor
 
 from benchmarks.peers.catboost_inputs import OPTIONS, pool
-from benchmarks.peers.exchange import Answer, Features, Predictive, Task, answer_tasks
+from benchmarks.peers.table_task import Answer, Features, Predictive, Task, answer_tasks
 
 
 def answer(task: Task) -> Answer:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.peers.exchange import Answer, Features, Predictive, Task, answer_tasks, one_hot
+from benchmarks.peers.table_task import Answer, Features, Predictive, Task, answer_tasks, one_hot
 
 NETWORKS, HIDDEN = 5, 128
 LEARNING_RATE, WEIGHT_DECAY, FLOOR = 3e-3, 1e-4, 1e-6

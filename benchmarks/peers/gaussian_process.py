@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from benchmarks.peers.exchange import Answer, Features, Predictive, Task, answer_tasks, one_hot
+from benchmarks.peers.table_task import Answer, Features, Predictive, Task, answer_tasks, one_hot
 
 ROWS_FOR_FEWER_STARTS = 1_000
 

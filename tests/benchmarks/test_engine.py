@@ -16,8 +16,8 @@ import torch
 from benchmarks import engine, environments
 from benchmarks.engine import main, peer_systems
 from benchmarks.engine_peers import ENGINE_PEERS, cells, machine
-from benchmarks.engine_peers.cells import Cell, Found, Rates, System, measure, too_large
-from benchmarks.engine_peers.exchange import (
+from benchmarks.engine_parts.cells import Cell, Found, Rates, System, measure, too_large
+from benchmarks.peers.engine_task import (
     COLUMNS,
     EDGE,
     INPUTS,
@@ -30,17 +30,17 @@ from benchmarks.engine_peers.exchange import (
     percentiles_of,
     shown_rows,
 )
-from benchmarks.engine_peers.memory import memory_of_a_call, memory_of_a_file
-from benchmarks.engine_peers.murho_posterior import posterior_of
-from benchmarks.engine_peers.murho_predictions import prepare
-from benchmarks.engine_peers.reference import (
+from benchmarks.engine_parts.memory import memory_of_a_call, memory_of_a_file
+from benchmarks.engine_parts.murho_posterior import posterior_of
+from benchmarks.peers.murho_predictions import prepare
+from benchmarks.engine_parts.reference import (
     Moments,
     deviations,
     disagreement,
     exact_answers,
     independent_moments,
 )
-from benchmarks.engine_peers.report import (
+from benchmarks.engine_parts.report import (
     best_peer_table,
     memory_table,
     murho_table,
@@ -48,9 +48,9 @@ from benchmarks.engine_peers.report import (
     with_rates,
     written,
 )
-from benchmarks.engine_peers.torch_parts import calls_of
+from benchmarks.peers.engine_torch_parts import calls_of
 from benchmarks.step_peers import ENVIRONMENTS, processes
-from benchmarks.step_peers.processes import StepError
+from benchmarks.processes import StepError
 from murho.model.posterior.prediction import PredictOptions
 from tests.benchmarks.stand_ins import make_package, no_tfp, write_script
 
@@ -165,7 +165,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
             yield now
 
     ticks = times()
-    monkeypatch.setattr("benchmarks.engine_peers.machine.time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("benchmarks.engine_parts.machine.time.perf_counter", lambda: next(ticks))
 
 
 def test_the_rate_of_products_is_the_best_of_its_repeats(clock: None) -> None:
@@ -256,7 +256,7 @@ def test_the_other_calls_of_murho_draw_anew_and_stop_behind_the_network(
     calls, rows = prepare(TASK), TASK.rows(3)
     made: list[int] = []
     monkeypatch.setattr(
-        "benchmarks.engine_peers.murho_predictions.VALUES_AT_A_TIME", 8
+        "benchmarks.peers.murho_predictions.VALUES_AT_A_TIME", 8
     )  # two rows at a time, so that two calls are needed
 
     def counted(draws: Draws, rows: torch.Tensor) -> None:
@@ -266,7 +266,7 @@ def test_the_other_calls_of_murho_draw_anew_and_stop_behind_the_network(
     before = calls["call"](rows, 4)["mean"]
     calls["fresh"](rows, 4)
     np.testing.assert_array_equal(calls["call"](rows, 4)["mean"], before)
-    monkeypatch.setattr("benchmarks.engine_peers.murho_predictions.forward", counted)
+    monkeypatch.setattr("benchmarks.peers.murho_predictions.forward", counted)
     calls["network"](rows, 4)
     assert made == [2, 1]
 
@@ -514,7 +514,7 @@ def test_a_process_that_fails_says_why() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only there it is handed on")
 def test_memory_is_not_that_of_the_process_that_started_it() -> None:
     ballast = np.ones(2**26)  # 512 MiB
-    code = "from benchmarks.step_peers.exchange import peak_memory; print(peak_memory())"
+    code = "from benchmarks.peers.step_task import peak_memory; print(peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**20 < int(done.stdout) < ballast.nbytes
 

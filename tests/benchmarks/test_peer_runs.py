@@ -15,7 +15,7 @@ from benchmarks.datasets import DataSet, Split
 from benchmarks.distributions import LEVELS, normal_quantiles
 from benchmarks.peer_runs import PeerError, features_and_target, inner_rows, run_peer, score, task_of
 from benchmarks.peers import ENVIRONMENTS, PEERS, RESULTS, Peer
-from benchmarks.peers.exchange import Answer, Predictive, Task, answer_tasks, one_hot, spread
+from benchmarks.peers.table_task import Answer, Predictive, Task, answer_tasks, one_hot, spread
 from tests.benchmarks.stand_ins import make_package
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks import environments
 from benchmarks.step_peers import ENVIRONMENTS, STEP_PEERS, processes
-from benchmarks.step_peers.exchange import INPUTS, NOISE, Steps, StepTask, drive
-from benchmarks.step_peers.murho_fit import Murho
-from benchmarks.step_peers.processes import StepError, SystemProcess
+from benchmarks.peers.step_task import INPUTS, NOISE, Steps, StepTask, drive
+from benchmarks.peers.murho_fit import Murho
+from benchmarks.processes import StepError, SystemProcess
 from benchmarks.steps import CASES, Measured, System, main, measure, ratio
 from tests.benchmarks.stand_ins import make_package, no_tfp, write_script
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from benchmarks import training
-from benchmarks.step_peers.processes import StepError
+from benchmarks.processes import StepError
 from benchmarks.training import made_up_table, main, measure
 from murho.model.data.tables import read_table
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.step_peers import processes
-from benchmarks.step_peers.exchange import StepTask
-from benchmarks.step_peers.processes import SystemProcess
-from benchmarks.step_peers.turns import Turns
+from benchmarks.peers.step_task import StepTask
+from benchmarks.processes import SystemProcess
+from benchmarks.turns import Turns
 from tests.benchmarks.stand_ins import make_package, write_script
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ngboost import NGBRegressor
 from ngboost.distns import Normal
 from sklearn.tree import DecisionTreeRegressor
 
-from benchmarks.peers.exchange import Answer, Features, Predictive, Task, answer_tasks, one_hot
+from benchmarks.peers.table_task import Answer, Features, Predictive, Task, answer_tasks, one_hot
 
 SMALL, MEDIUM = 5_000, 20_000
 

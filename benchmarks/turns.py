@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.step_peers.processes import StepError, SystemProcess
+from benchmarks.processes import StepError, SystemProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping

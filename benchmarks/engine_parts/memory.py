@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.engine_peers.exchange import COLUMNS
-from benchmarks.engine_peers.murho_posterior import facts_of, tensors_of
-from benchmarks.step_peers.processes import StepError, run_script
+from benchmarks.peers.engine_task import COLUMNS
+from benchmarks.engine_parts.murho_posterior import facts_of, tensors_of
+from benchmarks.processes import StepError, run_script
 from murho.model.posterior.checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
-    from benchmarks.engine_peers.exchange import EngineTask
+    from benchmarks.peers.engine_task import EngineTask
 
 __all__ = ["memory_of_a_call", "memory_of_a_file"]
 
@@ -27,7 +27,7 @@ def memory_of_a_call(task: EngineTask, batch: int, samples: int) -> int:
     Raises:
         StepError: The process failed.
     """
-    said = run_script("engine_peers.murho_memory", task.to_json(), str(batch), str(samples))
+    said = run_script("engine_parts.murho_memory", task.to_json(), str(batch), str(samples))
     return int(said["peak"] - said["bare"])
 
 

@@ -7,8 +7,8 @@ import torch
 from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
 from torch import Tensor
 
-from benchmarks.step_peers.exchange import NOISE, PRIOR_SIGMA, Steps, StepTask, drive
-from benchmarks.step_peers.torch_parts import begin, module_steps, sequential
+from benchmarks.peers.step_task import NOISE, PRIOR_SIGMA, Steps, StepTask, drive
+from benchmarks.peers.torch_parts import begin, module_steps, sequential
 
 PARAMETERS = {
     "prior_mu": 0.0,

@@ -18,7 +18,7 @@ from numpyro.infer import SVI, TraceMeanField_ELBO
 from numpyro.infer.autoguide import AutoNormal
 from numpyro.infer.initialization import init_to_value
 
-from benchmarks.step_peers.exchange import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
+from benchmarks.peers.step_task import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

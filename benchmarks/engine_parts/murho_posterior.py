@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.engine_peers.exchange import (
+from benchmarks.peers.engine_task import (
     ACTIVATION,
     COLUMNS,
     COMPONENTS,
@@ -22,7 +22,7 @@ from murho.model.posterior.posterior import Posterior
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from benchmarks.engine_peers.exchange import EngineTask
+    from benchmarks.peers.engine_task import EngineTask
 
 __all__ = ["DEFAULT_SEED", "ROWS", "facts_of", "posterior_of", "tensors_of"]
 

@@ -13,8 +13,8 @@ from blitz.modules import BayesianLinear
 from blitz.utils import variational_estimator
 from torch import Tensor
 
-from benchmarks.step_peers.exchange import NOISE, Steps, StepTask, drive
-from benchmarks.step_peers.torch_parts import begin, module_steps, sequential
+from benchmarks.peers.step_task import NOISE, Steps, StepTask, drive
+from benchmarks.peers.torch_parts import begin, module_steps, sequential
 
 PRIOR_SIGMA = 0.4
 INITIAL_RHO = -4.0

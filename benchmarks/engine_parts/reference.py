@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from benchmarks.engine_peers.exchange import COMPONENTS, NOISE
-from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
+from benchmarks.peers.engine_task import COMPONENTS, NOISE
+from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
 from murho.model.engines.draws import make_draws
 from murho.model.likelihoods.gaussian import NOISE_FLOOR
 from murho.model.networks.bayesian_network import Architecture
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from benchmarks.engine_peers.exchange import EngineTask
+    from benchmarks.peers.engine_task import EngineTask
 
 __all__ = ["Moments", "deviations", "disagreement", "exact_answers", "independent_moments"]
 

@@ -15,8 +15,8 @@ from pyro.infer.autoguide import AutoDiagonalNormal
 from pyro.nn import PyroModule, PyroSample
 from torch import Tensor
 
-from benchmarks.step_peers.exchange import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
-from benchmarks.step_peers.torch_parts import begin, drawing
+from benchmarks.peers.step_task import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
+from benchmarks.peers.torch_parts import begin, drawing
 
 INITIAL_SIGMA = 0.02
 

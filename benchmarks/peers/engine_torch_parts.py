@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from benchmarks.engine_peers.exchange import NOISE, percentiles_of
-from benchmarks.step_peers.torch_parts import sequential
+from benchmarks.peers.engine_task import NOISE, percentiles_of
+from benchmarks.peers.torch_parts import sequential
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 __all__ = ["begin", "calls_of", "loaded", "with_activations"]
 
@@ -28,7 +28,7 @@ def begin(task: EngineTask) -> None:
 
 
 def with_activations(layers: Iterable[torch.nn.Module]) -> torch.nn.Sequential:
-    """The layers with `benchmarks.engine_peers.exchange.ACTIVATION` between them."""
+    """The layers with `benchmarks.peers.engine_task.ACTIVATION` between them."""
     return sequential(layers, torch.nn.SiLU)
 
 

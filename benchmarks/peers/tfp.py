@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 import tf_keras
 
-from benchmarks.step_peers.exchange import INPUTS, LEARNING_RATE, NOISE, Steps, StepTask, drive
+from benchmarks.peers.step_task import INPUTS, LEARNING_RATE, NOISE, Steps, StepTask, drive
 
 if TYPE_CHECKING:
     import numpy as np

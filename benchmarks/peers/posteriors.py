@@ -11,8 +11,8 @@ import torchopt
 from torch import Tensor
 from torch.func import functional_call
 
-from benchmarks.step_peers.exchange import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
-from benchmarks.step_peers.torch_parts import begin, drawing, sequential
+from benchmarks.peers.step_task import LEARNING_RATE, NOISE, PRIOR_SIGMA, Steps, StepTask, drive
+from benchmarks.peers.torch_parts import begin, drawing, sequential
 
 INITIAL_LOG_SIGMA = -3.0
 """As in its tutorials; the default, 0, starts as noise."""

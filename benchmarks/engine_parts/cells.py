@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from benchmarks.engine_peers.exchange import EngineTask, Request, shown_rows
-from benchmarks.engine_peers.machine import copy_rate, product_rate
-from benchmarks.engine_peers.reference import deviations, disagreement, exact_answers, independent_moments
-from benchmarks.step_peers.processes import SystemProcess
-from benchmarks.step_peers.turns import Turns
+from benchmarks.peers.engine_task import EngineTask, Request, shown_rows
+from benchmarks.engine_parts.machine import copy_rate, product_rate
+from benchmarks.engine_parts.reference import deviations, disagreement, exact_answers, independent_moments
+from benchmarks.processes import SystemProcess
+from benchmarks.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from benchmarks.step_peers.exchange import LEARNING_RATE, Steps
+from benchmarks.peers.step_task import LEARNING_RATE, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from benchmarks.step_peers.exchange import StepTask
+    from benchmarks.peers.step_task import StepTask
 
 __all__ = ["begin", "drawing", "module_steps", "sequential"]
 

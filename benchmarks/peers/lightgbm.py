@@ -11,7 +11,7 @@ from __future__ import annotations
 import lightgbm
 import numpy as np
 
-from benchmarks.peers.exchange import REFIT_UP_TO, Answer, Features, Predictive, Task, answer_tasks, spread
+from benchmarks.peers.table_task import REFIT_UP_TO, Answer, Features, Predictive, Task, answer_tasks, spread
 
 LEVELS = np.array([1, 2.5, *range(5, 100, 5), 97.5, 99]) / 100.0
 ROWS_FOR_FULL_LEAVES = 1_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.step_peers.exchange import (
+from benchmarks.peers.step_task import (
     DRAWS,
     LEARNING_RATE,
     NOISE,
@@ -83,14 +83,14 @@ class Murho:
         self._fit: Fit | None = None
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> Timing:
-        """See `benchmarks.step_peers.exchange.System.take`; whole epochs."""
+        """See `benchmarks.peers.step_task.System.take`; whole epochs."""
         epochs = None if steps is None else -(-steps // self._minibatches)
         clock = _Clock(epochs, 0.0 if seconds is None else seconds)
         self._fit = fit(self._training, self._validation, self._options, progress=clock)
         return Timing(clock.epochs * self._minibatches, clock.wall, clock.processor)
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `benchmarks.step_peers.exchange.System.predict`."""
+        """See `benchmarks.peers.step_task.System.predict`."""
         if self._fit is None:
             raise AssertionError("it has taken steps")
         network, inputs, generator = (

@@ -10,8 +10,8 @@ from benchmarks.results import table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarks.engine_peers.cells import Cell, Found, Rates
-    from benchmarks.engine_peers.exchange import EngineTask
+    from benchmarks.engine_parts.cells import Cell, Found, Rates
+    from benchmarks.peers.engine_task import EngineTask
 
 __all__ = [
     "LARGEST_ERROR",

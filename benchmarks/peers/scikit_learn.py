@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from benchmarks.peers.exchange import Answer, Predictive, Task, answer_tasks
+from benchmarks.peers.table_task import Answer, Predictive, Task, answer_tasks
 
 ROWS_FOR_FULL_LEAVES = 1_000
 """Below, leaves may have 5 rows instead of 20, as its documentation advises for small tables."""

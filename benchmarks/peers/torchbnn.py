@@ -7,8 +7,8 @@ import torch
 import torchbnn
 from torch import Tensor
 
-from benchmarks.step_peers.exchange import NOISE, Steps, StepTask, drive
-from benchmarks.step_peers.torch_parts import begin, module_steps, sequential
+from benchmarks.peers.step_task import NOISE, Steps, StepTask, drive
+from benchmarks.peers.torch_parts import begin, module_steps, sequential
 
 PRIOR_SIGMA = 0.1
 """Of its demos: it is also the initial standard deviation of every weight."""

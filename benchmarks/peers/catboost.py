@@ -14,7 +14,7 @@ import numpy as np
 from catboost import CatBoostRegressor
 
 from benchmarks.peers.catboost_inputs import OPTIONS, pool
-from benchmarks.peers.exchange import REFIT_UP_TO, Answer, Features, Predictive, Task, answer_tasks, spread
+from benchmarks.peers.table_task import REFIT_UP_TO, Answer, Features, Predictive, Task, answer_tasks, spread
 
 LEVELS = np.array([1, 2.5, *range(5, 100, 5), 97.5, 99]) / 100.0
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.engine_peers.exchange import drive
-from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
+from benchmarks.peers.engine_task import drive
+from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
 from murho.model.engines.compiled.kernel_loader import compiled_code, load
 from murho.model.engines.draws import Draws, make_draws
 from murho.model.engines.forward import forward
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from benchmarks.engine_peers.exchange import Call, EngineTask
+    from benchmarks.peers.engine_task import Call, EngineTask
 
 __all__ = ["prepare"]
 
