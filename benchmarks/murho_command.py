@@ -11,7 +11,7 @@ import time
 
 import orjson
 
-from benchmarks.peers.step_task import peak_memory
+from benchmarks.peers.exchange import peak_memory
 from murho.command_line import main
 
 __all__: list[str] = []

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -16,11 +16,11 @@ from benchmarks.results import ROOT
 from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
-__all__ = ["StepError", "SystemProcess", "run_script"]
+__all__ = ["NO_LIMIT", "ProcessError", "SystemProcess", "run_script"]
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -33,19 +33,13 @@ XLA_ON_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_thr
 ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 LIMIT = 900.0
 """Seconds after which a process that has not answered is ended."""
-LAST_LINES = 8
+NO_LIMIT = threading.TIMEOUT_MAX
+"""For processes whose answers may take hours."""
+LAST_LINES = 15
 
 
-class Task(Protocol):
-    """What a script is given on its command line."""
-
-    def to_json(self) -> str:
-        """One line."""
-        ...
-
-
-class StepError(MurhoError):
-    """The process of a system failed; the message ends with its last lines."""
+class ProcessError(MurhoError):
+    """A process failed; the message ends with what it said last."""
 
 
 def run_script(script: str, *arguments: str, given: bytes = b"") -> dict[str, Any]:
@@ -60,7 +54,7 @@ def run_script(script: str, *arguments: str, given: bytes = b"") -> dict[str, An
         The object in the last line of its stdout, JSON.
 
     Raises:
-        StepError: It failed.
+        ProcessError: It failed.
     """
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, "-m", f"benchmarks.{script}", *arguments],
@@ -71,7 +65,7 @@ def run_script(script: str, *arguments: str, given: bytes = b"") -> dict[str, An
         check=False,
     )
     if done.returncode:
-        raise StepError(_ended(script.rpartition(".")[2], done.returncode, done.stderr))
+        raise ProcessError(_ended(script.rpartition(".")[2], done.returncode, done.stderr))
     last: dict[str, Any] = orjson.loads(done.stdout.splitlines()[-1])
     return last
 
@@ -84,30 +78,17 @@ class SystemProcess:
         ready: What it said of itself when it was ready.
     """
 
-    def __init__(
-        self,
-        name: str,
-        python: Path,
-        script: str,
-        task: Task,
-        *,
-        package: str = "step_peers",
-        threads: int = 1,
-        limit: float = LIMIT,
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str], *, threads: int = 1, limit: float = LIMIT) -> None:
         """Starts it, and waits until it is ready.
 
         Args:
             name: Of the system.
-            python: Of its environment.
-            script: Module of the package.
-            task: What it is to set up, such as a network and minibatches.
-            package: Of `benchmarks`.
+            command: Python of its environment, and the rest of a command that `benchmarks.peers.exchange.drive` reads.
             threads: How many it may compute with; XLA takes all cores unless this is 1.
             limit: Seconds that it may take for any answer.
 
         Raises:
-            StepError: It ended, or did not answer in time.
+            ProcessError: It ended, or did not answer in time.
         """
         self.name, self._limit = name, limit
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
@@ -115,7 +96,7 @@ class SystemProcess:
         if threads == 1:
             variables["XLA_FLAGS"] = XLA_ON_ONE_THREAD
         self._process = subprocess.Popen(  # noqa: S603 - our own script
-            [str(python), "-m", f"benchmarks.{package}.{script}", task.to_json()],
+            command,
             cwd=ROOT,
             env=variables,
             stdin=subprocess.PIPE,
@@ -128,16 +109,16 @@ class SystemProcess:
             self.close()
             raise
 
-    def ask(self, line: str) -> dict[str, Any]:
-        """Sends it a line, and returns what it answers.
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends it a request, and returns what it answers.
 
         Raises:
-            StepError: It ended, or did not answer in time.
+            ProcessError: It ended, or did not answer in time.
         """
         if self._process.stdin is None:
             raise AssertionError("stdin is a pipe")
         with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.write(orjson.dumps(request) + b"\n")
             self._process.stdin.flush()
         return self._answer()
 
@@ -155,7 +136,7 @@ class SystemProcess:
             watch.cancel()
         status = self._process.wait()
         self._errors.seek(0)
-        raise StepError(_ended(self.name, status, self._errors.read()))
+        raise ProcessError(_ended(self.name, status, self._errors.read()))
 
     def close(self) -> None:
         """Ends the process."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.processes import StepError, SystemProcess
+from benchmarks.processes import ProcessError, SystemProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -44,7 +44,7 @@ class Turns:
             ) in self._start.items():  # one after the other, so as not to be in each other's way
                 try:
                     self._processes[name] = self._stack.enter_context(start())
-                except StepError as error:
+                except ProcessError as error:
                     self.failed[name] = str(error)
             self._stack = self._stack.pop_all()  # all are started: they end with this context
         return self
@@ -54,11 +54,13 @@ class Turns:
         """See the class."""
         return {name: process.ready for name, process in self._processes.items()}
 
-    def ask(self, line: str, *, rounds: int, without: Container[str] = ()) -> dict[str, list[dict[str, Any]]]:
-        """In every round, sends each of them the line and waits for its answer.
+    def ask(
+        self, request: Mapping[str, Any], *, rounds: int, without: Container[str] = ()
+    ) -> dict[str, list[dict[str, Any]]]:
+        """In every round, sends each of them the request and waits for its answer.
 
         Args:
-            line: What is asked.
+            request: What is asked.
             rounds: How often.
             without: Systems that are not asked.
 
@@ -71,8 +73,8 @@ class Turns:
                 if name in self.failed or name in without:
                     continue
                 try:
-                    answers.setdefault(name, []).append(process.ask(line))
-                except StepError as error:
+                    answers.setdefault(name, []).append(process.ask(request))
+                except ProcessError as error:
                     self.failed[name] = str(error)
         return {name: said for name, said in answers.items() if name not in self.failed}
 

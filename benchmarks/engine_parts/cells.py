@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from benchmarks.peers.engine_task import EngineTask, Request, shown_rows
 from benchmarks.engine_parts.machine import copy_rate, product_rate
 from benchmarks.engine_parts.reference import deviations, disagreement, exact_answers, independent_moments
-from benchmarks.processes import SystemProcess
+from benchmarks.peers.engine_task import shown_rows
 from benchmarks.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
     from typing import Self
 
-__all__ = ["Cell", "Found", "Rates", "System", "measure", "too_large"]
+    from benchmarks.peers.engine_task import EngineTask
+    from benchmarks.systems import System
+
+__all__ = ["Cell", "Found", "Rates", "measure", "too_large"]
 
 DRAW_BYTES = 2**30
 """Cells whose draws are larger are left out: Murho keeps them, twice in this benchmark."""
 HIDDEN_BYTES = 2**31
 """Systems that hold the hidden values of all draws at once are left out of cells where a layer's are larger."""
-PACKAGE = "engine_peers"
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """What is timed.
-
-    Attributes:
-        name: Of it.
-        title: How the table calls it.
-        python: Of its environment.
-        script: Module of `benchmarks.engine_peers`.
-        noise: See `EngineTask`.
-        variant: Likewise.
-        stacked: See `benchmarks.engine_peers.EnginePeer`.
-        keeps_draws: Whether its calls all have the same draws, as Murho's have.
-    """
-
-    name: str
-    title: str
-    python: Path
-    script: str
-    noise: str = "fixed"
-    variant: str = ""
-    stacked: bool = False
-    keeps_draws: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +89,7 @@ def too_large(system: System | None, task: EngineTask, cell: Cell) -> str | None
     if (needed := 4 * cell.samples * task.parameters) > DRAW_BYTES:
         return f"{cell.samples} draws are {needed / 2**30:.1f} GiB"
     hidden = 4 * cell.samples * cell.batch * max(task.hidden)
-    if system is not None and system.stacked and hidden > HIDDEN_BYTES:
+    if system is not None and system.peer.stacked and hidden > HIDDEN_BYTES:
         return f"a layer of all draws at once is {hidden / 2**30:.1f} GiB"
     return None
 
@@ -133,7 +106,7 @@ def measure(
     """Measures a network.
 
     Args:
-        task: The network; noise and variant are the systems'.
+        task: The network; a system changes it by its options.
         systems: Of what.
         cells: Where.
         rounds: Turns of each in every cell.
@@ -145,34 +118,27 @@ def measure(
         that fails once is in no later cell.
     """
     by_name = {system.name: system for system in systems}
-    with Turns({name: partial(_process, system, task) for name, system in by_name.items()}) as turns:
+    with Turns({name: partial(system.start, task) for name, system in by_name.items()}) as turns:
         for cell in cells:
             left_out = {
                 name: reason for name, system in by_name.items() if (reason := too_large(system, task, cell))
             }
             rates.measure()
-            line = orjson.dumps(asdict(Request(cell.batch, cell.samples, seconds))).decode()
-            answers = turns.ask(line, rounds=rounds, without=left_out)
+            request = {**asdict(cell), "seconds": seconds}
+            answers = turns.ask(request, rounds=rounds, without=left_out)
             found = {name: Found.of(said) for name, said in answers.items()}
             _judge(task, by_name, cell, found)
             yield cell, found, left_out | turns.failed
-
-
-def _process(system: System, task: EngineTask) -> SystemProcess:
-    own = replace(task, noise=system.noise, variant=system.variant)
-    return SystemProcess(
-        system.name, system.python, system.script, own, package=PACKAGE, threads=task.threads
-    )
 
 
 def _judge(task: EngineTask, systems: dict[str, System], cell: Cell, found: dict[str, Found]) -> None:
     rows = task.rows(cell.batch)[shown_rows(cell.batch)]
     others = {}
     for name, one in found.items():
-        own = replace(task, noise=systems[name].noise)
+        own = systems[name].task_of(task)
         if own.noise not in others:
             others[own.noise] = independent_moments(own, rows)
-        keeps = systems[name].keeps_draws
+        keeps = systems[name].peer.keeps_draws
         draws = cell.samples if keeps else cell.samples * len(one.answers)
         one.errors = disagreement(one.answers, draws, others[own.noise])
         if keeps:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.peers.engine_task import COLUMNS
 from benchmarks.engine_parts.murho_posterior import facts_of, tensors_of
-from benchmarks.processes import StepError, run_script
+from benchmarks.peers.engine_task import COLUMNS
+from benchmarks.processes import ProcessError, run_script
 from murho.model.posterior.checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def memory_of_a_call(task: EngineTask, batch: int, samples: int) -> int:
     """Bytes that a process with rows and imports takes more at most when it answers once, its draws among them.
 
     Raises:
-        StepError: The process failed.
+        ProcessError: The process failed.
     """
     said = run_script("engine_parts.murho_memory", task.to_json(), str(batch), str(samples))
     return int(said["peak"] - said["bare"])
@@ -44,7 +44,7 @@ def memory_of_a_file(task: EngineTask, rows: int, samples: int) -> dict[str, flo
         file of one row; ``peak``, bytes; ``input`` and ``output``, bytes of the two files.
 
     Raises:
-        StepError: The command failed.
+        ProcessError: The command failed.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -63,7 +63,7 @@ def memory_of_a_file(task: EngineTask, rows: int, samples: int) -> dict[str, flo
             )
             found.append((time.perf_counter() - began, said["peak"]))
             if (written := pq.read_metadata(answered).num_rows) != count:
-                raise StepError(f"murho predict wrote {written} rows for {count}")
+                raise ProcessError(f"murho predict wrote {written} rows for {count}")
         (_, bare), (seconds, peak) = found
         return {
             "rows": rows,

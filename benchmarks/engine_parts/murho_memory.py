@@ -10,9 +10,9 @@ import sys
 import orjson
 import torch
 
-from benchmarks.peers.engine_task import EngineTask
 from benchmarks.engine_parts.murho_posterior import posterior_of
-from benchmarks.peers.step_task import peak_memory
+from benchmarks.peers.engine_task import EngineTask
+from benchmarks.peers.exchange import peak_memory
 from murho.model.engines.compiled.kernel_loader import load
 from murho.model.posterior.prediction import PredictOptions
 

@@ -12,9 +12,9 @@ from benchmarks.peers.engine_task import (
     COMPONENTS,
     EDGE,
     INPUTS,
-    NOISE,
     inverse_softplus,
 )
+from benchmarks.peers.network_task import NOISE
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BEYOND
 from murho.model.posterior.posterior import Posterior

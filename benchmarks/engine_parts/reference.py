@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from benchmarks.peers.engine_task import COMPONENTS, NOISE
 from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
+from benchmarks.peers.engine_task import COMPONENTS
+from benchmarks.peers.network_task import NOISE
 from murho.model.engines.draws import make_draws
 from murho.model.likelihoods.gaussian import NOISE_FLOOR
 from murho.model.networks.bayesian_network import Architecture

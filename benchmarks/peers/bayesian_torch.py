@@ -1,14 +1,22 @@
-"""bayesian-torch (Intel): ``dnn_to_bnn`` and ``get_kl_loss``, as in its README."""
+"""bayesian-torch (Intel): ``dnn_to_bnn``, ``get_kl_loss`` and one forward pass a draw, as in its README."""
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
 from torch import Tensor
 
-from benchmarks.peers.step_task import NOISE, PRIOR_SIGMA, Steps, StepTask, drive
-from benchmarks.peers.torch_parts import begin, module_steps, sequential
+from benchmarks.peers.engine_task import EngineTask, engine_session, inverse_softplus
+from benchmarks.peers.exchange import drive
+from benchmarks.peers.network_task import NOISE, NetworkTask
+from benchmarks.peers.step_task import PRIOR_SIGMA, Steps, StepTask, step_session
+from benchmarks.peers.torch_parts import begin, load, module_calls, module_steps, sequential
+
+if TYPE_CHECKING:
+    from benchmarks.peers.engine_task import Call
 
 PARAMETERS = {
     "prior_mu": 0.0,
@@ -21,11 +29,17 @@ PARAMETERS = {
 }
 
 
-def prepare(task: StepTask) -> Steps:
-    """Sets it up."""
-    minibatches = begin(task)
-    model = sequential(torch.nn.Linear(*sizes) for sizes in task.layers)
+def model_of(task: NetworkTask, activation: type[torch.nn.Module]) -> Any:
+    """The network, made Bayesian."""
+    begin(task)
+    model = sequential((torch.nn.Linear(*sizes) for sizes in task.sizes), activation)
     dnn_to_bnn(model, PARAMETERS)
+    return model
+
+
+def steps(task: StepTask) -> Steps:
+    """Optimiser steps."""
+    model = model_of(task, torch.nn.ReLU)
     squares = torch.nn.MSELoss()
 
     def loss(rows: Tensor, targets: Tensor) -> Tensor:
@@ -33,8 +47,16 @@ def prepare(task: StepTask) -> Steps:
         cost: Tensor = squares(model(rows), targets) / (2.0 * NOISE**2) + get_kl_loss(model) / task.rows
         return cost
 
-    return module_steps(model, minibatches, loss)
+    return module_steps(model, task, loss)
+
+
+def calls(task: EngineTask) -> dict[str, Call]:
+    """Answers."""
+    model = model_of(task, torch.nn.SiLU)
+    load(model, task, ("mu_weight", "rho_weight", "mu_bias", "rho_bias"), inverse_softplus)
+    model.eval()
+    return module_calls(model)
 
 
 if __name__ == "__main__":
-    drive(prepare)
+    drive(step=step_session(steps), engine=engine_session(calls))

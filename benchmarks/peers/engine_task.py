@@ -1,27 +1,26 @@
-"""How a system whose predictions are timed is driven: a line of JSON asks for calls, a line of JSON answers.
+"""The task of the engine benchmark: answers from a network whose variational parameters are the same for every system.
 
-The process is given an `EngineTask` on its command line: a network with its variational parameters, the same for every
-system. Each line on stdin, a `Request`, makes it predict the same rows again and again for about so long. It ends with
-its stdin. So many processes can take turns on one machine, each doing nothing but wait while it is not asked.
+Each request makes a system predict the same rows again and again for about so many seconds, in each kind of call.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from benchmarks.peers.network_task import NetworkTask
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping
     from typing import TypeAlias
 
     from numpy.typing import NDArray
+
+    from benchmarks.peers.exchange import Session
 
     Call: TypeAlias = Callable[[NDArray[np.float32], int], Mapping[str, NDArray[Any]]]
     """Predicts rows ``[B, D]`` with S draws; gives at least ``mean`` and ``epistemic_std``, ``[B]`` each."""
@@ -33,11 +32,10 @@ __all__ = [
     "EDGE",
     "INPUTS",
     "LEVELS",
-    "NOISE",
+    "SHOWN",
     "EngineTask",
     "Layer",
-    "Request",
-    "drive",
+    "engine_session",
     "inverse_softplus",
     "percentiles_of",
     "shown_rows",
@@ -51,8 +49,6 @@ EDGE = 2.0
 """Training ranges are from -EDGE to EDGE."""
 ACTIVATION = "silu"
 """As `murho train` has it by default."""
-NOISE = 0.2
-"""Known standard deviation of the observation noise."""
 COMPONENTS = 3
 """Of an observation, where its noise is a mixture."""
 NETWORK_OUTPUTS = {"fixed": 1, "heteroscedastic": 2, "mixture": 3 * COMPONENTS}
@@ -80,38 +76,22 @@ class Layer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineTask:
-    """A network, its posterior and how to compute.
+class EngineTask(NetworkTask):
+    """A network with `ACTIVATION` between its layers, and its posterior.
 
     Attributes:
-        hidden: Widths of the hidden layers, `ACTIVATION` between them.
-        noise: ``fixed``; Murho knows ``heteroscedastic``, too, with a second output for it, and ``mixture``, of
-            `COMPONENTS`, with nine outputs.
-        variant: Of the script, see `benchmarks.engine_peers.EnginePeer`.
-        threads: How many to compute with.
-        seed: Of parameters and rows.
+        noise: ``fixed``, of `NOISE`. Murho also knows ``heteroscedastic``, with a second output for it, and ``mixture``
+            of `COMPONENTS`, with nine outputs.
     """
 
-    hidden: tuple[int, ...]
+    inputs: ClassVar[int] = INPUTS
+
     noise: str = "fixed"
-    variant: str = ""
-    threads: int = 1
-    seed: int = 0
-
-    def to_json(self) -> str:
-        """One line for the command line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> EngineTask:
-        """Reads what `to_json` wrote."""
-        said = json.loads(text)
-        return cls(**(said | {"hidden": tuple(said["hidden"])}))
 
     @property
-    def sizes(self) -> list[tuple[int, int]]:
-        """``(inputs, outputs)`` of each layer."""
-        return list(pairwise((INPUTS, *self.hidden, NETWORK_OUTPUTS[self.noise])))
+    def outputs(self) -> int:
+        """Of the network."""
+        return NETWORK_OUTPUTS[self.noise]
 
     @property
     def parameters(self) -> int:
@@ -146,21 +126,6 @@ class EngineTask:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to predict, and for how long.
-
-    Attributes:
-        batch: Rows, B.
-        samples: Draws, S.
-        seconds: Of the turn, about; at least one call of each kind is made.
-    """
-
-    batch: int
-    samples: int
-    seconds: float
-
-
 def shown_rows(batch: int) -> NDArray[np.intp]:
     """Numbers of the rows whose answers are compared: at most `SHOWN`, spread over all of them."""
     return np.unique(np.linspace(0, batch - 1, min(batch, SHOWN)).astype(np.intp))
@@ -190,49 +155,56 @@ def percentiles_of(observations: NDArray[np.float32]) -> NDArray[np.float32]:
     return percentiles
 
 
-def drive(
-    prepare: Callable[[EngineTask], Mapping[str, Call]], arguments: Sequence[str] | None = None
-) -> None:
-    """The script of a system; everything that it needs has been imported.
+def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Session:
+    """What a script does in the engine benchmark.
+
+    A request has ``batch``, B, ``samples``, S, and ``seconds`` of the turn, about; at least one call of each kind is
+    made. Its answer has the ``times`` of each kind, medians of the turn; ``first``, those of the very first calls; and
+    ``answers``, what the main kind gave for `shown_rows`.
 
     Args:
-        prepare: Sets it up; gives the kinds of call to be timed, that which answers first.
-        arguments: The task; that of the command line by default.
+        prepare: Sets the system up; gives the kinds of call to be timed, the main one first.
     """
-    (text,) = sys.argv[1:] if arguments is None else arguments
-    task = EngineTask.from_json(text)
-    calls = prepare(task)
-    first: dict[tuple[int, int], dict[str, float]] = {}
-    _say({"parameters": task.parameters})
-    for line in sys.stdin:
-        request = Request(**json.loads(line))
-        rows, cell = task.rows(request.batch), (request.batch, request.samples)
-        if cell not in first:  # compiles, makes draws that are kept, touches the memory for the first time
-            first[cell] = {name: _timed(call, rows, request.samples)[0] for name, call in calls.items()}
-        _say(_turn(calls, rows, request) | {"first": first[cell]})
+
+    def session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
+        task = EngineTask.from_json(text)
+        calls = prepare(task)
+        first: dict[tuple[int, int], dict[str, float]] = {}
+        said: dict[str, Any] = {"parameters": task.parameters}
+        while True:
+            request = yield said
+            batch, samples = request["batch"], request["samples"]
+            rows, cell = task.rows(batch), (batch, samples)
+            if (
+                cell not in first
+            ):  # compiles, makes draws that are kept, touches the memory for the first time
+                first[cell] = {name: _timed(call, rows, samples)[0] for name, call in calls.items()}
+            said = _turn(calls, rows, samples, request["seconds"]) | {"first": first[cell]}
+
+    return session
 
 
-def _turn(calls: Mapping[str, Call], rows: NDArray[np.float32], request: Request) -> dict[str, Any]:
+def _turn(
+    calls: Mapping[str, Call], rows: NDArray[np.float32], samples: int, seconds: float
+) -> dict[str, Any]:
     """Calls of each kind, one kind after the other, so that each finds the caches as it left them."""
-    times, shown = {}, shown_rows(request.batch)
+    times, answers = {}, []
     for name, call in calls.items():
         taken: list[float] = []
         began = time.perf_counter()
-        while not taken or time.perf_counter() - began < request.seconds / len(calls):
-            seconds, answer = _timed(call, rows, request.samples)
-            taken.append(seconds)
+        while not taken or time.perf_counter() - began < seconds / len(calls):
+            one, answer = _timed(call, rows, samples)
+            taken.append(one)
         times[name] = statistics.median(taken)
-        if len(times) == 1:
-            answers = {key: np.asarray(values)[shown].tolist() for key, values in answer.items()}
-    return {"times": times, "answers": answers}
+        answers.append(answer)
+    shown = shown_rows(len(rows))
+    return {
+        "times": times,
+        "answers": {key: np.asarray(values)[shown].tolist() for key, values in answers[0].items()},
+    }
 
 
 def _timed(call: Call, rows: NDArray[np.float32], samples: int) -> tuple[float, Mapping[str, NDArray[Any]]]:
     began = time.perf_counter()
     answer = call(rows, samples)
     return time.perf_counter() - began, answer
-
-
-def _say(answer: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()

@@ -11,14 +11,22 @@ from __future__ import annotations
 import lightgbm
 import numpy as np
 
-from benchmarks.peers.table_task import REFIT_UP_TO, Answer, Features, Predictive, Task, answer_tasks, spread
+from benchmarks.peers.exchange import drive
+from benchmarks.peers.table_task import (
+    FITTED_LEVELS,
+    REFIT_UP_TO,
+    Answer,
+    Features,
+    Predictive,
+    TableTask,
+    table_session,
+)
 
-LEVELS = np.array([1, 2.5, *range(5, 100, 5), 97.5, 99]) / 100.0
 ROWS_FOR_FULL_LEAVES = 1_000
 """Below, leaves may have 5 rows instead of 20, as its documentation advises for small tables."""
 
 
-def answer(task: Task) -> Answer:
+def answer(task: TableTask) -> Answer:
     """Fits and answers."""
     small = len(task.training) <= REFIT_UP_TO
     places = list(range(task.training.numbers.shape[1], task.training.joined().shape[1]))
@@ -38,7 +46,7 @@ def answer(task: Task) -> Answer:
     judges = data(inner, task.target[task.inner], others)
     everything = data(task.training, task.target, None)
     base, refit = [], []
-    for level in LEVELS:
+    for level in FITTED_LEVELS:
         options = {
             "objective": "quantile",
             "alpha": float(level),
@@ -73,9 +81,8 @@ def answer(task: Task) -> Answer:
 
 def _quantiles(models: list[lightgbm.Booster], rows: Features, levels: np.ndarray) -> Predictive:
     joined = rows.joined()
-    quantiles = spread(LEVELS, np.stack([model.predict(joined) for model in models], axis=1), levels)
-    return Predictive(mean=quantiles.mean(axis=1), quantiles=quantiles)
+    return Predictive.of_fitted(np.stack([model.predict(joined) for model in models], axis=1), levels)
 
 
 if __name__ == "__main__":
-    answer_tasks(answer)
+    drive(table=table_session(answer))

@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.peers.step_task import (
-    DRAWS,
-    LEARNING_RATE,
-    NOISE,
-    PRIOR_SIGMA,
-    StepTask,
-    Timing,
-    drive,
-)
+from benchmarks.peers.exchange import drive
+from benchmarks.peers.network_task import NOISE
+from benchmarks.peers.step_task import DRAWS, LEARNING_RATE, PRIOR_SIGMA, StepTask, Timing, step_session
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import FitOptions
@@ -105,4 +99,4 @@ class Murho:
 
 
 if __name__ == "__main__":
-    drive(Murho)
+    drive(step=step_session(Murho))

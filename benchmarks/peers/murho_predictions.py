@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.peers.engine_task import drive
 from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
+from benchmarks.peers.engine_task import engine_session
+from benchmarks.peers.exchange import drive
 from murho.model.engines.compiled.kernel_loader import compiled_code, load
 from murho.model.engines.draws import Draws, make_draws
 from murho.model.engines.forward import forward
@@ -77,4 +78,4 @@ def prepare(task: EngineTask) -> dict[str, Call]:
 
 
 if __name__ == "__main__":
-    drive(prepare)
+    drive(engine=engine_session(prepare))

@@ -14,20 +14,19 @@ from ngboost import NGBRegressor
 from ngboost.distns import Normal
 from sklearn.tree import DecisionTreeRegressor
 
-from benchmarks.peers.table_task import Answer, Features, Predictive, Task, answer_tasks, one_hot
+from benchmarks.peers.exchange import drive
+from benchmarks.peers.table_task import Answer, Features, Predictive, TableTask, table_session
 
 SMALL, MEDIUM = 5_000, 20_000
 
 
-def answer(task: Task) -> Answer:
+def answer(task: TableTask) -> Answer:
     """Fits and answers."""
-    known = task.training.categories.max(axis=0, initial=-1) + 1
     medians = np.nanmedian(task.training.numbers, axis=0)
 
     def inputs(features: Features) -> np.ndarray:
         numbers = np.where(np.isnan(features.numbers), medians, features.numbers)
-        codes = [one_hot(features.categories[:, place], int(count)) for place, count in enumerate(known)]
-        return np.hstack([numbers, *codes])
+        return np.hstack([numbers, features.one_hot(task.training)])
 
     rows, test = inputs(task.training), inputs(task.test)
     small = len(rows) <= SMALL
@@ -67,4 +66,4 @@ def _normals(model: NGBRegressor, rows: np.ndarray, rounds: int | None) -> Predi
 
 
 if __name__ == "__main__":
-    answer_tasks(answer)
+    drive(table=table_session(answer))

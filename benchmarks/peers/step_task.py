@@ -1,51 +1,46 @@
-"""How a system whose step is timed is driven: a line to stdin asks for a stretch of steps, a line of JSON answers.
+"""The task of the step benchmark: optimiser steps on minibatches of made-up rows.
 
-The process is given a `StepTask` on its command line. It sets itself up, trains for `LEARNING_STEPS` steps, and says
-how well it then describes the rows: a step that teaches nothing would be no step. After that each line on stdin,
-a number of seconds, makes it take steps for about so long; it ends with its stdin. So many processes can take turns
-on one machine, each doing nothing but wait while it is not asked.
+A system sets itself up, trains for `LEARNING_STEPS` steps, and says how well it then describes the rows: a step that
+teaches nothing would be no step. Each request makes it take steps for about so many seconds.
 
-Memory is the most that the process has ever had resident, and how much of that came after the imports: the data, the
-parameters, the optimiser, the work space, what a library compiles, and what it loads only when it is first used.
+Memory is the peak of resident memory, and how much of that came after the imports: data, parameters, optimiser, work
+space, what a library compiles, and what it loads only when it is first used.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
 from dataclasses import asdict, dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from benchmarks.peers.exchange import peak_memory
+from benchmarks.peers.network_task import NOISE, NetworkTask
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator
 
     from numpy.typing import NDArray
+
+    from benchmarks.peers.exchange import Session
 
 __all__ = [
     "DRAWS",
     "INPUTS",
     "LEARNING_RATE",
     "LEARNING_STEPS",
-    "NOISE",
     "PRIOR_SIGMA",
     "StepTask",
     "Steps",
     "System",
     "Timing",
-    "drive",
-    "peak_memory",
+    "step_session",
 ]
 
 INPUTS = 8
 """Features, D."""
-NOISE = 0.2
-"""Known standard deviation of the observation noise; targets have variance 1."""
 PRIOR_SIGMA = 1.0
 """Standard deviation of the Gaussian prior of every weight and bias."""
 LEARNING_RATE = 1e-2
@@ -55,42 +50,24 @@ LEARNING_STEPS = 1000
 DRAWS = 16
 """Draws behind the mean that is judged after `LEARNING_STEPS`."""
 STEPS_AT_A_TIME = 10
-"""So many steps between two looks at the clock."""
-STATUS = Path("/proc/self/status")
+"""Steps between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class StepTask:
-    """A network and its minibatches.
+class StepTask(NetworkTask):
+    """A network with ReLU between its layers, and its minibatches.
 
     Attributes:
-        hidden: Widths of the hidden layers, ReLU between them.
         batch: Rows a minibatch, B.
         members: Networks trained side by side, M; peers know of one.
         rows: Training rows, N.
-        seed: Of the rows.
     """
 
-    hidden: tuple[int, ...]
+    inputs: ClassVar[int] = INPUTS
+
     batch: int
     members: int = 1
     rows: int = 1280
-    seed: int = 0
-
-    def to_json(self) -> str:
-        """One line for the command line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> StepTask:
-        """Reads what `to_json` wrote."""
-        said = json.loads(text)
-        return cls(**(said | {"hidden": tuple(said["hidden"])}))
-
-    @property
-    def layers(self) -> list[tuple[int, int]]:
-        """``(inputs, outputs)`` of each layer; one output."""
-        return list(pairwise((INPUTS, *self.hidden, 1)))
 
     def data(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Rows ``[N, D]`` and targets ``[N]``, both standardised: a smooth function, and noise of `NOISE`."""
@@ -117,8 +94,7 @@ class Timing:
     Attributes:
         steps: How many.
         wall: Seconds that they took.
-        processor: Seconds of processor time of all threads: where the machine has other work to do this says
-            more than ``wall``.
+        processor: Seconds of processor time of all threads. On a busy machine it says more than ``wall``.
     """
 
     steps: int
@@ -182,48 +158,27 @@ class Steps:
         return mean
 
 
-def drive(prepare: Callable[[StepTask], System], arguments: Sequence[str] | None = None) -> None:
-    """The script of a system; everything that it needs has been imported.
+def step_session(prepare: Callable[[StepTask], System]) -> Session:
+    """What a script does in the step benchmark.
 
-    It first says the ``rmse`` after `LEARNING_STEPS` and the ``spread`` of the targets, then for every stretch what
-    `Timing` holds; each time also ``peak``, the most memory so far, and ``memory``, how much of that came after the
-    imports, bytes.
+    It first says the ``rmse`` after `LEARNING_STEPS` and the ``spread`` of the targets, then for each request, its
+    ``seconds``, the values of `Timing`; each time also ``peak``, the most memory so far, and ``memory``, how much of
+    that came after the imports, bytes.
 
     Args:
-        prepare: Sets it up.
-        arguments: The task; that of the command line by default.
+        prepare: Sets the system up.
     """
-    (text,) = sys.argv[1:] if arguments is None else arguments
-    task, imported = StepTask.from_json(text), peak_memory()
-    rows, targets = task.data()
-    system = prepare(task)
-    system.take(steps=LEARNING_STEPS)
-    error = float(np.sqrt(np.mean((system.predict(rows) - targets) ** 2)))
-    _say({"rmse": error, "spread": float(targets.std()), **_memory(imported)})
-    for line in sys.stdin:
-        _say(asdict(system.take(seconds=float(line))) | _memory(imported))
 
+    def session(text: str) -> Generator[dict[str, float], dict[str, Any], None]:
+        task, imported = StepTask.from_json(text), peak_memory()
+        rows, targets = task.data()
+        system = prepare(task)
+        system.take(steps=LEARNING_STEPS)
+        error = float(np.sqrt(np.mean((system.predict(rows) - targets) ** 2)))
+        said: dict[str, float] = {"rmse": error, "spread": float(targets.std())}
+        while True:
+            peak = peak_memory()
+            request = yield said | {"memory": peak - imported, "peak": peak}
+            said = asdict(system.take(seconds=request["seconds"]))
 
-def peak_memory() -> int:
-    """The most memory that this process has had resident, bytes.
-
-    On Linux not ``ru_maxrss``, which a process takes over from whoever started it: it is that of the parent at least.
-    """
-    if STATUS.exists():
-        for line in STATUS.read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    import resource  # not on Windows
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def _memory(imported: int) -> dict[str, int]:
-    peak = peak_memory()
-    return {"memory": peak - imported, "peak": peak}
-
-
-def _say(answer: dict[str, float]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    return session

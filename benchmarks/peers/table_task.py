@@ -1,7 +1,4 @@
-"""How a benchmark and a peer's script speak: a task and its answer, each a file of arrays.
-
-The script is given a folder of tasks, ``NAME.npz``. For each it writes ``NAME.answer.npz`` and a line with NAME to
-stdout, so that what is done is kept when a later task fails. Targets of the test rows are in no file.
+"""The task of the table benchmark: to answer for the test rows of a split with distributions of the target.
 
 A part of the training rows, the *inner* rows, is for early stopping and for the conformal correction. So a peer
 answers with two models:
@@ -11,30 +8,43 @@ answers with two models:
     raw    what the peer alone would be used as, for the test rows: refitted to all training rows, inner ones
            included, for as many rounds as ``base`` was found to need, where that is affordable.
 
-Where there is no refit, raw is base.
+Where there is no refit, raw is base. No process is told the targets of the test rows.
 """
 
 from __future__ import annotations
 
-import os
-import sys
+import base64
+import io
+import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Mapping
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["REFIT_UP_TO", "Answer", "Features", "Predictive", "Task", "answer_tasks", "one_hot", "spread"]
+    from benchmarks.peers.exchange import Session
+
+__all__ = [
+    "FITTED_LEVELS",
+    "REFIT_UP_TO",
+    "Answer",
+    "Features",
+    "Predictive",
+    "TableTask",
+    "spread",
+    "table_session",
+]
 
 REFIT_UP_TO = 10_000
 """Most training rows with which costly peers are refitted to all of them."""
+FITTED_LEVELS = np.array([1, 2.5, *range(5, 100, 5), 97.5, 99]) / 100.0
+"""Levels for which models of quantiles are fitted; `spread` gives those between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +72,15 @@ class Features:
         codes = np.where(self.categories < 0, np.nan, self.categories.astype(np.float64))
         return np.hstack([self.numbers, codes])
 
+    def one_hot(self, training: Features) -> NDArray[np.float64]:
+        """A column for each code of each category in the training rows; missing and unseen codes have zeros."""
+        known = training.categories.max(axis=0, initial=-1) + 1
+        columns = [self.categories[:, [place]] == np.arange(count) for place, count in enumerate(known)]
+        return np.hstack([np.zeros((len(self), 0)), *columns])
+
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TableTask:
     """One split.
 
     Attributes:
@@ -73,7 +89,7 @@ class Task:
         inner: Which of them are held back for early stopping and conformal correction, ``[N]``.
         test: Rows to answer for, B.
         levels: Levels of the quantiles to answer with, rising, strictly between 0 and 1, ``[K]``.
-        seed: Of whatever is random.
+        seed: Of everything random.
     """
 
     training: Features
@@ -83,10 +99,9 @@ class Task:
     levels: NDArray[np.float64]
     seed: int
 
-    def save(self, path: Path) -> None:
-        """Writes it."""
-        np.savez(
-            path,
+    def packed(self) -> str:
+        """As text, for a line of JSON."""
+        return _packed(
             training_numbers=self.training.numbers,
             training_categories=self.training.categories,
             target=self.target,
@@ -98,17 +113,17 @@ class Task:
         )
 
     @classmethod
-    def load(cls, path: Path) -> Task:
-        """Reads what `save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            return cls(
-                training=Features(file["training_numbers"], file["training_categories"]),
-                target=file["target"],
-                inner=file["inner"],
-                test=Features(file["test_numbers"], file["test_categories"]),
-                levels=file["levels"],
-                seed=int(file["seed"]),
-            )
+    def unpacked(cls, text: str) -> TableTask:
+        """Reads what `packed` wrote."""
+        said = _unpacked(text)
+        return cls(
+            training=Features(said["training_numbers"], said["training_categories"]),
+            target=said["target"],
+            inner=said["inner"],
+            test=Features(said["test_numbers"], said["test_categories"]),
+            levels=said["levels"],
+            seed=int(said["seed"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,12 @@ class Predictive:
     quantiles: NDArray[np.float64] | None = None
     std: NDArray[np.float64] | None = None
 
+    @classmethod
+    def of_fitted(cls, values: NDArray[np.float64], levels: NDArray[np.float64]) -> Predictive:
+        """From quantiles at `FITTED_LEVELS`, ``[B, L]``; the mean is that of the quantiles at the task's levels."""
+        quantiles = spread(FITTED_LEVELS, values, levels)
+        return cls(mean=quantiles.mean(axis=1), quantiles=quantiles)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -136,76 +157,67 @@ class Answer:
         base: Of the test rows, by the model that has not learnt from the inner rows.
         inner: Of the inner rows, by the same model.
         rounds: Iterations, epochs or the like that early stopping chose, for the record.
-        seconds: Of fits and answers; set by `answer_tasks`.
     """
 
     raw: Predictive | None
     base: Predictive
     inner: Predictive
     rounds: float
-    seconds: float = 0.0
 
-    def save(self, path: Path) -> None:
-        """Writes it, whole or not at all."""
-        arrays: dict[str, NDArray[np.float64]] = {
-            "rounds": np.array(self.rounds),
-            "seconds": np.array(self.seconds),
-        }
+    def packed(self) -> str:
+        """As text, for a line of JSON."""
+        arrays: dict[str, ArrayLike] = {"rounds": self.rounds}
         for name in ("raw", "base", "inner"):
-            predictive: Predictive | None = getattr(self, name)
-            if predictive is None:
-                continue
             for part in ("mean", "quantiles", "std"):
-                values = getattr(predictive, part)
-                if values is not None:
+                if (values := getattr(getattr(self, name), part, None)) is not None:
                     arrays[f"{name}_{part}"] = np.asarray(values, dtype=np.float64)
-        temporary = path.with_suffix(".part")
-        with temporary.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # savez has one more, named, argument
-        temporary.replace(path)
+        return _packed(**arrays)
 
     @classmethod
-    def load(cls, path: Path) -> Answer:
-        """Reads what `save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
-            parts = {
-                name: Predictive(
-                    file[f"{name}_mean"],
-                    file.get(f"{name}_quantiles"),
-                    file.get(f"{name}_std"),
-                )
-                for name in ("raw", "base", "inner")
-                if f"{name}_mean" in file
-            }
-            return cls(
-                parts.get("raw"), parts["base"], parts["inner"], float(file["rounds"]), float(file["seconds"])
-            )
+    def unpacked(cls, text: str) -> Answer:
+        """Reads what `packed` wrote."""
+        said = _unpacked(text)
+        raw, base, inner = (
+            Predictive(said[f"{name}_mean"], said.get(f"{name}_quantiles"), said.get(f"{name}_std"))
+            if f"{name}_mean" in said
+            else None
+            for name in ("raw", "base", "inner")
+        )
+        if base is None or inner is None:
+            raise ValueError("an answer has base and inner")
+        return cls(raw, base, inner, float(said["rounds"]))
 
 
-def answer_tasks(answer: Callable[[Task], Answer], arguments: Sequence[str] | None = None) -> None:
-    """The script of a peer: answers every task of a folder, in the order of their names.
+def _packed(**arrays: ArrayLike) -> str:
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]  # savez has one more, named, argument
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def _unpacked(text: str) -> Mapping[str, NDArray[Any]]:
+    with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as file:
+        return dict(file)
+
+
+def table_session(answer: Callable[..., Answer]) -> Session:
+    """What a script does in the table benchmark.
+
+    Each request is a ``task``; it is answered with an ``answer`` and the ``seconds`` of fits and answers.
 
     Args:
-        answer: Fits and answers.
-        arguments: The folder; that of the command line by default.
+        answer: Fits and answers, given a `TableTask` and, by name, the options of the peer.
     """
-    (folder,) = sys.argv[1:] if arguments is None else arguments
-    for path in sorted(Path(folder).glob("*.task.npz")):
-        task = Task.load(path)
-        began = time.perf_counter()
-        said = answer(task)
-        seconds = time.perf_counter() - began
-        name = path.name.removesuffix(".task.npz")
-        Answer(said.raw, said.base, said.inner, said.rounds, seconds).save(
-            path.with_name(f"{name}.answer.npz")
-        )
-        sys.stdout.write(f"{name}{os.linesep}")
-        sys.stdout.flush()
 
+    def session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
+        options, said = json.loads(text), dict[str, Any]()
+        while True:
+            request = yield said
+            task = TableTask.unpacked(request["task"])
+            began = time.perf_counter()
+            answered = answer(task, **options)
+            said = {"seconds": time.perf_counter() - began, "answer": answered.packed()}
 
-def one_hot(codes: NDArray[np.int64], known: int) -> NDArray[np.float64]:
-    """One column a known code; missing and unseen ones have zeros, ``[B, known]``."""
-    return np.asarray(codes[:, None] == np.arange(known), dtype=np.float64)
+    return session
 
 
 def spread(
