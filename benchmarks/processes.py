@@ -17,7 +17,6 @@ from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["NO_LIMIT", "ProcessError", "SystemProcess", "run_script"]
@@ -154,12 +153,7 @@ class SystemProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -25,7 +25,7 @@ from benchmarks.turns import Turns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CASES", "Case", "Measured", "main", "measure"]
+__all__ = ["CASES", "Measured", "main", "measure"]
 
 PEERS = peers_of("step")
 MURHO = Library("murho_fit")
@@ -36,28 +36,12 @@ SECONDS = 0.5
 """Of a system's turn in a round."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A network and a batch size.
-
-    Attributes:
-        hidden: Widths of the hidden layers.
-        batch: Rows a minibatch.
-    """
-
-    hidden: tuple[int, ...]
-    batch: int
-
-    @property
-    def name(self) -> str:
-        """As on the command line: layers x width - rows."""
-        return f"{len(self.hidden)}x{self.hidden[0]}-{self.batch}"
-
-
 CASES = {
-    case.name: case
-    for case in (Case(hidden, batch) for hidden in ((50,), (64, 64), (256, 256)) for batch in (32, 128))
+    f"{len(hidden)}x{hidden[0]}-{batch}": StepTask(hidden, batch)
+    for hidden in ((50,), (64, 64), (256, 256))
+    for batch in (32, 128)
 }
+"""Name on the command line, layers x width - rows → network and batch size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +91,12 @@ def murho_systems() -> list[System]:
 
 
 def measure(
-    case: Case, systems: Sequence[System], *, rounds: int, seconds: float = SECONDS
+    case: StepTask, systems: Sequence[System], *, rounds: int, seconds: float = SECONDS
 ) -> tuple[dict[str, Measured], dict[str, str]]:
     """Times one network and batch size.
 
     Args:
-        case: Which.
+        case: Which; a system changes it by its options.
         systems: Of what.
         rounds: Turns of each.
         seconds: Of a turn, about.
@@ -121,13 +105,12 @@ def measure(
         What was found, by the system's name; and, of systems that failed, why. A system that failed in any round
         is not among the first.
     """
-    task = StepTask(case.hidden, case.batch)
-    with Turns({system.name: partial(system.start, task) for system in systems}) as turns:
+    with Turns({system.name: partial(system.start, case) for system in systems}) as turns:
         answers = turns.ask({"seconds": seconds}, rounds=rounds)
         ready = turns.ready
     found = {
         system.name: Measured(
-            members=system.task_of(task).members,
+            members=system.task_of(case).members,
             wall=[1e6 * said["wall"] / said["steps"] for said in answers[system.name]],
             processor=[1e6 * said["processor"] / said["steps"] for said in answers[system.name]],
             rmse=ready[system.name]["rmse"] / ready[system.name]["spread"],

@@ -9,7 +9,6 @@ from benchmarks.processes import ProcessError, SystemProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Turns"]
@@ -78,10 +77,5 @@ class Turns:
                     self.failed[name] = str(error)
         return {name: said for name, said in answers.items() if name not in self.failed}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()

@@ -21,7 +21,7 @@ from numpyro.infer.initialization import init_to_value
 
 from benchmarks.peers.engine_task import EngineTask, engine_session, percentiles_of
 from benchmarks.peers.exchange import drive
-from benchmarks.peers.network_task import NOISE
+from benchmarks.peers.network_task import NOISE, NetworkTask
 from benchmarks.peers.step_task import LEARNING_RATE, PRIOR_SIGMA, Steps, StepTask, step_session
 
 if TYPE_CHECKING:
@@ -34,19 +34,21 @@ if TYPE_CHECKING:
 INITIAL_SIGMA = 0.02
 
 
-def sampled(sizes: list[tuple[int, int]]) -> dict[str, Any]:
+def sampled(task: NetworkTask) -> dict[str, Any]:
     """Weights ``w0``, ``w1``, … and biases ``b0``, ``b1``, …: the sites of a model."""
     weights = {}
-    for number, (inputs, outputs) in enumerate(sizes):
+    for number, (inputs, outputs) in enumerate(task.sizes):
         for name, shape in ((f"w{number}", (inputs, outputs)), (f"b{number}", (outputs,))):
             prior = distributions.Normal(0.0, PRIOR_SIGMA).expand(shape).to_event(len(shape))
             weights[name] = numpyro.sample(name, prior)
     return weights
 
 
-def network(weights: Mapping[str, Any], rows: Any, activation: Callable[[Any], Any]) -> Any:
+def network(
+    task: NetworkTask, weights: Mapping[str, Any], rows: Any, activation: Callable[[Any], Any]
+) -> Any:
     """Function values ``[B]``."""
-    for number in range(len(weights) // 2):
+    for number in range(len(task.sizes)):
         if number:
             rows = activation(rows)
         rows = rows @ weights[f"w{number}"] + weights[f"b{number}"]
@@ -57,9 +59,9 @@ def steps(task: StepTask) -> Steps:
     """Optimiser steps."""
 
     def model(rows: Any, targets: Any) -> None:
-        weights = sampled(task.sizes)
+        weights = sampled(task)
         with handlers.scale(scale=task.rows / task.batch), numpyro.plate("data", task.batch):
-            mean = network(weights, rows, jax.nn.relu)
+            mean = network(task, weights, rows, jax.nn.relu)
             numpyro.sample("target", distributions.Normal(mean, NOISE), obs=targets)
 
     generator = np.random.default_rng(task.seed)
@@ -82,7 +84,7 @@ def steps(task: StepTask) -> Steps:
         nonlocal key
         key, this = jax.random.split(key)
         weights = guide.sample_posterior(this, svi.get_params(state))
-        return np.asarray(network(weights, jnp.asarray(rows), jax.nn.relu))
+        return np.asarray(network(task, weights, jnp.asarray(rows), jax.nn.relu))
 
     return Steps(len(minibatches), step, draw, lambda: jax.block_until_ready(state))
 
@@ -91,7 +93,7 @@ def calls(task: EngineTask) -> dict[str, Call]:
     """Answers."""
 
     def model(rows: Any, targets: Any = None) -> None:
-        mean = numpyro.deterministic("mean", network(sampled(task.sizes), rows, jax.nn.silu))
+        mean = numpyro.deterministic("mean", network(task, sampled(task), rows, jax.nn.silu))
         with numpyro.plate("data", len(rows)):
             numpyro.sample("target", distributions.Normal(mean, NOISE), obs=targets)
 
