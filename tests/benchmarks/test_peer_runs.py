@@ -15,7 +15,7 @@ from benchmarks import peer_runs, processes
 from benchmarks.datasets import DataSet, Split
 from benchmarks.distributions import LEVELS
 from benchmarks.peer_runs import features_and_target, inner_rows, kept_runs, run_peer, score, task_of
-from benchmarks.peers import Library, Peer, peers_of
+from benchmarks.peers import Library, Peer
 from benchmarks.peers.table_task import Answer, Predictive, TableTask
 from benchmarks.processes import ProcessError
 from tests.benchmarks.stand_ins import make_package
@@ -168,9 +168,3 @@ def test_scores_of_other_packages_do_not_count(bench: _Bench) -> None:
 
 def test_a_peer_is_not_given_more_rows_than_it_takes(bench: _Bench) -> None:
     assert bench.run(1, Peer("table", "own", "our own", OWN.library, most_rows=100)) == {}
-
-
-def test_a_real_peer_answers_in_a_process_of_its_own(bench: _Bench) -> None:
-    (scores,) = bench.run(1, peers_of("table")["deep-ensemble"]).values()
-    assert scores["raw"] is not None
-    assert 0.8 < float(str(scores["rmse"])) < 4.0  # of a target whose standard deviation is 2
