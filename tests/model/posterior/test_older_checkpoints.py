@@ -27,7 +27,7 @@ RECORDED: dict[str, Any] = json.loads((CHECKPOINTS / "rents-answers.json").read_
 def test_it_answers_as_before(engine: str, case: dict[str, Any]) -> None:
     posterior = Posterior.load(CHECKPOINTS / "rents" / "1", engine=engine)
     table = pa.Table.from_pylist(RECORDED["rows"])
-    options = {
+    options: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in case["options"].items()
     }
     answer = posterior.predict(columns_from_table(table, posterior.schema), PredictOptions(**options))
