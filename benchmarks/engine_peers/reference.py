@@ -12,7 +12,7 @@ import torch
 from benchmarks.engine_peers.exchange import COMPONENTS, NOISE
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
 from murho.model.engines.draws import make_draws
-from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.networks.bayesian_network import Architecture
 from murho.model.posterior.prediction import DEFAULT_PERCENTILES
 

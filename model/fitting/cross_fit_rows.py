@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from murho.model.fitting.training_data import Standardised
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
 __all__ = ["LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]

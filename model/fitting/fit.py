@@ -111,7 +111,7 @@ class _Running:
                 kl_weight=weight,
                 minibatches=self._minibatches,
                 temperature=self.schedule.temperature,
-                levelling=self.schedule.levelling,
+                beta=self.schedule.beta,
                 generator=self._noise,
             )
             self._guard.bound(energy, features, targets, number)

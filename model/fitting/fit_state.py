@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.fitting.fit_types import FitOptions
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = [
     "FitState",
@@ -64,7 +64,7 @@ class Keeper(Protocol):
 
 def make_model(
     options: FitOptions, inputs: int, generator: torch.Generator
-) -> tuple[BayesianNetwork, ObservationModel]:
+) -> tuple[BayesianNetwork, Likelihood]:
     """A network and its observation model before the fit, on the CPU.
 
     Args:
@@ -86,10 +86,10 @@ def make_model(
         members=options.members,
         skip=options.skip,
     )
-    return BayesianNetwork(architecture, generator, likelihood.steady_outputs), likelihood
+    return BayesianNetwork(architecture, generator, likelihood.initial_outputs), likelihood
 
 
-def learned_tensors(network: BayesianNetwork, likelihood: ObservationModel) -> dict[str, Tensor]:
+def learned_tensors(network: BayesianNetwork, likelihood: Likelihood) -> dict[str, Tensor]:
     """Every mu and rho, and the noise's own parameters as ``noise.NAME``; views, detached."""
     tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
     return tensors | {
@@ -126,7 +126,7 @@ def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: st
         tensor.copy_(value)
 
 
-def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: ObservationModel) -> None:
+def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: Likelihood) -> None:
     """Puts given values into the parameters.
 
     Args:

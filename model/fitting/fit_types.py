@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
     from murho.model.networks.priors import Prior
 
@@ -41,7 +41,8 @@ class FitOptions:
             factor may then be the best, and the fit runs to its end.
         validation_draws: Draws behind a validation.
         seed: Seed of initial means, minibatches and draws.
-        levelled: Whether the rows' pull on their means is levelled at first; not where a fit goes on from a posterior.
+        beta_nll: Whether noisy rows pull their means as hard as others at first (`Likelihood.gradient`, beta). Not
+            where a fit goes on from a posterior.
         budget: Most seconds to run, or None. A fit that would take longer at its pace goes through its schedule
             faster, so that it still ends with a small learning rate and the full weight of the KL.
         patience_of_budget: How they are counted, see `model.runtime.time_budget.Clock`.
@@ -68,7 +69,7 @@ class FitOptions:
     rising: bool = False
     validation_draws: int = 16
     seed: int = 0
-    levelled: bool = True
+    beta_nll: bool = True
     budget: float | None = None
     patience_of_budget: float = 1.0
 
@@ -123,7 +124,7 @@ class Fit:
     """
 
     network: BayesianNetwork
-    likelihood: ObservationModel
+    likelihood: Likelihood
     validation: float
     epochs: int
     best_epoch: int

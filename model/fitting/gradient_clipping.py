@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from murho.model.fitting.objective import FreeEnergy
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
 __all__ = ["Guard"]
@@ -26,7 +26,7 @@ GRADIENT_NORM = 10.0
 class Guard:
     """Looks at every gradient before the optimiser does: a step that would spoil the parameters is not taken."""
 
-    def __init__(self, network: BayesianNetwork, likelihood: ObservationModel) -> None:
+    def __init__(self, network: BayesianNetwork, likelihood: Likelihood) -> None:
         """Binds the parameters.
 
         Args:

@@ -19,7 +19,7 @@ from murho.model.fitting.objective import FreeEnergy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
     from murho.model.networks.priors import Prior
 
@@ -83,12 +83,12 @@ class GradientStep:
         kl_weight: float,
         minibatches: int,
         temperature: float = 1.0,
-        levelling: float = 0.0,
+        beta: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> FreeEnergy:
         """One minibatch; arguments and result as of `model.fitting.objective.free_energy`.
 
-        ``levelling`` is that of `model.likelihoods.gaussian.Likelihood.gradient`: above 0 it bends the gradient, not
+        ``beta`` is that of `model.likelihoods.likelihood.Likelihood.gradient`: above 0 it bends the gradient, not
         the loss. Rows ``[M, B, D]`` with targets ``[M, B]`` give every member a minibatch of its own.
         """
         network, scale = self.network, minibatches / self.total_rows
@@ -118,7 +118,7 @@ class GradientStep:
             if number < last:
                 hidden = self._activation(before)
 
-        per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, levelling)
+        per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, beta)
         gradients: list[Tensor] = []
         for number in range(last, -1, -1):
             after, values, _, ratio = trail.pop()

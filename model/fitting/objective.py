@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
     from murho.model.networks.priors import Prior
 

@@ -17,8 +17,8 @@ FINAL_LEARNING_RATE = 0.01
 FIRST_OF_RISING, FINAL_RATE_OF_RISING = 0.01, 0.2
 """Of a fit whose KL factor rises throughout: its first factor as a fraction of the last, and its last learning rate as
 one of the first. The factor changes to the end, and the parameters are to follow it."""
-LEVELLED_SHARE = 0.9
-"""Share of a fit over which `model.likelihoods.gaussian.Likelihood.gradient` is levelled less and less."""
+BETA_NLL_SHARE = 0.9
+"""Share of a fit over which ``beta`` of `model.likelihoods.likelihood.Likelihood.gradient` falls from 1 to 0."""
 
 
 class Schedule:
@@ -67,11 +67,11 @@ class Schedule:
         return self._options.temperature * min(1.0, (self._progress + 1.0) / warm_up)
 
     @property
-    def levelling(self) -> float:
-        """How evenly the rows pull their means in the next step: it falls from 1 to 0."""
-        if not self._options.levelled:
+    def beta(self) -> float:
+        """Of `Likelihood.gradient` in the next step: it falls from 1 to 0."""
+        if not self._options.beta_nll:
             return 0.0
-        return max(0.0, 1.0 - self._progress / (LEVELLED_SHARE * self._total))
+        return max(0.0, 1.0 - self._progress / (BETA_NLL_SHARE * self._total))
 
     @property
     def learning_rate(self) -> float:

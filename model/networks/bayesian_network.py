@@ -109,7 +109,7 @@ class BayesianNetwork(nn.Module):
         self,
         architecture: Architecture,
         generator: torch.Generator,
-        steady_outputs: Mapping[int, float] | None = None,
+        initial_outputs: Mapping[int, float] | None = None,
     ) -> None:
         """Draws He-normal means; each sigma starts at a small fraction of that scale.
 
@@ -119,7 +119,7 @@ class BayesianNetwork(nn.Module):
         Args:
             architecture: Sizes and activation.
             generator: Source of the initial means, on the CPU.
-            steady_outputs: Outputs that start near a constant, see `model.likelihoods.gaussian.Likelihood`.
+            initial_outputs: Outputs that start near a constant, see `model.likelihoods.likelihood.Likelihood`.
         """
         super().__init__()
         self.architecture = architecture
@@ -132,7 +132,7 @@ class BayesianNetwork(nn.Module):
             weight = torch.randn((architecture.members, inputs, outputs), generator=generator) * scale
             bias = torch.zeros(architecture.members, 1, outputs)
             if index == last:
-                for output, start in (steady_outputs or {}).items():
+                for output, start in (initial_outputs or {}).items():
                     weight[..., output] *= 0.1
                     bias[..., output] = start
             for part in (weight, bias):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.transforms import Transform
     from murho.model.distributions.wide_component import WideRule
     from murho.model.encoding.training_range import Outside
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.posterior.prediction_plan import Question
 
 __all__ = ["Answering"]

@@ -15,7 +15,7 @@ import torch
 
 from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
 from murho.model.engines.compiled.kernel_loader import at_hand
-from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.runtime.threads import in_parts
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.transforms import Transform
     from murho.model.distributions.wide_component import WideRule
     from murho.model.encoding.training_range import Outside
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.posterior.prediction_plan import Question
 
 __all__ = ["RowAnswers"]

@@ -147,7 +147,7 @@ class _Search:
             warm_up_steps=0 if settling else round(warm_up_share(len(training)) * epochs * minibatches),
             temperature=1.0 if candidate.temperature is None else candidate.temperature,
             rising=candidate.temperature is None,
-            levelled=not settling,
+            beta_nll=not settling,
             patience=options.patience,
             seed=options.seed + (SECOND_SEED if settling else 0),
             budget=budget,

@@ -18,7 +18,6 @@ from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BEYOND
 from murho.model.evaluation.cross_calibration import calibrate_and_judge
 from murho.model.fitting.training_data import Preparation, rows_of
-from murho.model.likelihoods.gaussian import FixedNoise
 from murho.model.networks.priors import prior_to_json
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.extrapolation_prior import slope_of, with_doubt
@@ -135,9 +134,7 @@ def train(
         },
         "prior": prior_to_json(options.make_prior()),
         "likelihood": {
-            "kind": candidate.noise,
-            "sigma": chosen.likelihood.sigma if isinstance(chosen.likelihood, FixedNoise) else None,
-            "components": options.noise_components if candidate.noise == "mixture" else None,
+            **chosen.likelihood.to_json(),
             "wide": None if candidate.noise == "fixed" else WideRule.after(len(split.training)).to_json(),
         },
         "target": {

@@ -12,7 +12,7 @@ from murho.model.distributions.transforms import Identity
 from murho.model.fitting.cross_fit_rows import Rows, held_out_scores, mixture_nll
 from murho.model.fitting.fit import fit
 from murho.model.fitting.training_data import Standardised
-from murho.model.likelihoods.gaussian import HomoscedasticNoise
+from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
 from tests.model.conftest import small_options, small_rows
 
 

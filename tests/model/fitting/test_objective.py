@@ -7,7 +7,7 @@ import torch
 
 from murho.model.errors import OptionError
 from murho.model.fitting.objective import free_energy, kl_weights
-from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.likelihoods.fixed import FixedNoise
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 from murho.model.networks.priors import GaussianPrior
 

@@ -14,7 +14,7 @@ from benchmarks.engine_peers.exchange import EngineTask
 from benchmarks.engine_peers.murho_posterior import facts_of, tensors_of
 from murho.model.distributions.transforms import Identity
 from murho.model.engines.compiled import kernel_loader as kernels
-from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.likelihoods.fixed import FixedNoise
 from murho.model.posterior import row_answers
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.prediction import PredictOptions

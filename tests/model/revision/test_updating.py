@@ -18,7 +18,7 @@ from murho.model.distributions.wide_component import WideRule
 from murho.model.errors import OptionError
 from murho.model.evaluation.cross_calibration import calibrate_and_judge
 from murho.model.fitting.fit import fit
-from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.networks.layers import inverse_softplus
 from murho.model.networks.posterior_prior import PosteriorPrior, flat, sigmas
 from murho.model.posterior.posterior import Posterior
