@@ -16,7 +16,7 @@ from murho.model.distributions.predictive import Predictive
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from murho.model.fitting.training_data import Standardised
+    from murho.model.distributions.transforms import Standardisation
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
@@ -159,7 +159,7 @@ def held_out_scores(
     likelihood: Likelihood,
     rows: Rows,
     targets: Tensor,
-    standardised: Standardised,
+    standardisation: Standardisation,
     *,
     seed: int,
     draws: int = DRAWS,
@@ -174,7 +174,7 @@ def held_out_scores(
         likelihood: Its observation model.
         rows: The rows; one with a fold is judged by the members kept from it alone.
         targets: Their targets, ``[N]``, float64, the target's unit.
-        standardised: How the network learned the target.
+        standardisation: What the network learned of the target.
         seed: Of the draws.
         draws: S of a row, shared out among its judges.
 
@@ -184,7 +184,7 @@ def held_out_scores(
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
     draws = max(1, draws // judges)
-    floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardised.scale)
+    floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardisation.scale)
     kept: list[Tensor] | None = None
     with torch.no_grad():
         for numbers, places in rows.judged_by(members, 1024):
@@ -202,10 +202,10 @@ def held_out_scores(
         for some in torch.arange(len(rows)).split(1024):
             mixtures = [part[:, some].double().movedim(2, 1) for part in kept or ()]
             observed = targets[some]
-            together += _scores(mixtures, observed, standardised, floor)
+            together += _scores(mixtures, observed, standardisation, floor)
             for judge in range(judges if judges > 1 else 0):
                 alone += (
-                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardised, floor)
+                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor)
                     / judges
                 )
     nll, crps = (
@@ -215,21 +215,23 @@ def held_out_scores(
     return nll, crps
 
 
-def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardised: Standardised, floor: float) -> Tensor:
+def _scores(
+    mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float
+) -> Tensor:
     """NLL and CRPS, summed over rows, ``[2]``.
 
     Args:
         mixtures: Means, noise and perhaps weights of the components in standardised units, ``[J, S, B, K]`` each.
         targets: ``[B]``.
-        standardised: How they were learned.
+        standardisation: How they were learned.
         floor: The least log density that counts.
     """
     means, noise, *weights = (part.flatten(0, 1) for part in mixtures)
     predictive = Predictive.of(
-        means * standardised.scale + standardised.location,
-        noise * standardised.scale,
+        means * standardisation.scale + standardisation.location,
+        noise * standardisation.scale,
         weights[0] if weights else None,
-        standardised.transform,
+        standardisation.transform,
     )
     nll = -predictive.log_density(targets).clamp_min(floor)
     return torch.stack((nll.sum(), predictive.crps(targets).sum()))

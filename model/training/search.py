@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.whitening import Whitening
     from murho.model.fitting.cross_fit_rows import Rows
     from murho.model.fitting.fit import Fit
-    from murho.model.fitting.training_data import Preparation
+    from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
 
@@ -89,18 +89,18 @@ def warm_up_share(rows: int) -> float:
 class _Search:
     def __init__(
         self,
-        preparation: Preparation,
+        data: TrainingData,
         options: TrainOptions,
         reporter: Reporter,
         device: str,
         snapshots: Snapshots,
     ) -> None:
-        self.preparation, self.options, self.reporter, self.device = preparation, options, reporter, device
+        self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.snapshots = snapshots
         self.tried: list[Tried] = []
         # A budget that somebody has set is one of the clock on the wall.
         self.patience = 1.0 if options.budget else PATIENCE
-        self.budget = options.budget or default_budget(len(preparation.split.training))
+        self.budget = options.budget or default_budget(len(data.split.training))
         self.clock = Clock(snapshots.carried, patience=self.patience)
         self.time_left = 1.0
         self.narrow: dict[str, Candidate] = {}
@@ -115,11 +115,9 @@ class _Search:
         """Fits and judges one; it may take its share of the time left. None: the fit failed."""
         name = f"{candidate!r}, {stage}"
         began = time.monotonic() - self.snapshots.spent(name)
-        options, preparation = self.options, self.preparation
-        training, validation = preparation.rows(
-            candidate.encoding, candidate.transform, whitened=candidate.whitened
-        )
-        standardised = preparation.standardised(candidate.transform)
+        options, data = self.options, self.data
+        training, validation = data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+        standardisation = data.standardisation(candidate.transform)
         batch_size = options.batch_size or int(np.clip(len(training) // 8, 32, 512))
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
@@ -132,7 +130,7 @@ class _Search:
         fit_options = FitOptions(
             prior=options.make_prior(),
             noise=candidate.noise,
-            noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardised.scale,
+            noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardisation.scale,
             noise_components=options.noise_components,
             hidden=candidate.hidden,
             activation=options.activation,
@@ -187,11 +185,11 @@ class _Search:
 
     def judge(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[float, float]:
         """NLL and CRPS on the rows held out."""
-        preparation = self.preparation
-        targets = torch.from_numpy(preparation.targets[preparation.split.validation])
-        standardised, seed = preparation.standardised(candidate.transform), self.options.seed
+        data = self.data
+        targets = torch.from_numpy(data.targets[data.split.validation])
+        standardisation, seed = data.standardisation(candidate.transform), self.options.seed
         return held_out_scores(
-            outcome.network, outcome.likelihood, validation, targets, standardised, seed=seed
+            outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed
         )
 
     def run(self) -> Found:
@@ -265,7 +263,7 @@ class _Search:
     def _base(self) -> Candidate:
         """Where the search starts."""
         options = self.options
-        rising = len(self.preparation.split.training) >= FEW_ROWS
+        rising = len(self.data.split.training) >= FEW_ROWS
         return Candidate(
             noise="heteroscedastic" if options.noise == "auto" else options.noise,
             transform="none" if options.transform == "auto" else options.transform,
@@ -277,22 +275,22 @@ class _Search:
 
     def _whitening(self) -> Whitening | None:
         """The directions that there are, whatever the encoding."""
-        return self.preparation.encoder("standard", whitened=True).whitening
+        return self.data.encoder("standard", whitened=True).whitening
 
     def _levers(self) -> Iterator[Lever]:
         """What is still open."""
-        options, preparation = self.options, self.preparation
+        options, data = self.options, self.data
         # Noise that is known in the target's unit is not the same at all logarithms.
-        if options.transform == "auto" and options.noise != "fixed" and preparation.fits("log"):
+        if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
             yield Lever("transform", ("log",))
         if options.noise == "auto":
-            few = len(preparation.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
+            few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
             yield Lever("noise", ("homoscedastic",) if few else ("mixture",))
         # After the noise: many inputs and a flexible density together would learn a small table by heart.
-        bins = preparation.encoder("piecewise").width - preparation.encoder("standard").width
+        bins = data.encoder("piecewise").width - data.encoder("standard").width
         if options.encoding == "auto" and bins:
             yield Lever("encoding", ("piecewise",))
-        if options.whiten == "auto" and len(preparation.split.training) >= FEW_ROWS:
+        if options.whiten == "auto" and len(data.split.training) >= FEW_ROWS:
             whitening = self._whitening()
             if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
                 yield Lever("whitened", (True,))
@@ -301,7 +299,7 @@ class _Search:
 
 
 def search(
-    preparation: Preparation,
+    data: TrainingData,
     options: TrainOptions,
     reporter: Reporter,
     device: str = "cpu",
@@ -310,7 +308,7 @@ def search(
     """Fits candidates and keeps the best; one whose fit becomes non-finite is passed over, and that is said.
 
     Args:
-        preparation: The table.
+        data: The table.
         options: Validated options; what they fix is not searched.
         reporter: Is told of the progress.
         device: Where to fit.
@@ -319,4 +317,4 @@ def search(
     Raises:
         FitError: Every fit became non-finite.
     """
-    return _Search(preparation, options, reporter, device, snapshots or Snapshots()).run()
+    return _Search(data, options, reporter, device, snapshots or Snapshots()).run()

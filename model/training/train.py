@@ -17,7 +17,8 @@ from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BEYOND
 from murho.model.evaluation.cross_calibration import calibrate_and_judge
-from murho.model.fitting.training_data import Preparation, rows_of
+from murho.model.fitting.fit_state import learned_tensors
+from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.priors import prior_to_json
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.extrapolation_prior import slope_of, with_doubt
@@ -94,7 +95,7 @@ def train(
     columns = columns_from_table(table, plan)
     split = split_rows(len(targets), options.seed, options.members)
     reporter.say(split.describe())
-    training_columns = rows_of(columns, split.training)
+    training_columns = select_rows(columns, split.training)
     schema = make_schema(plan, training_columns)
     for feature in schema.features:
         if len(feature.categories) == MOST_CATEGORIES:
@@ -102,24 +103,21 @@ def train(
                 f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
                 "if any, are one"
             )
-    preparation = Preparation(schema, columns, targets, split)
+    data = TrainingData(schema, columns, targets, split)
     snapshots.begin(make_fingerprint(columns, targets, target, options, device), reporter.say)
-    found = search(preparation, options, reporter, device, snapshots)
+    found = search(data, options, reporter, device, snapshots)
     chosen, candidate = found.fit, found.candidate
     reporter.say(f"chose {candidate}")
     if found.interrupted:
         reporter.say(f"interrupted: kept the best parameters so far (epoch {chosen.best_epoch})")
         if snapshots.resumable:
             reporter.say("--resume goes on from the last snapshot, and writes a further version")
-    standardised = preparation.standardised(candidate.transform)
+    standardisation = data.standardisation(candidate.transform)
 
-    tensors = {name: tensor.detach() for name, tensor in chosen.network.named_tensors().items()}
-    tensors |= {
-        f"noise.{name}": parameter.detach() for name, parameter in chosen.likelihood.named_parameters()
-    }
     architecture = chosen.network.architecture
-    encoder = preparation.encoder(candidate.encoding, whitened=candidate.whitened)
+    encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
     slope = slope_of(len(schema.features))
+    tensors = learned_tensors(chosen.network, chosen.likelihood)
     tensors = with_doubt(tensors, architecture, encoder.unmoved, slope, means=chosen.likelihood.means)
     facts: dict[str, Any] = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -140,9 +138,9 @@ def train(
         "target": {
             "name": schema.target.name,
             "unit": schema.target.unit,
-            "transform": standardised.transform.to_json(),
-            "location": standardised.location,
-            "scale": standardised.scale,
+            "transform": standardisation.transform.to_json(),
+            "location": standardisation.location,
+            "scale": standardisation.scale,
         },
         "schema": schema.to_json(),
         "encoding": encoder.to_json(),
@@ -169,7 +167,7 @@ def train(
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     conformal, facts["metrics"] = calibrate_and_judge(
         Posterior(facts, tensors),
-        preparation.encoded(candidate.encoding, whitened=candidate.whitened),
+        data.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,
         groups,
         calibrating=calibrating,

@@ -8,10 +8,9 @@ from torch.nn import functional
 
 from murho.model.distributions.ensemble_extrapolation import score_of_all
 from murho.model.distributions.predictive import Predictive
-from murho.model.distributions.transforms import Identity
+from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.fitting.cross_fit_rows import Rows, held_out_scores, mixture_nll
 from murho.model.fitting.fit import fit
-from murho.model.fitting.training_data import Standardised
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
 from tests.model.conftest import small_options, small_rows
 
@@ -84,14 +83,14 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
-    standardised = Standardised(Identity(), 3.0, 2.0)
+    standardisation = Standardisation(Identity(), 3.0, 2.0)
     targets = rows.targets.double() * 2.0 + 3.0
     found = held_out_scores(
         outcome.network,
         outcome.likelihood,
         Rows(rows.features, rows.targets, folds),
         targets,
-        standardised,
+        standardisation,
         seed=0,
         draws=4,
     )
@@ -107,7 +106,7 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
             means[members, row : row + 1] * 2.0 + 3.0,
             noises[members, row : row + 1] * 2.0,
             None if weights is None else weights[members, row : row + 1],
-            standardised.transform,
+            standardisation.transform,
         )
         target = targets[row : row + 1]
         return torch.stack((-predictive.log_density(target), predictive.crps(target))).squeeze(1)
