@@ -16,8 +16,6 @@ from murho.model.networks.layers import inverse_softplus, local_reparameterisati
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from murho.model.networks.priors import Prior
-
 __all__ = ["ACTIVATIONS", "Architecture", "BayesianNetwork"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -153,9 +151,7 @@ class BayesianNetwork(nn.Module):
         """Standard deviations of all weights and biases, ``[M, P]``."""
         return functional.softplus(self.rho)
 
-    def forward(
-        self, rows: Tensor, generator: torch.Generator | None, draws: int = 1, sigma: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, rows: Tensor, generator: torch.Generator | None, draws: int = 1) -> Tensor:
         """Outputs of every row under draws of its own (local reparameterisation).
 
         For a single row the outputs are distributed exactly as under draws of the weights; rows do not share
@@ -165,13 +161,11 @@ class BayesianNetwork(nn.Module):
             rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
             generator: Source of the draws, on the device of the rows.
             draws: Draws a row, S.
-            sigma: `sigma()`, if it is at hand already.
 
         Returns:
             ``[M, S * B, P]``, standardised; draw-major.
         """
-        variance = (self.sigma() if sigma is None else sigma).square()
-        means, variances = self.parts(self.mu), self.parts(variance)
+        means, variances = self.parts(self.mu), self.parts(self.sigma().square())
         inputs = rows.expand(self.architecture.members, -1, -1)
         hidden = local_reparameterisation(
             inputs, means[0], variances[0], means[1], variances[1], generator, draws
@@ -184,12 +178,6 @@ class BayesianNetwork(nn.Module):
                 hidden, means[first], variances[first], means[first + 1], variances[first + 1], generator
             )
         return hidden
-
-    def kl(
-        self, prior: Prior, generator: torch.Generator | None = None, sigma: Tensor | None = None
-    ) -> Tensor:
-        """``KL(q || prior)`` of all weights and biases, ``[M]``, nats, summed."""
-        return prior.kl(self.mu, self.sigma() if sigma is None else sigma, self.groups, generator)
 
     def named_tensors(self) -> dict[str, Tensor]:
         """Every mu and rho by the name it has in a checkpoint, see `Architecture.shapes`; views."""

@@ -65,7 +65,7 @@ class Movement:
                 (name for name in names if name.endswith(".mu")), shift.split(sizes, dim=1), strict=True
             )
         )
-        kl = before.each(mu, sigma).sum(dim=1).mean()
+        kl = before.kl_of_each(mu, sigma).sum(dim=1).mean()
         return cls(float(kl), float((shift > 1.0).double().mean()), layers)
 
     def to_json(self) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from murho.model.fitting.gradients import GradientStep
-from murho.model.fitting.objective import free_energy
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
+from tests.model.oracles import free_energy
 
 if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
