@@ -17,12 +17,14 @@ from murho.model.distributions.mixtures import Mixture
 from murho.model.engines.draws import make_draws
 from murho.model.engines.forward import forward
 from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import Fit, FitOptions, fit
+from murho.model.fitting.fit import fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from murho.model.fitting.fit_types import Fit, FitOptions
 
 __all__ = ["Answer", "System", "answer", "encode"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.training.candidates import Reporter
 
 __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors"]

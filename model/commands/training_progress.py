@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
 
 __all__ = ["TerminalReporter"]
 

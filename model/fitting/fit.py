@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from murho.model.fitting.cross_fit_rows import Rows
     from murho.model.fitting.fit_state import Keeper
 
-__all__ = ["Epoch", "Fit", "FitOptions", "Progress", "fit"]
+__all__ = ["fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
 _NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")

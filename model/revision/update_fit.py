@@ -12,7 +12,8 @@ import torch
 from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, Split, split_rows
 from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import Fit, FitOptions, fit
+from murho.model.fitting.fit import fit
+from murho.model.fitting.fit_types import Fit, FitOptions
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise, noise_of, rho_of
 from murho.model.networks.posterior_prior import PosteriorPrior
 

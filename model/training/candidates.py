@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch, Fit
+    from murho.model.fitting.fit_types import Epoch, Fit
 
 __all__ = ["Candidate", "Found", "Reporter", "Tried"]
 

@@ -24,8 +24,8 @@ import torch
 from murho.model.data.splits import folds_of
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import held_out_scores
-from murho.model.fitting.fit import FitOptions
 from murho.model.fitting.fit_state import learned_tensors
+from murho.model.fitting.fit_types import FitOptions
 from murho.model.runtime.time_budget import Clock
 from murho.model.training.candidates import Candidate, Found, Tried
 from murho.model.training.resuming import fit_or_resume
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.whitening import Whitening
     from murho.model.fitting.cross_fit_rows import Rows
-    from murho.model.fitting.fit import Fit
+    from murho.model.fitting.fit_types import Fit
     from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions

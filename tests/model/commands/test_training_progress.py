@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from murho.model.commands.training_progress import TerminalReporter
-from murho.model.fitting.fit import Epoch
+from murho.model.fitting.fit_types import Epoch
 
 if TYPE_CHECKING:
     import pytest

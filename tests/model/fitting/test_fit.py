@@ -11,8 +11,9 @@ from torch import Tensor
 
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import Epoch, Fit, FitOptions, fit
+from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_state import FitState, finished_fit, finished_state, learned_tensors
+from murho.model.fitting.fit_types import Epoch, Fit, FitOptions
 from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
 from tests.model.conftest import small_options, small_rows
 

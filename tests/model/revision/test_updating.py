@@ -35,7 +35,7 @@ from tests.model.conftest import Notes, make_table, train_quickly
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.revision.revisions import LabelledRows
 
 NOISE = 0.5

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from murho.model.fitting.fit import Epoch, Fit
+    from murho.model.fitting.fit_types import Epoch, Fit
 
 
 def _run(snapshots: Snapshots, notes: Notes, scores: tuple[float, float] = (1.5, 2.5)) -> Judged:

@@ -21,7 +21,7 @@ from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch, Fit
+    from murho.model.fitting.fit_types import Epoch, Fit
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
 

@@ -27,7 +27,7 @@ from tests.support import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.training.train import Trained
 
 CARS = ROOT / "examples" / "cars.csv"

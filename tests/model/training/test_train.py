@@ -20,7 +20,7 @@ from tests.model.conftest import Notes, make_table, train_quickly
 from tests.support import ROOT
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.posterior.posterior import Posterior
 
 EXAMPLES = ROOT / "examples"
