@@ -21,7 +21,7 @@ from benchmarks.datasets import SETS, read_set
 from benchmarks.distributions import LEVELS, quantile_scores
 from benchmarks.results import ROOT, write_json
 from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.evaluation.evaluate import judge
+from murho.model.evaluation.evaluate import evaluate_rows
 from murho.model.posterior.prediction import PredictOptions
 from murho.model.runtime.devices import use_threads_for_fitting
 from murho.model.training.options import make_options
@@ -165,13 +165,13 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
     """Scores of labelled rows.
 
     Returns:
-        What `model.evaluation.evaluate.judge` reports; ``quantiles`` with ``raw`` and ``calibrated``, each as
+        What `model.evaluation.evaluate.evaluate_rows` reports; ``quantiles`` with ``raw`` and ``calibrated``, each as
         `benchmarks.distributions.quantile_scores` gives it.
     """
     truth = target_from_table(test, target)
     with use_threads_for_fitting("cpu"):
         rows = posterior.encoder.encode(columns_from_table(test, posterior.schema))
-        report = judge(posterior, rows, truth)
+        report = evaluate_rows(posterior, rows, truth)
         report["quantiles"] = {
             "raw": quantile_scores(quantiles_of(posterior, rows, calibrated=False), truth),
             "calibrated": quantile_scores(quantiles_of(posterior, rows, calibrated=True), truth),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.feature_encodings import FeatureEncoding
     from murho.model.encoding.scaling import Scale
 
-__all__ = ["Gaps", "fit_gaps", "gaps_from_json"]
+__all__ = ["SupportGaps", "fit_support_gaps", "support_gaps_from_json"]
 
 LEAST_WIDTH = 0.25
 """Of a gap, in standard deviations of the feature: less is nothing to doubt about."""
@@ -41,7 +41,7 @@ MOST_GAPS = 64
 
 
 @dataclass(frozen=True)
-class Gaps:
+class SupportGaps:
     """Where the training values of one feature leave gaps.
 
     Attributes:
@@ -126,7 +126,9 @@ class Gaps:
         return cls(tuple(gaps))
 
 
-def fit_gaps(schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns) -> dict[str, Gaps]:
+def fit_support_gaps(
+    schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns
+) -> dict[str, SupportGaps]:
     """The gaps of all numbers and dates that have any; not of columns with outliers.
 
     The inputs of such a column beyond its range have learned from the outliers, and say nothing of gaps.
@@ -139,13 +141,13 @@ def fit_gaps(schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns)
     found = {}
     for feature, part in zip(schema.features, parts, strict=True):
         if feature.kind in MEASURED and isinstance(part, Scaled) and np.isinf(part.scale.limit):
-            gaps = Gaps.fit(columns[feature.name], part.scale)
+            gaps = SupportGaps.fit(columns[feature.name], part.scale)
             if len(gaps) > 0:
                 found[feature.name] = gaps
     return found
 
 
-def gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, Gaps]:
+def support_gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, SupportGaps]:
     """Reads the gaps of some features, by their names.
 
     Raises:
@@ -154,4 +156,4 @@ def gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, Gaps]:
     known = [feature.name for feature in schema.features if feature.kind in MEASURED]
     if not isinstance(data, dict) or any(name not in known for name in data):
         raise wrong(where, f"gaps by the names of numbers or dates, {known}", data)
-    return {name: Gaps.from_json(gaps, f"{where}.{name}") for name, gaps in data.items()}
+    return {name: SupportGaps.from_json(gaps, f"{where}.{name}") for name, gaps in data.items()}

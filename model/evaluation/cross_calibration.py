@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.distributions.calibration import fit_conformal_map, sharpening
-from murho.model.evaluation.row_scores import Judged, judge_rows, normal_scores
+from murho.model.evaluation.row_scores import RowScores, normal_scores, score_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.posterior.posterior import Posterior
 
-__all__ = ["calibrate_and_judge"]
+__all__ = ["calibrate_and_score"]
 
 SAMPLES = 256
 """Draws behind each judgement, all of the members that have not seen the row."""
 
 
-def calibrate_and_judge(
+def calibrate_and_score(
     posterior: Posterior,
     encoded: NDArray[np.float32],
     targets: NDArray[np.float64],
@@ -49,7 +49,8 @@ def calibrate_and_judge(
         calibrating: Numbers of the groups that make the map; empty: none is made.
 
     Returns:
-        The map, or None, and the metrics: what `model.evaluation.evaluate.judge` has; ``calibrated`` only with a map.
+        The map, or None, and the metrics: what `model.evaluation.evaluate.evaluate_rows` has; ``calibrated`` only with
+        a map.
     """
     scores = [_scores(posterior, encoded, targets, group.rows, group.members) for group in groups]
     conformal = None
@@ -65,7 +66,7 @@ def calibrate_and_judge(
             rest = [score for other, score in enumerate(scores) if other != index]
             others = (fit_conformal_map(np.concatenate(rest)) if rest else None) or conformal
         parts.append(
-            judge_rows(
+            score_rows(
                 posterior,
                 encoded[group.rows],
                 targets[group.rows],
@@ -74,7 +75,7 @@ def calibrate_and_judge(
                 calibration=others,
             )
         )
-    report = Judged.joined(parts).report()
+    report = RowScores.joined(parts).report()
     if conformal is None:
         del report["calibrated"]
     return conformal, report

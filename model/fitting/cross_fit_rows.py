@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from murho.model.data.splits import folds_of, partition_of
-from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.distributions.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def mixture_nll(
     """Negative log likelihood of the mixture over ``draws`` draws a row and all members, nats per row.
 
     No row counts for more than 15 nats, see `LEAST_LOG_DENSITY`. Where several members, but not all, have not seen a
-    row, it is extrapolated from them to all, see `model.distributions.ensemble_extrapolation.score_of_all`.
+    row, it is extrapolated from them to all, see `model.distributions.ensemble_extrapolation.ensemble_score`.
 
     The same seed gives the same noise at every call, so that two sets of parameters are compared like with
     like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows. A row
@@ -151,7 +151,7 @@ def mixture_nll(
             places.put(torch.logsumexp(densities, dim=1) - math.log(draws), single)
     mixture = torch.logsumexp(single, dim=0) - math.log(judges)
     alone, together = (-float(part.clamp_min(LEAST_LOG_DENSITY).mean()) for part in (single, mixture))
-    return score_of_all(alone, together, judges, members)
+    return ensemble_score(alone, together, judges, members)
 
 
 def held_out_scores(
@@ -167,7 +167,7 @@ def held_out_scores(
     """Negative log likelihood and CRPS of the mixture in the target's unit: fits of transformed targets compare.
 
     Both are extrapolated to all members where several, but not all, have not seen a row, see
-    `model.distributions.ensemble_extrapolation.score_of_all`.
+    `model.distributions.ensemble_extrapolation.ensemble_score`.
 
     Args:
         network: The fit, on the CPU.
@@ -209,7 +209,7 @@ def held_out_scores(
                     / judges
                 )
     nll, crps = (
-        score_of_all(single, mixed, judges, members) / len(rows)
+        ensemble_score(single, mixed, judges, members) / len(rows)
         for single, mixed in zip(alone.tolist(), together.tolist(), strict=True)
     )
     return nll, crps

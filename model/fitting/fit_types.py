@@ -37,15 +37,15 @@ class FitOptions:
         patience: Validations without improvement before the fit stops.
         warm_up_steps: Steps over which the KL's factor rises from 0 to ``temperature``.
         temperature: The KL's factor at the end; 1 is the exact free energy.
-        rising: Whether that factor rises over the whole fit instead, each step by the same ratio. Parameters of any
-            factor may then be the best, and the fit runs to its end.
+        temperature_path: Whether that factor rises over the whole fit instead, each step by the same ratio. Parameters
+            of any factor may then be the best, and the fit runs to its end.
         validation_draws: Draws behind a validation.
         seed: Seed of initial means, minibatches and draws.
         beta_nll: Whether noisy rows pull their means as hard as others at first (`Likelihood.gradient`, beta). Not
             where a fit goes on from a posterior.
         budget: Most seconds to run, or None. A fit that would take longer at its pace goes through its schedule
             faster, so that it still ends with a small learning rate and the full weight of the KL.
-        patience_of_budget: How they are counted, see `model.runtime.time_budget.Clock`.
+        budget_patience: How they are counted, see `model.runtime.time_budget.TimeBudget`.
     """
 
     prior: Prior
@@ -66,12 +66,12 @@ class FitOptions:
     patience: int = 30
     warm_up_steps: int = 300
     temperature: float = 1.0
-    rising: bool = False
+    temperature_path: bool = False
     validation_draws: int = 16
     seed: int = 0
     beta_nll: bool = True
     budget: float | None = None
-    patience_of_budget: float = 1.0
+    budget_patience: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What keeps the steps of a fit in bounds: clipped gradients, and a stop where numbers are no longer finite."""
+"""Gradient clipping, and a stop where a fit is no longer finite."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
-__all__ = ["Guard"]
+__all__ = ["GradientClipping"]
 
 GRADIENT_NORM = 10.0
 
 
-class Guard:
-    """Looks at every gradient before the optimiser does: a step that would spoil the parameters is not taken."""
+class GradientClipping:
+    """Clips every gradient before the optimiser reads it, and stops a fit whose loss or gradient is not finite."""
 
     def __init__(self, network: BayesianNetwork, likelihood: Likelihood) -> None:
         """Binds the parameters.
@@ -37,8 +37,8 @@ class Guard:
         self._parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
         self._named = learned_tensors(network, likelihood)  # views: they move with the parameters
 
-    def bound(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
-        """Bounds the norm of each member's gradient by itself: members do not interact.
+    def clip(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
+        """Clips the norm of each member's gradient by itself: members do not interact.
 
         Args:
             energy: The loss of the minibatch whose gradients lie in ``.grad``.

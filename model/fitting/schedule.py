@@ -14,7 +14,7 @@ __all__ = ["FINAL_LEARNING_RATE", "Schedule"]
 
 FINAL_LEARNING_RATE = 0.01
 """The last learning rate as a fraction of the first."""
-FIRST_OF_RISING, FINAL_RATE_OF_RISING = 0.01, 0.2
+FIRST_OF_PATH, FINAL_RATE_OF_PATH = 0.01, 0.2
 """Of a fit whose KL factor rises throughout: its first factor as a fraction of the last, and its last learning rate as
 one of the first. The factor changes to the end, and the parameters are to follow it."""
 BETA_NLL_SHARE = 0.9
@@ -55,14 +55,14 @@ class Schedule:
     @property
     def warm(self) -> bool:
         """Whether the KL has a factor with which parameters may be kept."""
-        return self._options.rising or self._progress >= self._options.warm_up_steps
+        return self._options.temperature_path or self._progress >= self._options.warm_up_steps
 
     @property
     def temperature(self) -> float:
         """Factor of the KL in the next step."""
-        if self._options.rising:
+        if self._options.temperature_path:
             left = 1.0 - min(1.0, (self._progress + 1.0) / self._total)
-            return self._options.temperature * math.exp(left * math.log(FIRST_OF_RISING))
+            return self._options.temperature * math.exp(left * math.log(FIRST_OF_PATH))
         warm_up = max(1, self._options.warm_up_steps)
         return self._options.temperature * min(1.0, (self._progress + 1.0) / warm_up)
 
@@ -77,7 +77,7 @@ class Schedule:
     def learning_rate(self) -> float:
         """Of the next step: it falls along a cosine."""
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self._progress / self._total)))
-        final = FINAL_RATE_OF_RISING if self._options.rising else FINAL_LEARNING_RATE
+        final = FINAL_RATE_OF_PATH if self._options.temperature_path else FINAL_LEARNING_RATE
         return self._options.learning_rate * (final + (1.0 - final) * cosine)
 
     def to_json(self) -> dict[str, float]:

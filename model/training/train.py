@@ -16,12 +16,12 @@ from murho.model.data.schema_inference import columns_from_table, make_schema, p
 from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BEYOND
-from murho.model.evaluation.cross_calibration import calibrate_and_judge
+from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.fitting.fit_state import learned_tensors
 from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.priors import prior_to_json
 from murho.model.posterior.posterior import Posterior
-from murho.model.training.extrapolation_prior import slope_of, with_doubt
+from murho.model.training.extrapolation_prior import extrapolation_slope, with_extrapolation_prior
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
@@ -116,9 +116,11 @@ def train(
 
     architecture = chosen.network.architecture
     encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
-    slope = slope_of(len(schema.features))
+    slope = extrapolation_slope(len(schema.features))
     tensors = learned_tensors(chosen.network, chosen.likelihood)
-    tensors = with_doubt(tensors, architecture, encoder.unmoved, slope, means=chosen.likelihood.means)
+    tensors = with_extrapolation_prior(
+        tensors, architecture, encoder.zero_in_training, slope, means=chosen.likelihood.means
+    )
     facts: dict[str, Any] = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "murho": version("murho"),
@@ -157,7 +159,7 @@ def train(
             "stopped": chosen.stopped,
             "interrupted": found.interrupted,
             "temperature": candidate.temperature,
-            "candidates": [tried.to_json() for tried in found.tried],
+            "candidates": [attempt.to_json() for attempt in found.attempts],
             "options": options.model_dump(mode="json"),
             "example": _example(schema, training_columns),
         },
@@ -165,7 +167,7 @@ def train(
     }
     groups = split.held_out(architecture.members)
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
-    conformal, facts["metrics"] = calibrate_and_judge(
+    conformal, facts["metrics"] = calibrate_and_score(
         Posterior(facts, tensors),
         data.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,

@@ -189,7 +189,7 @@ def test_a_resumed_fit_ends_with_the_same_parameters_bit_for_bit(noise: str, opt
         epochs=40,
         skip=True,
         learning_rate=1e-3 if optimiser == "sgd" else 1e-2,
-        rising=optimiser == "adam",
+        temperature_path=optimiser == "adam",
     )
     whole = fit(rows, rows, options)
     for epoch in (1, 25):  # before the first validation, and after it
