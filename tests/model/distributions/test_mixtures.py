@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from murho.model.distributions import standard_mixtures
 from murho.model.distributions.mixtures import Mixture
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def test_rows_that_single_precision_cannot_solve_are_exact_among_many_that_it_ca
     noise[:, hard] = 1e-4
     scores = torch.special.ndtri(torch.tensor([0.05, 0.31, 0.95], dtype=torch.float64))
     mixture = Mixture(means, noise)
-    monkeypatch.setattr("murho.model.distributions.standard_mixtures.TILE_VALUES", 8 * 3 * 40)
+    monkeypatch.setattr(standard_mixtures, "TILE_VALUES", 8 * 3 * 40)
     values = mixture.quantiles(scores)
     for index, level in enumerate((0.05, 0.31, 0.95)):
         error = (values[:, index] - _bisect(means, noise, level)).abs() / mixture.moments()[1]

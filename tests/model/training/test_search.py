@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from murho.model.likelihoods.registry import NOISE_KINDS
+from murho.model.training import search
 from murho.model.training.candidates import Attempt, Candidate
 from murho.model.training.options import make_options
 from murho.model.training.resuming import ScoredFit, fit_or_resume
@@ -67,7 +68,7 @@ def test_the_prior_comes_in_sooner_where_rows_are_many() -> None:
 
 
 def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", 100)
+    monkeypatch.setattr(search, "FEW_ROWS", 100)
     notes = Notes()
     facts = train(make_table(), "rent", make_options(QUICK), reporter=notes).facts
     tried = facts["training"]["candidates"]
@@ -104,8 +105,8 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
         nll = (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
         return replace(found, nll=nll, crps=1.0)
 
-    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", 100)
-    monkeypatch.setattr("murho.model.training.search.fit_or_resume", scored)
+    monkeypatch.setattr(search, "FEW_ROWS", 100)
+    monkeypatch.setattr(search, "fit_or_resume", scored)
     options = make_options(QUICK | {"noise": "heteroscedastic"})
     facts = train(make_table(), "rent", options, reporter=Notes()).facts
     trials = [one for one in facts["training"]["candidates"] if one["stage"] == "trial"]
@@ -130,7 +131,7 @@ def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_tr
         return replace(found, nll={"trial": -9.0, better: -1.0}.get(stage, 1.0), crps=1.0)
 
     kept: dict[str, Fit] = {}
-    monkeypatch.setattr("murho.model.training.search.fit_or_resume", scored)
+    monkeypatch.setattr(search, "fit_or_resume", scored)
     options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
     trained = train(make_table(), "rent", options, reporter=Notes())
     assert trained.facts["architecture"]["members"] == 10
@@ -184,7 +185,7 @@ def test_a_logarithmic_target_is_recognised() -> None:
 def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
     monkeypatch: pytest.MonkeyPatch, few_rows: int, apart: float, tried: set[bool]
 ) -> None:
-    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", few_rows)
+    monkeypatch.setattr(search, "FEW_ROWS", few_rows)
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
