@@ -1,9 +1,9 @@
-"""How far a row lies from the training rows: inputs that are zero for every training row.
+"""Distance of a row from the training rows, as inputs that are zero for every training row.
 
-A weight that no training row ever moved keeps its prior. So, just as an unseen category has a level of its
-own, every number and date has an input that is zero where training rows lie and grows beyond their range, and into
-gaps within it (`model.encoding.support_gaps`): among them, answers are what they would be without; elsewhere the
-function values of different draws part in proportion to the distance, and epistemic_std says that nobody knows.
+A weight that no training row informs keeps its prior. So every number and date has an input that is zero where training
+rows lie, and grows beyond their range and into gaps within it (`model.encoding.support_gaps`). An unseen category has a
+level of its own for the same reason. Among training rows these inputs change no answer. Elsewhere the function values
+of different draws part in proportion to the distance, and epistemic_std grows with it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RangeDistance:
 
     @classmethod
     def of(cls, schema: Schema, parts: Sequence[FeatureEncoding], gaps: Mapping[str, SupportGaps]) -> Self:
-        """Takes ranges from the schema and scales from the features' encodings."""
+        """From the ranges of the schema and the scales of the features' encodings."""
         rows = []
         for feature, part in zip(schema.features, parts, strict=True):
             if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE) or not isinstance(part, Scaled):

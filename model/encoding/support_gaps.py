@@ -1,9 +1,9 @@
 """Gaps within the range of a feature, where no training row lies.
 
-A network passes through them as smoothly as if it had been there: independent Gaussians on the weights tell next to
-nothing of what may happen in between (Foong, Li, Hernandez-Lobato and Turner 2019, "'In-Between' Uncertainty in
-Bayesian Neural Networks"). So the distance to the nearest training value counts there as the distance to the range
-does beyond it, see `model.encoding.range_distance`.
+A mean-field network is as sure in a gap as beside it: independent Gaussians on the weights hold next to no uncertainty
+in between (Foong, Li, Hernandez-Lobato and Turner 2019, "'In-Between' Uncertainty in Bayesian Neural Networks"). So
+the distance to the training values counts in a gap as the distance to the range does beyond it, see
+`model.encoding.range_distance`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["SupportGaps", "fit_support_gaps", "support_gaps_from_json"]
 
 LEAST_WIDTH = 0.25
-"""Of a gap, in standard deviations of the feature: less is nothing to doubt about."""
+"""Least width of a gap, in standard deviations of the feature."""
 LEAST_SPACINGS = 1.5
-"""Of a gap, in median spacings of the different training values: integers, or steps of 0.5, are no gaps."""
+"""Least width in median spacings of the distinct training values: between integers there are no gaps."""
 MEASURED = (FeatureKind.NUMERIC, FeatureKind.DATE)
 MARGIN = 0.01
-"""Share of a gap at either end that does not count: new rows of a cluster lie a little beyond the old ones."""
+"""Share of a gap at either end that is no gap: new rows of a cluster lie a little beyond the old ones."""
 MOST_GAPS = 64
-"""Of a feature, the widest."""
+"""Most gaps of a feature; the widest are taken."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class SupportGaps:
         return len(self.ends)
 
     def distance(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """How far each value lies in a gap, 0 elsewhere: ``a b / sqrt(a^2 + b^2)`` at a and b from its margins.
+        """Depth of each value in a gap, 0 elsewhere: ``a b / sqrt(a^2 + b^2)`` at a and b from its margins.
 
         A line from either end, its slope of some variance, leaves a variance in proportion to a^2 or b^2; of the
         two together, each weighted by its precision, to ``1 / (1 / a^2 + 1 / b^2)``.
@@ -129,9 +129,9 @@ class SupportGaps:
 def fit_support_gaps(
     schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns
 ) -> dict[str, SupportGaps]:
-    """The gaps of all numbers and dates that have any; not of columns with outliers.
+    """The gaps of all numbers and dates that have any, except of columns with outliers.
 
-    The inputs of such a column beyond its range have learned from the outliers, and say nothing of gaps.
+    The distance input of such a column has learned from the outliers, and can't stand for gaps as well.
 
     Args:
         schema: The features.

@@ -1,4 +1,4 @@
-"""What held-out rows tell of a fit: its scores, and how its bands must be moved to cover."""
+"""Conformal calibration and scores of a fit by its held-out rows, each scored by a map of other rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate_and_score"]
 
 SAMPLES = 256
-"""Draws behind each judgement, all of the members that have not seen the row."""
+"""Draws behind each score, all from the members that have not seen the row."""
 
 
 def calibrate_and_score(
@@ -34,11 +34,11 @@ def calibrate_and_score(
 ) -> tuple[ConformalMap | None, dict[str, Any]]:
     """The conformal map of held-out rows, and their scores.
 
-    Bands cover the rows that made them by construction. So calibrated bands are judged crosswise: those of each
-    group of rows by a map made from the other groups.
+    Bands cover the rows that calibrated them by construction. So each group of rows is scored with a map made from the
+    other groups.
 
-    Answers mix all members, a held-out row is judged by few of them, and the more members the better: bands that
-    cover for those few are wider than need be. What two have gained on one tells how much, see
+    Answers mix all members, but few members have not seen a held-out row, and more members predict better. Bands that
+    cover for those few are wider than needed. The gain from one such member to two tells by how much, see
     `model.distributions.calibration.sharpening`.
 
     Args:

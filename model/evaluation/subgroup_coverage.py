@@ -1,6 +1,6 @@
-"""Whether error bars hold for parts of the rows: by predicted std, by category, and by rank.
+"""Coverage of the bands in subgroups of the rows, by predicted std and by category, and rank correlation.
 
-Coverage over all rows can be right while sure rows are covered too rarely and unsure ones too often.
+Coverage over all rows can be right while rows of small std are covered too rarely, and rows of large std too often.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The fit: minibatches, optimiser, validation, early stop, interruption.
+"""One fit: minibatches, optimiser, validation, early stopping, interruption.
 
 The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws
-and members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of
-single draws. The learning rate falls to nothing along a cosine over the epochs allowed; a fit whose validation has
-stopped improving ends sooner.
+and members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of single
+draws. The learning rate falls along a cosine over the epochs allowed. A fit ends sooner once its validation has
+stopped improving.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = ["fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
 _NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")
-"""What a fit under way knows of its best parameters, in its state."""
+"""Fields of a fit under way that its state holds: what it knows of its best parameters."""
 
 
 def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
-    """So many that validations take about a fifth of the time: a step costs about three forward passes."""
+    """Enough that validations take about a fifth of the time: a step costs about three forward passes."""
     passes = validation_rows * options.validation_draws / (3 * options.batch_size * options.draws_per_step)
     return max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes))
 
 
 class _Running:
-    """A fit under way: what its steps change, and what they need."""
+    """A fit under way: its parameters, optimiser, schedule and random numbers."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Running:
         )
 
     def state(self, seconds: float) -> FitState | None:
-        """All that is needed to go on after the last epoch, or None where that would lead nowhere."""
+        """All that is needed to resume after the last epoch, or None where the parameters are not finite."""
         if not self._clipping.parameters_are_finite():
             return None
         generators = {"order": self._order.get_state(), "noise": self._noise.get_state()}
@@ -189,7 +189,7 @@ class _Running:
         return FitState(tensors | self._tensors(), numbers)
 
     def restore(self, state: FitState) -> float:
-        """Goes on from a state; returns the seconds spent until then.
+        """Resumes from a state; returns the seconds spent until then.
 
         Raises:
             FitError: It is not a state of such a fit.
@@ -246,14 +246,14 @@ def fit(
     Args:
         training: N training rows, standardised.
         validation: Rows that decide when to stop. With folds these are the training rows again, each judged
-            by the member that has not seen it.
+            by the members that have not seen it.
         options: How to fit.
         initial: Tensors to start from instead of random means, by the names of
             `model.fitting.fit_state.learned_tensors`.
-        state: What ``keeper`` was given by the same fit; it goes on from there, to the same parameters.
-        keeper: Is given the state at the end of an epoch when it is due.
+        state: A state that ``keeper`` got from the same fit. The fit resumes from it, to the same parameters.
+        keeper: Gets the state at the end of an epoch when it is due.
         device: Where to compute; the CPU by default.
-        progress: Is told of every epoch.
+        progress: Gets every epoch.
 
     Returns:
         The best parameters. A KeyboardInterrupt ends the fit early and is noted in ``stopped``.

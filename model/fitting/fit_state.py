@@ -1,4 +1,4 @@
-"""A fit as named tensors and numbers: to start from, to go on from, and to come back to when it is done."""
+"""A fit as named tensors and numbers: its start, its state under way, its outcome."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OUTCOME = ("validation", "epochs", "best_epoch", "stopped", "temperature")
 
 @dataclass(frozen=True, slots=True)
 class FitState:
-    """All that is needed to go on with a fit, or to have its outcome again.
+    """All that is needed to resume a fit, or to restore its outcome.
 
     Attributes:
         tensors: By name, on any device.
@@ -51,14 +51,14 @@ class FitState:
 
 
 class Keeper(Protocol):
-    """Keeps the states of a fit, so that it can go on after the process has died."""
+    """Keeps the states of a fit, so that it can be resumed after the process has died."""
 
     def due(self) -> bool:
         """Whether a state should be kept now."""
         ...
 
     def keep(self, state: FitState) -> None:
-        """Keeps a state in place of the one before it; the tensors change when the fit goes on."""
+        """Keeps a state in place of the one before it. Its tensors change with the next step: copy them."""
         ...
 
 

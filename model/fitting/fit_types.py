@@ -1,4 +1,4 @@
-"""What a fit is told, what it tells on the way, and what comes out of it."""
+"""Options, progress and outcome of a fit."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class FitOptions:
         patience: Validations without improvement before the fit stops.
         warm_up_steps: Steps over which the KL's factor rises from 0 to ``temperature``.
         temperature: The KL's factor at the end; 1 is the exact free energy.
-        temperature_path: Whether that factor rises over the whole fit instead, each step by the same ratio. Parameters
-            of any factor may then be the best, and the fit runs to its end.
+        temperature_path: Whether that factor rises over the whole fit instead, by the same ratio in each step.
+            Parameters at any factor may then be the best, and the fit runs to its end.
         validation_draws: Draws behind a validation.
         seed: Seed of initial means, minibatches and draws.
         beta_nll: Whether noisy rows pull their means as hard as others at first (`Likelihood.gradient`, beta). Not
             where a fit goes on from a posterior.
-        budget: Most seconds to run, or None. A fit that would take longer at its pace goes through its schedule
-            faster, so that it still ends with a small learning rate and the full weight of the KL.
-        budget_patience: How they are counted, see `model.runtime.time_budget.TimeBudget`.
+        budget: Most seconds to run, or None. A fit that is too slow for it goes through its schedule faster, so that it
+            still ends with a small learning rate and the full weight of the KL.
+        budget_patience: How its seconds are counted, see `model.runtime.time_budget.TimeBudget`.
     """
 
     prior: Prior
@@ -101,7 +101,7 @@ class Epoch:
 
 
 class Progress(Protocol):
-    """Is told of every epoch."""
+    """Gets every epoch of a fit."""
 
     def epoch(self, epoch: Epoch) -> None:
         """One more epoch is done."""

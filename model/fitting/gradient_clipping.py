@@ -53,7 +53,7 @@ class GradientClipping:
         norms = torch.linalg.vector_norm(
             torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]), dim=0
         )
-        # One look at the numbers tells of the loss and of every gradient, and whether there is anything to clip.
+        # One transfer from the device tells whether all is finite and whether there is anything to clip.
         loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
         if not math.isfinite(loss + largest):
             self._stop_if_not_finite(energy, rows, targets, epoch)

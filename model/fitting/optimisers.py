@@ -1,7 +1,8 @@
 """Gradient methods: PyTorch's update rules in their functional form.
 
-Its optimiser classes load PyTorch's compiler when the first one is made, which a fit has no use for: seconds of a
-processor, out of the 48 that the search on a small table has, and 100 MiB. What the rules do is the same to the bit.
+PyTorch's optimiser classes load its compiler when the first one is made. A fit does not need it, and it costs seconds
+of processor time, out of the 48 that the search on a small table has, and 100 MiB. The update rules are the same to
+the bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learning rate and weight of the KL along a fit, and how it keeps within a budget of time."""
+"""Learning rate, temperature and beta along a fit, and how they keep within a time budget."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["FINAL_LEARNING_RATE", "Schedule"]
 FINAL_LEARNING_RATE = 0.01
 """The last learning rate as a fraction of the first."""
 FIRST_OF_PATH, FINAL_RATE_OF_PATH = 0.01, 0.2
-"""Of a fit whose KL factor rises throughout: its first factor as a fraction of the last, and its last learning rate as
-one of the first. The factor changes to the end, and the parameters are to follow it."""
+"""Of a fit along a temperature path: its first temperature as a fraction of the last, and its last learning rate as a
+fraction of the first. The temperature changes to the end, and the parameters must be able to follow."""
 BETA_NLL_SHARE = 0.9
 """Share of a fit over which ``beta`` of `model.likelihoods.likelihood.Likelihood.gradient` falls from 1 to 0."""
 
@@ -40,7 +40,7 @@ class Schedule:
         self._progress += self._pace
 
     def keep_within_budget(self, elapsed: float) -> None:
-        """Hurries if the steps left would take longer than the time left."""
+        """Speeds the schedule up if the steps left would take longer than the time left."""
         budget = self._options.budget
         if budget is None or elapsed < 0.05 * budget:
             return
@@ -49,12 +49,12 @@ class Schedule:
 
     @property
     def done(self) -> bool:
-        """Whether the schedule is through."""
+        """Whether the schedule has ended."""
         return self._progress >= self._total
 
     @property
     def warm(self) -> bool:
-        """Whether the KL has a factor with which parameters may be kept."""
+        """Whether parameters may be kept: always on a temperature path, else once the warm-up is over."""
         return self._options.temperature_path or self._progress >= self._options.warm_up_steps
 
     @property
@@ -81,9 +81,9 @@ class Schedule:
         return self._options.learning_rate * (final + (1.0 - final) * cosine)
 
     def to_json(self) -> dict[str, float]:
-        """Where it stands, for a snapshot."""
+        """Its position, for a snapshot."""
         return {"steps": self._steps, "progress": self._progress, "pace": self._pace}
 
     def restore(self, data: Mapping[str, float]) -> None:
-        """Goes on from where `to_json` stood."""
+        """Resumes from what `to_json` returned."""
         self._steps, self._progress, self._pace = int(data["steps"]), data["progress"], data["pace"]

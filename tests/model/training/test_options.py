@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
 from murho.model.data.schema import FeatureKind
 from murho.model.errors import OptionError
+from murho.model.likelihoods.registry import NOISE_KINDS
 from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
-from murho.model.training.options import make_options, read_config
+from murho.model.training.options import TrainOptions, make_options, read_config
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_every_observation_model_can_be_asked_for() -> None:
+    assert get_args(TrainOptions.model_fields["noise"].annotation) == ("auto", *NOISE_KINDS)
 
 
 @pytest.mark.parametrize(
