@@ -11,10 +11,10 @@ import httpx
 import numpy as np
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.engines.monte_carlo_error import MonteCarloError
+from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.posterior.checkpoint import CheckpointReference
-from murho.model.posterior.monte_carlo_error import MonteCarloError
-from murho.model.posterior.prediction import Prediction, PredictOptions
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.support import call_murho

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 import torch
 
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, TableError
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.revision.revisions import Revision, labelled_rows, stamped
 from tests.model.conftest import make_table
 
