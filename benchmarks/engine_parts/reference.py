@@ -14,7 +14,7 @@ from benchmarks.peers.engine_task import COMPONENTS
 from benchmarks.peers.network_task import NOISE
 from murho.model.engines.draws import make_draws
 from murho.model.engines.prediction import DEFAULT_PERCENTILES
-from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.networks.bayesian_network import Architecture
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Where the training rows end: which rows lie beyond them, and where the edge is that they are nearest to."""
+"""The range of the training rows: which rows lie beyond it, and its point nearest to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.encoder import Encoder
 
-__all__ = ["BEYOND", "Outside", "Reach"]
+__all__ = ["BEYOND", "Outside", "TrainingRange"]
 
 BEYOND = "edge"
 """The rule, named in ``model.json``, for rows beyond the training rows: they scatter as rows at the edge do, and
@@ -25,7 +25,7 @@ calibration only widens their bands."""
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Which of B rows lie beyond the training rows. Found once for all that need it: a GPU is waited for.
+    """Which of B rows lie beyond the training rows. Found once: each look at it waits for a GPU.
 
     Attributes:
         mask: Whether a row does, ``[B]``.
@@ -61,7 +61,7 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TrainingRange:
     """The range of the training rows.
 
     Attributes:
@@ -83,7 +83,7 @@ class Reach:
         if beyond is None:
             bounds = torch.tensor([[-torch.inf], [torch.inf]]).expand(-1, encoder.width)
         elif isinstance(beyond, dict) and beyond.get("rule") == BEYOND:
-            bounds = torch.from_numpy(encoder.reach)
+            bounds = torch.from_numpy(encoder.training_range)
         else:
             raise CheckpointError(f"model.json: beyond.rule must be {BEYOND!r}, found {beyond!r}")
         least, most = bounds.to(device)

@@ -14,7 +14,7 @@ import torch
 from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
 from murho.model.engines.forward import FEW_ROWS, forward
 from murho.model.engines.torch_engine import TorchEngine
-from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.runtime.threads import in_parts
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from murho.model.engines.draws import Draws
     from murho.model.engines.prediction_plan import PredictionPlan
     from murho.model.engines.target_model import TargetModel
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = ["CompiledEngine"]
 

@@ -1,6 +1,6 @@
-"""What a posterior says of labelled rows, row by row: the one way from rows to scores.
+"""Scores of a posterior on labelled rows, row by row: the one way from rows to metrics.
 
-Rows are worked through in chunks; what is kept of a row is a few numbers, so that a million rows fit.
+Rows are scored in chunks. Only a few numbers a row are kept, so that a million rows fit into memory.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from murho.model.distributions.predictive import Predictive
     from murho.model.posterior.posterior import Posterior
 
-__all__ = ["Judged", "judge_rows", "normal_scores"]
+__all__ = ["RowScores", "normal_scores", "score_rows"]
 
 ROWS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What came of N rows; everything ``[N]``, float64 and in the target's unit unless said otherwise.
+class RowScores:
+    """Scores of N rows; everything ``[N]``, float64 and in the target's unit unless said otherwise.
 
     Attributes:
         targets: The truth.
@@ -91,7 +91,7 @@ class Judged:
         }
 
 
-def judge_rows(
+def score_rows(
     posterior: Posterior,
     rows: NDArray[np.float32],
     targets: NDArray[np.float64],
@@ -100,8 +100,8 @@ def judge_rows(
     members: Sequence[int] | None = None,
     calibration: ConformalMap | None = None,
     levels: Sequence[float] | None = None,
-) -> Judged:
-    """Judges a posterior on labelled rows.
+) -> RowScores:
+    """Scores a posterior on labelled rows.
 
     Args:
         posterior: The posterior.
@@ -126,21 +126,21 @@ def judge_rows(
     )
     with torch.inference_mode():
         parts = [
-            _judge(predictive, truth, outside, levels, nominal, maps)
+            _score(predictive, truth, outside, levels, nominal, maps)
             for predictive, truth, outside in _chunks(posterior, rows, targets, samples, members)
         ]
-    return Judged.joined(parts)
+    return RowScores.joined(parts)
 
 
-def _judge(
+def _score(
     predictive: Predictive,
     truth: Tensor,
     outside: Tensor,
     levels: Sequence[float],
     nominal: Tensor,
     maps: Sequence[Tensor],
-) -> Judged:
-    """Judges some rows.
+) -> RowScores:
+    """Scores some rows.
 
     Args:
         predictive: Of B rows.
@@ -157,12 +157,12 @@ def _judge(
     percentiles = _array(predictive.quantiles(asked))
     raw, *others = np.split(percentiles, len(asked) // len(levels), axis=1)
     calibrated = np.where(_array(outside)[:, None], others[-1], others[0]) if others else None
-    return Judged(
+    return RowScores(
         targets=observed,
         errors=_array(mean - truth),
         nll=_array(-predictive.log_density(truth)),
         crps=_array(predictive.crps(truth)),
-        scores=_scores(predictive, truth),
+        scores=_normal_scores(predictive, truth),
         epistemic=_array(epistemic),
         aleatoric=_array(aleatoric),
         raw=BandScores.of(raw, observed, levels),
@@ -179,16 +179,16 @@ def normal_scores(
     samples: int,
     members: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `judge_rows`."""
+    """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `score_rows`."""
     with torch.inference_mode():
         parts = [
-            _scores(predictive, truth)
+            _normal_scores(predictive, truth)
             for predictive, truth, _ in _chunks(posterior, rows, targets, samples, members)
         ]
     return np.concatenate(parts)
 
 
-def _scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
+def _normal_scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
     return _array(predictive.normal_score(truth.unsqueeze(0))[0])
 
 

@@ -12,7 +12,7 @@ from murho.model.networks.bayesian_network import Architecture
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = ["Layout"]
 
@@ -27,7 +27,7 @@ class Layout:
     """
 
     architecture: Architecture
-    likelihood: ObservationModel
+    likelihood: Likelihood
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

@@ -17,8 +17,8 @@ from murho.model.distributions.calibration import ConformalMap
 from murho.model.distributions.transforms import transform_from_json
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.input_warnings import unfamiliar
-from murho.model.encoding.training_range import Outside, Reach
+from murho.model.encoding.input_warnings import input_warnings
+from murho.model.encoding.training_range import Outside, TrainingRange
 from murho.model.engines.draw_cache import KEPT_BYTES, KeptDraws
 from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
 from murho.model.engines.prediction import Prediction, PredictOptions
@@ -110,7 +110,7 @@ class Posterior:
             )
         calibration = facts.get("calibration")
         self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
-        self._reach = Reach.from_facts(facts, self.encoder, self.device)
+        self._reach = TrainingRange.from_facts(facts, self.encoder, self.device)
         self._tensors = dict(tensors)
         shapes = layout.architecture.shapes()
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
@@ -239,11 +239,11 @@ class Posterior:
         """
         return self._reach.outside(rows)
 
-    def unfamiliar(
+    def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
-        """What the training rows know nothing like, see `model.encoding.input_warnings.unfamiliar`."""
-        return unfamiliar(self.encoder, columns, limit, among=among)
+        """What the training rows know nothing like, see `model.encoding.input_warnings.input_warnings`."""
+        return input_warnings(self.encoder, columns, limit, among=among)
 
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""

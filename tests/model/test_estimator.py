@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
 
 QUICK: dict[str, Any] = {
     "hidden": (8,),

@@ -96,7 +96,7 @@ class FakeModel:
             else None,
         )
 
-    def unfamiliar(
+    def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
         found = self.schema.outside(columns)

@@ -11,7 +11,7 @@ import pytest
 
 from murho.model.engines.compiled.loader import Kernels, load
 from murho.model.engines.compiled_engine import CompiledEngine
-from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.likelihoods.fixed import FixedNoise
 from tests.model.engines.engine_contract import (
     CALIBRATION,
     EVERYTHING,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from murho.model.engines.selection import select_engine
-from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.likelihoods.fixed import FixedNoise
 from tests.model.engines.engine_contract import target_model
 
 CPU = torch.device("cpu")

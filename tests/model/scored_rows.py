@@ -1,4 +1,4 @@
-"""Judgements of predictives that are written down, not learned."""
+"""Scores of predictives that are written down, not learned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from murho.model.distributions.predictive import Predictive
 from murho.model.evaluation.metrics import PERCENTILES, BandScores, band_levels
-from murho.model.evaluation.row_scores import Judged, judge_rows
+from murho.model.evaluation.row_scores import RowScores, score_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,23 +41,25 @@ def gaussian_posterior(copies: int = 3) -> Posterior:
     )
 
 
-def judge_gaussians(
+def score_gaussians(
     means: NDArray[np.float64],
     stds: NDArray[np.float64],
     targets: NDArray[np.float64],
     calibration: ConformalMap | None = None,
-) -> Judged:
-    """The judgement of one Gaussian a row, over all levels; means and stds are rounded to float32."""
+) -> RowScores:
+    """Scores of one Gaussian a row, at all levels; means and stds are rounded to float32."""
     rows = np.stack([means, stds], axis=1).astype(np.float32)
-    return judge_rows(
+    return score_rows(
         gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS
     )
 
 
-def judged_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]) -> Judged:
-    """A judgement of which only errors, std and whether the row lay inside its bands are known."""
+def scored_rows(
+    errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]
+) -> RowScores:
+    """Scores of which only errors, std and whether the row lay inside its bands are known."""
     nothing = np.zeros(len(errors))
     bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), np.zeros(4), np.zeros(4), np.zeros(0))
-    return Judged(
+    return RowScores(
         nothing, errors, nothing, nothing, nothing, nothing, stds, bands, None, np.zeros(len(errors), bool)
     )
