@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledEngine"]
 
-KINDS = ("fixed", "homoscedastic", "heteroscedastic", "mixture")
-"""Likelihoods whose outputs compiled code reads as they do."""
 NOTHING = np.empty(0)
 TILE_FLOATS = 2**19
 """Hidden values of a layer that a thread has at a time in the forward pass: two buffers of 2 MiB."""
@@ -63,7 +61,7 @@ class CompiledEngine:
     @staticmethod
     def knows(target: TargetModel) -> bool:
         """Whether there is compiled code for its observation model and transform."""
-        return target.likelihood.kind in KINDS and isinstance(target.transform, Identity | Logarithm)
+        return target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`: compiled for many rows of a network with SiLU, by PyTorch else."""

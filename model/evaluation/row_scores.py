@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.distributions.predictive import Predictive
+    from murho.model.posterior.drawn_rows import DrawnRows
     from murho.model.posterior.posterior import Posterior
 
 __all__ = ["RowScores", "normal_scores", "score_rows"]
@@ -118,45 +119,23 @@ def score_rows(
     if samples < 1:
         raise OptionError("judging a posterior takes at least one draw")
     levels = levels or band_levels()
-    nominal = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device=posterior.device) / 100.0)
-    maps = (
-        ()
-        if calibration is None
-        else (calibration.calibrated(nominal), calibration.calibrated(nominal, True))
-    )
     with torch.inference_mode():
         parts = [
-            _score(predictive, truth, outside, levels, nominal, maps)
-            for predictive, truth, outside in _chunks(posterior, rows, targets, samples, members)
+            _score(drawn, truth, levels, calibration)
+            for drawn, truth in _chunks(posterior, rows, targets, samples, members)
         ]
     return RowScores.joined(parts)
 
 
 def _score(
-    predictive: Predictive,
-    truth: Tensor,
-    outside: Tensor,
-    levels: Sequence[float],
-    nominal: Tensor,
-    maps: Sequence[Tensor],
+    drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration: ConformalMap | None
 ) -> RowScores:
-    """Scores some rows.
-
-    Args:
-        predictive: Of B rows.
-        truth: ``[B]``.
-        outside: ``[B]``.
-        levels: Percentile levels, K.
-        nominal: Their normal scores, ``[K]``.
-        maps: The scores to reach to, ``[K]``, in rows inside and in those outside; empty without calibration.
-    """
+    """Scores some rows; ``truth`` are their targets, ``[B]``, for the others see `score_rows`."""
+    predictive, observed = drawn.predictive(), _array(truth)
     mean, epistemic, aleatoric = predictive.split()
-    observed = _array(truth)
-    # Mostly all rows are inside.
-    asked = torch.cat((nominal, *(maps if bool(outside.any()) else maps[:1])))
-    percentiles = _array(predictive.quantiles(asked))
-    raw, *others = np.split(percentiles, len(asked) // len(levels), axis=1)
-    calibrated = np.where(_array(outside)[:, None], others[-1], others[0]) if others else None
+    calibrated = None
+    if calibration is not None:
+        calibrated = BandScores.of(drawn.percentiles(levels, calibration), observed, levels)
     return RowScores(
         targets=observed,
         errors=_array(mean - truth),
@@ -165,9 +144,9 @@ def _score(
         scores=_normal_scores(predictive, truth),
         epistemic=_array(epistemic),
         aleatoric=_array(aleatoric),
-        raw=BandScores.of(raw, observed, levels),
-        calibrated=None if calibrated is None else BandScores.of(calibrated, observed, levels),
-        outside=_array(outside),
+        raw=BandScores.of(drawn.percentiles(levels), observed, levels),
+        calibrated=calibrated,
+        outside=_array(drawn.outside.mask),
     )
 
 
@@ -182,8 +161,8 @@ def normal_scores(
     """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `score_rows`."""
     with torch.inference_mode():
         parts = [
-            _normal_scores(predictive, truth)
-            for predictive, truth, _ in _chunks(posterior, rows, targets, samples, members)
+            _normal_scores(drawn.predictive(), truth)
+            for drawn, truth in _chunks(posterior, rows, targets, samples, members)
         ]
     return np.concatenate(parts)
 
@@ -203,10 +182,9 @@ def _chunks(
     targets: NDArray[np.float64],
     samples: int,
     members: Sequence[int] | None,
-) -> Iterator[tuple[Predictive, Tensor, Tensor]]:
-    """The predictive and the targets of some rows at a time, and whether each lies beyond the training rows."""
+) -> Iterator[tuple[DrawnRows, Tensor]]:
+    """Some rows at a time under the draws, and their targets."""
     for start in range(0, len(rows), ROWS_PER_CHUNK):
         some = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
         truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
-        predictive = posterior.predictive(some, samples, posterior.seed, members=members)
-        yield predictive, truth, posterior.outside(some)
+        yield posterior.drawn(some, samples, posterior.seed, members=members), truth

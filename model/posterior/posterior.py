@@ -28,6 +28,7 @@ from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.errors import CheckpointError
 from murho.model.posterior.checkpoint import read_facts, read_tensors
+from murho.model.posterior.drawn_rows import DrawnRows
 from murho.model.posterior.model_spec import Layout
 from murho.model.runtime.threads import threads_for
 
@@ -209,10 +210,10 @@ class Posterior:
             **_joined(answers),
         )
 
-    def predictive(
+    def drawn(
         self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
-    ) -> Predictive:
-        """The distribution of the target of each row, not calibrated; by PyTorch, whatever engine answers.
+    ) -> DrawnRows:
+        """Rows under draws, for evaluation and calibration.
 
         Args:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
@@ -227,7 +228,14 @@ class Posterior:
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
         outside = Outside.of(self.outside(rows))
-        return self._target.predictive(*self._outputs(self._reference, parts, rows, outside))
+        outputs, of_members = self._outputs(self._reference, parts, rows, outside)
+        return DrawnRows(outputs, of_members, outside, self._target, self.engine)
+
+    def predictive(
+        self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
+    ) -> Predictive:
+        """The distribution of the target of each row, not calibrated; arguments as of `drawn`."""
+        return self.drawn(rows, samples, seed, members=members).predictive()
 
     def outside(self, rows: Tensor) -> Tensor:
         """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.transforms import Identity
+from murho.model.encoding.training_range import Outside
+from murho.model.engines.target_model import TargetModel
+from murho.model.engines.torch_engine import TorchEngine
 from murho.model.evaluation.metrics import PERCENTILES, BandScores, band_levels
 from murho.model.evaluation.row_scores import RowScores, score_rows
+from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
+from murho.model.networks.layers import inverse_softplus
+from murho.model.posterior.drawn_rows import DrawnRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,20 +32,15 @@ ALL_LEVELS = sorted({*band_levels(), *PERCENTILES})
 
 def gaussian_posterior(copies: int = 3) -> Posterior:
     """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
+    target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
 
-    def predictive(
-        rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None
-    ) -> Predictive:
+    def drawn(rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None) -> DrawnRows:
         means, noise = rows.double().T
-        return Predictive.of(means.expand(copies, -1).unsqueeze(-1), noise.expand(copies, -1).unsqueeze(-1))
+        outputs = torch.stack((means, inverse_softplus(noise - NOISE_FLOOR)), dim=1).expand(copies, -1, -1)
+        nowhere = Outside.of(torch.zeros(len(rows), dtype=torch.bool))
+        return DrawnRows(outputs, torch.zeros(copies).long(), nowhere, target, TorchEngine(target))
 
-    def outside(rows: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(len(rows), dtype=torch.bool)
-
-    return cast(
-        "Posterior",
-        SimpleNamespace(device=torch.device("cpu"), seed=0, predictive=predictive, outside=outside),
-    )
+    return cast("Posterior", SimpleNamespace(device=torch.device("cpu"), seed=0, drawn=drawn))
 
 
 def score_gaussians(

@@ -19,7 +19,7 @@ from tests.model.conftest import make_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.model.distributions.predictive import Predictive
+    from murho.model.posterior.drawn_rows import DrawnRows
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -31,18 +31,18 @@ def labelled(rent: Posterior, rows: int) -> Rows:
 
 def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[int, set[Sequence[int] | None]] = {}
-    real = Posterior.predictive
+    real = Posterior.drawn
     encoded, targets = labelled(rent, 60)
 
     def spy(
         self: Posterior, rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
-    ) -> Predictive:
+    ) -> DrawnRows:
         for row in rows.numpy():
             (number,) = np.flatnonzero((encoded == row).all(axis=1))
             asked.setdefault(int(number), set()).add(members)
         return real(self, rows, samples, seed, members=members)
 
-    monkeypatch.setattr(Posterior, "predictive", spy)
+    monkeypatch.setattr(Posterior, "drawn", spy)
     groups = split_rows(60, 0, members=2).held_out(2)
     conformal, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
     assert asked == {int(row): {group.members} for group in groups for row in group.rows}
