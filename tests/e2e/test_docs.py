@@ -1,4 +1,4 @@
-"""What README and docs tell people to type is typed here, and answers as they say."""
+"""What README and docs tell people to type is typed here, and answers as they say; what they name exists."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from murho.model.training.options import make_options, read_config
-from tests.e2e.support import MURHO, murho, serve
-from tests.support import ROOT, made_once
+from murho.service.settings import Settings
+from tests.e2e.support import MURHO, serve
+from tests.support import ROOT, call_murho, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +24,14 @@ if TYPE_CHECKING:
 
     from tests.e2e.support import Service
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-HEADER = "-H 'content-type: application/json'"
+README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*DOCUMENTS, ROOT / "benchmarks" / "README.md", ROOT / "examples" / "README.md"]
+OPTIONS_TABLE = "## Options of `murho train`"
+"""Where the README's generated table begins, to which the limits of prose don't apply."""
+MADE = ("benchmarks/results",)
+"""What commands make, and a clone has not."""
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -61,7 +70,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def type_it(directory: Path) -> None:
         shutil.copytree(ROOT / "examples", directory / "examples")
-        (block,) = (block for block in blocks(ROOT / "README.md", "sh") if "murho train" in block)
+        (block,) = (block for block in blocks(README, "sh") if "murho train" in block)
         lines = block.splitlines()
         assert lines[-1] == "murho serve"
         shell("\n".join(lines[:-1]), directory)
@@ -84,10 +93,10 @@ def test_the_readmes_commands_score_the_file(workplace: Path) -> None:
 
 
 def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace: Path) -> None:
-    request = block_after(ROOT / "README.md", "request").replace("http://127.0.0.1:8000", service.address)
+    request = block_after(README, "request").replace("http://127.0.0.1:8000", service.address)
     answer, printed = (
         json.loads(shell(request, workplace)),
-        json.loads(block_after(ROOT / "README.md", "answer")),
+        json.loads(block_after(README, "answer")),
     )
     assert list(answer) == list(printed)
     for key in ("model", "target", "samples", "seed", "calibrated", "warnings"):
@@ -99,8 +108,8 @@ def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace
 
 
 def test_the_readmes_mistake_is_answered_as_it_says(service: Service) -> None:
-    printed = json.loads(block_after(ROOT / "README.md", "mistake"))
-    request = block_after(ROOT / "README.md", "request").replace('"Cylinders": 4', '"Cylinders": "four"')
+    printed = json.loads(block_after(README, "mistake"))
+    request = block_after(README, "request").replace('"Cylinders": 4', '"Cylinders": "four"')
     body = request[request.index("{") : request.rindex("}") + 1]
     response = service.client.post("/predict", content=body, headers={"content-type": "application/json"})
     answer: dict[str, Any] = response.json()
@@ -118,21 +127,50 @@ def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> 
         shell(text, workplace)
 
 
+def test_the_api_page_prints_the_monte_carlo_errors_of_its_request(service: Service, workplace: Path) -> None:
+    page = ROOT / "docs" / "api.md"
+    (request,) = (block for block in blocks(page, "sh") if "mc_error" in block)
+    printed = json.loads(block_after(page, "mc_error"))["mc_error"]
+    said = json.loads(shell(request.replace("http://127.0.0.1:8000", service.address), workplace))["mc_error"]
+    assert list(said) == list(printed)
+    assert [len(row) for row in said["percentiles"]] == [len(row) for row in printed["percentiles"]]
+    for key in ("mean", "std"):  # of another fit where the processor is another one
+        assert 0.1 < said[key][0] / printed[key][0] < 10.0
+
+
+def test_every_path_of_the_api_page_is_served(service: Service) -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    named = set(re.findall(r"`(?:POST |GET )?(/[a-z/{}]+)`", text))
+    served = set(service.client.get("/openapi.json").json()["paths"])
+    assert len(named) >= 8
+    assert named <= served
+
+
 def test_the_readmes_configuration_is_valid(tmp_path: Path) -> None:
-    (text,) = blocks(ROOT / "README.md", "toml")
+    (text,) = blocks(README, "toml")
     (tmp_path / "config.toml").write_text(text)
     values = read_config(tmp_path / "config.toml")
     assert values.pop("target") == "Miles_per_Gallon"
     assert make_options(values).columns["Cylinders"].kind == "categorical"
 
 
-def test_every_option_in_the_readmes_table_exists() -> None:
-    table = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `--")]
-    named = {option for line in table for option in re.findall(r"`(--[a-z0-9-]+)`", line)}
-    known = set(re.findall(r"--[a-z0-9-]+", murho("train", "--help").stdout))
-    assert len(named) > 20
-    assert named <= known
-    assert known - named <= {"--target", "--json", "--help"}
+@cache
+def options_of(command: str) -> frozenset[str]:
+    """The options in the help of a command."""
+    return frozenset(re.findall(r"--[a-z0-9-]+", call_murho(command, "--help").stdout))
+
+
+def test_every_command_line_that_documents_show_has_a_command_and_options_that_exist() -> None:
+    found = 0
+    for path in PAGES:
+        text = re.sub(r"murho:cpu\s+", "murho ", path.read_text().replace("\\\n", " "))
+        for command, words in re.findall(
+            r"\bmurho (train|serve|predict|evaluate|update|prune)\b([^`\n]*)", text
+        ):
+            named = set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", words))
+            assert named <= options_of(command), (path, command, words)
+            found += bool(named)
+    assert found > 10
 
 
 def test_every_make_target_and_compose_service_that_docs_name_exists() -> None:
@@ -141,21 +179,93 @@ def test_every_make_target_and_compose_service_that_docs_name_exists() -> None:
         re.findall(r"^  ([a-z-]+):$", (ROOT / "docker-compose.yml").read_text(), flags=re.MULTILINE)
     )
     for path in DOCUMENTS:
-        for block in blocks(path, "sh"):
-            for words in re.findall(r"\bmake ([a-zA-Z0-9_=:/. ]+)", block):
+        for block in [*blocks(path, "sh"), *re.findall(r"`(make [^`\n]+)`", path.read_text())]:
+            for words in re.findall(r"\bmake ([a-zA-Z0-9_=:/. ]+)", block.partition(' ARGS="')[0]):
                 assert {word for word in words.split() if "=" not in word} <= targets, (path, words)
             for name in re.findall(r"docker compose up ([a-z-]+)", block):
                 assert name in services, (path, name)
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:
-    for path in [*DOCUMENTS, ROOT / "benchmarks" / "README.md", ROOT / "examples" / "README.md"]:
-        for link in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
-            assert link.startswith("http") or (path.parent / link).exists(), (path, link)
+    for path in PAGES:
+        for link, place in re.findall(r"\]\(([^)#]*)(#[^)]+)?\)", path.read_text()):
+            if link.startswith("http"):
+                continue
+            goal = path.parent / link if link else path
+            assert goal.exists(), (path, link)
+            if place:
+                assert place[1:] in anchors(goal), (path, link, place)
+
+
+def anchors(path: Path) -> set[str]:
+    """The names by which a page's headings are linked to, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_path_that_documents_name_exists() -> None:
+    """Paths from the top of the repository, in code, diagrams and tables alike."""
+    places = "model|service|tests|benchmarks|docs|examples|scripts|src"
+    for path in PAGES:
+        named = set(re.findall(rf"(?<![\w/.~-])((?:{places})/[\w./-]*)", path.read_text()))
+        missing = {name for name in named if not (ROOT / name.rstrip(".")).exists()}
+        assert {name for name in missing if not name.startswith(MADE)} == set(), path
+
+
+def test_the_page_on_architecture_lists_the_packages_in_their_order() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][1]
+    section = ARCHITECTURE.read_text().partition("## Packages of the model\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]+) \|", section, flags=re.MULTILINE)
+    listed = [name for cell in cells for name in re.findall(r"`model/(\w+)", cell)]
+    below = {"errors", "json_validation"}  # two modules, neither of which imports the other
+    assert set(listed[:2]) == below
+    order = [name for name in reversed(contract["layers"]) if name not in below]
+    assert [name for name in listed[2:] if not name.startswith("estimator")] == [
+        name for name in order if not name.startswith("estimator")
+    ]
+    assert {path.name for path in (ROOT / "model").iterdir() if (path / "__init__.py").exists()} <= set(
+        listed
+    )
+
+
+def test_what_documents_name_in_the_environment_is_read() -> None:
+    known = {f"MURHO_{name.upper()}" for name in Settings.model_fields}
+    known |= set(re.findall(r"MURHO_[A-Z_]+", (ROOT / "docker-compose.yml").read_text()))
+    for path in PAGES:
+        assert set(re.findall(r"MURHO_[A-Z_]*[A-Z]", path.read_text())) <= known, path
+    page = (ROOT / "docs" / "operations.md").read_text()
+    table = page.partition("given as `make serve PORT=9000`")[2].partition("\n\nWithout make")[0]
+    named = {
+        name
+        for cell in re.findall(r"^\| (`[^|]+) \|", table, flags=re.MULTILINE)
+        for name in re.findall("[A-Z_]+", cell)
+    }
+    assert named >= {"HOST", "PORT", "ARGS"}
+    assert named <= set(re.findall("[A-Z_]+", (ROOT / "Makefile").read_text()))
+
+
+def test_every_extra_that_documents_name_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for path in PAGES:
+        for named in re.findall(r"(?:murho|'\.)\[([a-z,]+)\]", path.read_text()):
+            assert set(named.split(",")) <= set(extras), (path, named)
+    table = (ROOT / "docs" / "operations.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == set(extras)
+
+
+def test_prose_keeps_to_120_characters_and_the_readme_to_900_words() -> None:
+    for path in PAGES:
+        text = path.read_text().partition(OPTIONS_TABLE)[0]
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        long = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("![")]
+        assert long == [], path
+    before, _, tables = README.read_text().partition("\n## Measured\n")
+    assert tables
+    assert len(before.split()) <= 900
 
 
 def test_every_benchmark_that_documents_name_exists() -> None:
-    for path in [*DOCUMENTS, ROOT / "benchmarks" / "README.md"]:
+    for path in PAGES:
         for name in re.findall(r"python -m benchmarks\.(\w+)", path.read_text()):
             assert (ROOT / "benchmarks" / f"{name}.py").is_file(), (path, name)
 
@@ -175,4 +285,17 @@ def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
             word for word in words if word[:1].isalpha() and not word.startswith(("RMSE", "predicted std"))
         ]
 
-    assert sorted(titles(answer)) == sorted(titles(block_after(page, "answer")))
+    printed = block_after(page, "answer")
+    assert sorted(titles(answer)) == sorted(titles(printed))
+    for line in (
+        "most version 1 on 99 rows",
+        "(3.0 points of a coverage of 90 % are chance: one standard error)",
+    ):
+        assert line in printed.splitlines()
+        assert line in answer.splitlines()
+
+    def rows_of_origins(text: str) -> list[tuple[str, str]]:
+        return re.findall(r"^(USA|Europe|Japan) +(\d+) ", text, flags=re.MULTILINE)
+
+    assert len(rows_of_origins(printed)) == 3
+    assert rows_of_origins(answer) == rows_of_origins(printed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -230,6 +231,13 @@ def _shape(line: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"[·█]+", "", re.sub(r"[\d.,]*\d", "0", line))).strip()
 
 
+def _weights(text: str) -> list[str]:
+    """Counts of weights that the table and the options decide: weights and held ones by layer, and their totals."""
+    layers = re.findall(r"^(layers\.\d\.weight +[\d,]+ +[\d,]+) +[\d,]+ +[\d,]+$", text, flags=re.MULTILINE)
+    totals = re.findall(r"^(removed [\d,]+ of [\d,]+ weights|held [\d,]+ more)", text, flags=re.MULTILINE)
+    return [re.sub(" +", " ", line) for line in [*layers, *totals]]
+
+
 def test_the_page_about_revisions_is_what_happens(tmp_path: Path) -> None:
     (tmp_path / "examples").mkdir()
     for name in ("cars.csv", "cars.toml"):
@@ -237,14 +245,24 @@ def test_the_page_about_revisions_is_what_happens(tmp_path: Path) -> None:
     typed = re.findall(
         r"<!-- revising -->\n```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
     )
-    assert len(typed) == 3
+    assert len(typed) == 4
     quick = TRAIN.replace("16,16", "64,64")
     printed = [shell(text.replace("murho train ", f"murho train {quick} "), tmp_path) for text in typed]
-    for text, mark in zip(printed[1:], ("updated", "pruned"), strict=True):
+    for text, mark in ((printed[1], "updated"), (printed[3], "pruned")):
         said = {_shape(line) for line in text.splitlines()}
         promised = {_shape(line) for line in block_after(PAGE, mark).splitlines()}
         assert promised <= said, promised - said
+    assert len(_weights(printed[3])) == 5
+    assert _weights(printed[3]) == _weights(block_after(PAGE, "pruned"))
+    before, after = (_mean_epistemic_std(tmp_path / f"{name}.csv") for name in ("before", "after"))
+    assert after < before  # the new rows tell what is beyond the range of `Year`
     assert (tmp_path / "signal-to-noise.png").is_file()
+
+
+def _mean_epistemic_std(scored: Path) -> float:
+    with scored.open() as file:
+        values = [float(row["epistemic_std"]) for row in csv.DictReader(file)]
+    return sum(values) / len(values)
 
 
 def test_the_pages_tables_name_every_option() -> None:
