@@ -249,7 +249,7 @@ def fit(
             by the member that has not seen it.
         options: How to fit.
         initial: Tensors to start from instead of random means, by the names of
-            `model.fitting.fit_state.learned_tensors`.
+            `model.networks.named_tensors.learned_tensors`.
         state: What ``keeper`` was given by the same fit; it goes on from there, to the same parameters.
         keeper: Is given the state at the end of an epoch when it is due.
         device: Where to compute; the CPU by default.

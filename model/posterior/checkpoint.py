@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import os
 import re
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from murho.model.errors import CheckpointError
+from murho.model.runtime.durable_files import sync_directory, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,6 +195,8 @@ def read_tensors(
     import safetensors.torch
     import torch
 
+    from murho.model.networks.named_tensors import tensor_problem
+
     path = directory / TENSORS_FILE
     try:
         content = path.read_bytes()
@@ -214,21 +216,12 @@ def read_tensors(
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
     except Exception as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from error
-    for name in tensors:
-        if name not in shapes:
-            raise CheckpointError(f"{path}: tensor {name!r} is not expected by {FACTS_FILE}")
-    for name, shape in shapes.items():
-        tensor = tensors.get(name)
-        if tensor is None:
-            raise CheckpointError(f"{path}: tensor {name!r} is missing, expected shape {list(shape)}")
-        if tensor.dtype != torch.float32:
-            raise CheckpointError(f"{path}: tensor {name!r} is {tensor.dtype}, expected torch.float32")
-        if tuple(tensor.shape) != shape:
-            raise CheckpointError(
-                f"{path}: tensor {name!r} has shape {list(tensor.shape)}, expected {list(shape)}"
-            )
-        if not bool(torch.isfinite(tensor).all()):
-            raise CheckpointError(f"{path}: tensor {name!r} holds NaN or infinity")
+    template = {
+        name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()
+    }
+    problem = tensor_problem(tensors, template)
+    if problem is not None:
+        raise CheckpointError(f"{path}: {problem}")
     return tensors
 
 
@@ -252,21 +245,6 @@ def check_writable(root: Path, name: str) -> None:
         ) from error
 
 
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_checkpoint(root: Path, name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
     """Writes the next version of a checkpoint, all of it or nothing.
 
@@ -283,12 +261,10 @@ def write_checkpoint(root: Path, name: str, facts: Mapping[str, Any], tensors: M
         CheckpointError: The name is forbidden, or the disk is full or not writable. Nothing of the new version
             is visible then, and older ones are untouched.
     """
-    import safetensors.torch
+    from murho.model.networks.named_tensors import tensor_bytes
 
     validate_name(name)
-    content = safetensors.torch.save(
-        {key: tensor.detach().contiguous().cpu() for key, tensor in tensors.items()}
-    )
+    content = tensor_bytes(tensors)
     complete = {
         "format": FORMAT,
         "name": name,
@@ -305,15 +281,15 @@ def write_checkpoint(root: Path, name: str, facts: Mapping[str, Any], tensors: M
         home.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=home))
         temporary.chmod(0o755)
-        _write_durably(temporary / TENSORS_FILE, content)
-        _write_durably(
+        write_durably(temporary / TENSORS_FILE, content)
+        write_durably(
             temporary / FACTS_FILE,
             orjson.dumps(complete, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY),
         )
-        _sync_directory(temporary)
+        sync_directory(temporary)
         goal = _rename_to_next_version(temporary, home)
-        _sync_directory(home)
-        _sync_directory(root)
+        sync_directory(home)
+        sync_directory(root)
     except OSError as error:
         raise CheckpointError(
             f"{home}: the checkpoint could not be written: {error.strerror or error}; "

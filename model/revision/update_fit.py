@@ -15,6 +15,7 @@ from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import Fit, FitOptions, fit
 from murho.model.likelihoods.gaussian import NOISE_FLOOR, HomoscedasticNoise
 from murho.model.networks.layers import inverse_softplus
+from murho.model.networks.named_tensors import NOISE_RHO
 from murho.model.networks.posterior_prior import PosteriorPrior, sigmas
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def fit_to_new_rows(
     initial = dict(revision.tensors)
     kind, sigma = old.likelihood.kind, facts["likelihood"].get("sigma")
     if isinstance(old.likelihood, HomoscedasticNoise) and not held_out:
-        noise = _homoscedastic(initial.pop("noise.rho"))
+        noise = _homoscedastic(initial.pop(NOISE_RHO))
         kind, sigma = "fixed", float(noise.square().mean().sqrt())
     reporter.begin(f"update of version {old.version}")
     outcome = fit(
@@ -164,12 +165,12 @@ def noise_of_all_rows(
     A learned noise has no prior that would hold what the earlier rows said of it. So its square is the mean of the
     old one and of the one that the new rows ask for, weighted by the numbers of rows. A fit that held it asks for none.
     """
-    if "noise.rho" not in old:
+    if NOISE_RHO not in old:
         return {}
     asked = dict(outcome.likelihood.named_parameters()).get("rho")
     if asked is None:
-        return {"noise.rho": old["noise.rho"]}
-    before, after = (_homoscedastic(rho.detach().double()).square() for rho in (old["noise.rho"], asked))
+        return {NOISE_RHO: old[NOISE_RHO]}
+    before, after = (_homoscedastic(rho.detach().double()).square() for rho in (old[NOISE_RHO], asked))
     square = torch.lerp(before, after, rows_learned / (rows_before + rows_learned))
     # At the floor itself rho would be infinite.
-    return {"noise.rho": inverse_softplus((square.sqrt() - NOISE_FLOOR).clamp_min(1e-8)).float()}
+    return {NOISE_RHO: inverse_softplus((square.sqrt() - NOISE_FLOOR).clamp_min(1e-8)).float()}

@@ -19,6 +19,7 @@ from murho.model.encoding.training_range import BEYOND
 from murho.model.evaluation.cross_calibration import calibrate_and_judge
 from murho.model.fitting.training_data import Preparation, rows_of
 from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.networks.named_tensors import learned_tensors
 from murho.model.networks.priors import prior_to_json
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.extrapolation_prior import slope_of, with_doubt
@@ -114,10 +115,7 @@ def train(
             reporter.say("--resume goes on from the last snapshot, and writes a further version")
     standardised = preparation.standardised(candidate.transform)
 
-    tensors = {name: tensor.detach() for name, tensor in chosen.network.named_tensors().items()}
-    tensors |= {
-        f"noise.{name}": parameter.detach() for name, parameter in chosen.likelihood.named_parameters()
-    }
+    tensors = learned_tensors(chosen.network, chosen.likelihood)
     architecture = chosen.network.architecture
     encoder = preparation.encoder(candidate.encoding, whitened=candidate.whitened)
     slope = slope_of(len(schema.features))

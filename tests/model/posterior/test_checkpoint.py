@@ -72,7 +72,7 @@ def test_a_version_that_another_writer_takes_meanwhile_is_passed_over(
     assert _write(tmp_path).name == "2"
 
 
-@pytest.mark.parametrize("step", ["_write_durably", "_sync_directory", "_rename_to_next_version"])
+@pytest.mark.parametrize("step", ["write_durably", "sync_directory", "_rename_to_next_version"])
 def test_a_disk_that_fills_leaves_nothing_and_older_versions_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
