@@ -58,7 +58,7 @@ def prune(
     rows = None if data is None else _read_rows(data, revision.posterior)
     pruned = prune_revision(revision, fraction, rows)
     written = pruned.revision
-    directory = write_checkpoint(checkpoints, name, written.facts, written.tensors)
+    directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
     if figure is not None:
         draw(pruned.cut, f"{name}, version {revision.posterior.version}", figure)
     if json:
@@ -101,11 +101,11 @@ def update(
     with use_threads_for_fitting(resolved):
         updated = update_revision(revision, rows, options, reporter=TerminalReporter(), device=resolved)
     written = updated.revision
-    directory = write_checkpoint(checkpoints, name, written.facts, written.tensors)
+    directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
     if json:
         _print_facts(directory, written, "update")
         return
-    interrupted = " (interrupted)" if written.facts["update"]["interrupted"] else ""
+    interrupted = " (interrupted)" if written.spec.records["update"]["interrupted"] else ""
     lines = updated_lines(updated, written.posterior.schema.target.unit)
     print_lines([*lines, f"saved {directory}{interrupted}"])
 
@@ -138,7 +138,7 @@ def _print_facts(directory: Path, written: Revision, which: str) -> None:
             "checkpoint": str(directory),
             "name": directory.parent.name,
             "version": directory.name,
-            which: written.facts[which],
-            "metrics": written.facts["metrics"],
+            which: written.spec.records[which],
+            "metrics": written.spec.metrics,
         }
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from murho.model.errors import OptionError
+from murho.model.json_validation import expect_fields, expect_number, option_errors_at, wrong
 
 __all__ = [
     "EmpiricalBayesPrior",
@@ -269,18 +270,17 @@ def prior_to_json(prior: Prior) -> dict[str, object]:
     raise OptionError(f"prior {prior!r} is none of {', '.join(_PRIORS)}")
 
 
-def prior_from_json(data: dict[str, Any]) -> Prior:
+def prior_from_json(data: object) -> Prior:
     """The inverse of `prior_to_json`.
 
     Raises:
-        OptionError: The kind is unknown or a parameter is out of range.
+        CheckpointError: The kind is unknown, or a parameter is missing, unknown or out of range.
     """
-    parameters = dict(data)
-    kind = parameters.pop("kind", None)
-    if kind not in _PRIORS:
-        raise OptionError(f"prior must be one of {', '.join(_PRIORS)}, not {kind!r}")
-    cls = _PRIORS[str(kind)]
-    unknown = set(parameters) - set(cls.__dataclass_fields__)
-    if unknown:
-        raise OptionError(f"prior {kind!r} has no parameter {sorted(unknown)[0]!r}")
-    return cls(**{name: float(value) for name, value in parameters.items()})
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in _PRIORS:
+        raise wrong("prior.kind", f"one of {', '.join(_PRIORS)}", kind)
+    cls = _PRIORS[kind]
+    names = tuple(cls.__dataclass_fields__)
+    fields = expect_fields(data, "prior", ("kind", *names))
+    with option_errors_at("prior"):
+        return cls(**{name: expect_number(fields[name], f"prior.{name}") for name in names})

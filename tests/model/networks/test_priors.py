@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, Normal, kl_divergence
 
-from murho.model.errors import OptionError
+from murho.model.errors import CheckpointError, OptionError
 from murho.model.networks.priors import (
     EmpiricalBayesPrior,
     GaussianPrior,
@@ -132,10 +132,14 @@ def test_json_round_trip(prior: Prior) -> None:
 
 
 def test_unknown_prior_and_bad_parameters_are_refused_by_name() -> None:
-    with pytest.raises(OptionError, match="horseshoe"):
+    with pytest.raises(CheckpointError, match=r"prior\.kind.*horseshoe"):
         prior_from_json({"kind": "horseshoe"})
-    with pytest.raises(OptionError, match="tau"):
+    with pytest.raises(CheckpointError, match=r"prior: .*tau"):
         prior_from_json({"kind": "gaussian", "tau": 1.0})
+    with pytest.raises(CheckpointError, match=r"prior\.sigma: expected a finite number"):
+        prior_from_json({"kind": "gaussian", "sigma": "1"})
+    with pytest.raises(CheckpointError, match=r"prior: .*sigma"):
+        prior_from_json({"kind": "gaussian", "sigma": -1.0})
     with pytest.raises(OptionError, match="sigma"):
         GaussianPrior(0.0)
     with pytest.raises(OptionError, match="pi"):

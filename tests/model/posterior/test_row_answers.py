@@ -16,6 +16,7 @@ from murho.model.distributions.transforms import Identity
 from murho.model.engines.compiled import kernel_loader as kernels
 from murho.model.likelihoods.gaussian import FixedNoise
 from murho.model.posterior import row_answers
+from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.prediction import PredictOptions
 from murho.model.posterior.row_answers import RowAnswers
@@ -48,7 +49,7 @@ def posterior(
     facts["calibration"] = CALIBRATION if calibrated else None
     if not wide:
         facts["likelihood"]["wide"] = None
-    return Posterior(facts, tensors)
+    return Posterior(ModelSpec.from_json(facts), tensors)
 
 
 def rows(count: int) -> np.ndarray:
