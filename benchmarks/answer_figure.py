@@ -19,10 +19,10 @@ from benchmarks.results import ROOT
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.data.tables import read_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import MurhoError, OptionError
 from murho.model.posterior.checkpoint import default_root, find_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

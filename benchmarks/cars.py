@@ -20,8 +20,8 @@ from benchmarks.fits import Silence
 from benchmarks.results import ROOT, facts, parse_options, table, write_json
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.data.tables import read_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.evaluate import judge
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.runtime.devices import use_threads_for_fitting
 from murho.model.training.options import make_options, read_config
 from murho.model.training.train import train

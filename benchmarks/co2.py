@@ -23,8 +23,8 @@ from benchmarks.fits import timed_fit
 from benchmarks.results import facts, table, write_json
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.tables import read_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import MurhoError, OptionError
-from murho.model.posterior.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from benchmarks.datasets import SETS, read_set
 from benchmarks.distributions import LEVELS, quantile_scores
 from benchmarks.results import ROOT, write_json
 from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.evaluate import judge
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.runtime.devices import use_threads_for_fitting
 from murho.model.training.options import make_options
 from murho.model.training.train import train

@@ -1,4 +1,4 @@
-"""`BBBRegressor`: the whole of Murho, from encoding to calibrated bands, as an estimator of scikit-learn.
+"""`BBBRegressor`: all of `murho train`, from encoding to calibrated bands, as a scikit-learn estimator.
 
 Its checkpoints are those of ``murho train``: ``murho serve`` serves what `BBBRegressor.save` writes.
 """
@@ -20,12 +20,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from murho.model.data.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
 from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
 from murho.model.training.train import train
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
-    from murho.model.posterior.prediction import Prediction
+    from murho.model.engines.prediction import Prediction
 
 __all__ = ["BBBRegressor"]
 
@@ -44,39 +44,14 @@ HARMLESS = ("ignored", "every cell is the same", "every cell is missing")
 
 
 class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  # scikit-learn has no types
-    """A Bayes-by-Backprop regressor: predictions with error bars, by the rules of scikit-learn.
+    """A Bayes-by-Backprop regressor: predictions with error bars, as a scikit-learn estimator.
 
     X may be numeric (features are then called x0, x1, …) or a data frame of pandas, polars or pyarrow, whose columns of
     texts, categories, truth values and dates become features of their kinds. Missing values are allowed in columns
     that have some in training. Constant columns are left out.
 
     Args:
-        hidden: Width of each hidden layer; by default chosen by the number of rows, or searched for.
-        members: Independently trained networks, M.
-        encoding: How numbers become inputs: ``auto``, ``standard`` or ``piecewise``.
-        whiten: Whether directions hidden among correlated numbers are inputs, too: ``auto``, ``yes`` or ``no``.
-        prior: Prior of the weights: ``empirical-bayes``, ``gaussian`` or ``scale-mixture``.
-        prior_sigma: Standard deviation of the ``gaussian`` prior.
-        prior_pi: Weight of the wide component of the ``scale-mixture`` prior.
-        prior_sigma1: Standard deviation of its wide component.
-        prior_sigma2: Standard deviation of its narrow component.
-        noise: Observation model: ``auto``, ``fixed``, ``homoscedastic``, ``heteroscedastic`` or ``mixture``.
-        noise_sigma: Known noise in the target's unit, for ``fixed``.
-        noise_components: Components of ``mixture`` noise.
-        target_transform: Transform of the target: ``auto``, ``none`` or ``log``.
-        temperature: Weight of the KL; by default the one with the best validation.
-        kl_weights: How minibatches share the KL: ``uniform`` or ``geometric``.
-        activation: Activation between layers.
-        skip: Whether the last layer also reads the inputs, past the hidden layers.
-        optimiser: Gradient method: ``adam``, ``adamw``, ``rmsprop`` or ``sgd``.
-        draws_per_step: Draws a row in each optimiser step.
-        epochs: Most epochs.
-        batch_size: Rows a minibatch; by default chosen by the number of rows.
-        learning_rate: First learning rate.
-        patience: Validations without improvement before the fit stops.
-        budget: Most seconds to fit.
-        ignore: Names of columns that are no features.
-        columns: Name of a column, or of the target → ``{"kind": …, "unit": …}``, either of them.
+        [options of a training]
         samples: S, the draws behind each prediction; 0: the mean of the mu-only network, without error bars.
         random_state: Seed of split, initial weights, minibatches and draws. An int s gives the same fit each time, the
             one of ``murho train --seed s``.

@@ -1,9 +1,15 @@
-"""The parameters of `model.estimator.BBBRegressor`, and the options that they stand for."""
+"""The parameters of `model.estimator.BBBRegressor`: the options of a training, and a few of its own.
+
+Names, defaults and descriptions of the former derive from `model.training.options.TrainOptions`.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +18,31 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from murho.model.commands.training_progress import TerminalReporter
+from murho.model.data.column_overrides import ColumnOverride
 from murho.model.data.frames import declared_kinds
+from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import OptionError, TableError
-from murho.model.posterior.prediction import DEFAULT_SAMPLES
-from murho.model.training.options import ColumnOptions, TrainOptions, make_options
+from murho.model.training.option_texts import option_texts
+from murho.model.training.options import TrainOptions, make_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
     from murho.model.fitting.fit import Epoch
     from murho.model.training.candidates import Reporter
+    from murho.model.training.option_texts import OptionText
 
 __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors"]
 
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
-"""Options that bear another name here: scikit-learn's own, and one for what would pass for its method `transform`."""
+"""Options with another name here: scikit-learn says ``random_state``, and ``transform`` is a method there."""
 MOST_RANDOM_SEED = 2**31 - 1
+OWN: dict[str, Any] = {"samples": DEFAULT_SAMPLES, "random_state": None, "device": "cpu", "verbose": False}
+"""Parameters of the estimator alone and their defaults; ``random_state`` replaces the seed, with another default."""
+PLACE_OF_OPTIONS = re.compile(r"^( *)\[options of a training\]", re.MULTILINE)
+"""The line of a docstring that `parameter_lines` replaces."""
 
 
 class DataError(TableError, ValueError):
@@ -42,9 +55,9 @@ class ParameterError(OptionError, ValueError):
 
 @contextmanager
 def as_value_errors() -> Iterator[None]:
-    """Turns what the core says of tables and options into a `DataError` or a `ParameterError`.
+    """Raises a `TableError` as a `DataError`, and an `OptionError` as a `ParameterError`.
 
-    Options are named as on the command line there, and as parameters here.
+    Options are renamed in the message: ``--batch-size`` becomes ``batch_size``.
     """
     try:
         yield
@@ -62,7 +75,7 @@ def _parameter(option: re.Match[str]) -> str:
 
 
 class Silence:
-    """A `model.training.train.Reporter` that says nothing."""
+    """A `model.training.candidates.Reporter` that says nothing."""
 
     def say(self, message: str) -> None:
         """Says nothing."""
@@ -77,77 +90,76 @@ class Silence:
         """Says nothing."""
 
 
-class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Holds the parameters as they were given; a new option of `TrainOptions` is added here, and nowhere else.
+def training_parameters(options: type[TrainOptions] = TrainOptions) -> dict[str, OptionText]:
+    """Parameter → the option of the same meaning; without ``random_state``, which is one of `OWN`.
 
-    `model.estimator.BBBRegressor` describes them.
+    Args:
+        options: `TrainOptions`, or a class with further fields.
+    """
+    return {RENAMED.get(text.name, text.name): text for text in option_texts(options) if text.name != "seed"}
+
+
+def parameter_lines(options: type[TrainOptions] = TrainOptions) -> str:
+    """Describes `training_parameters` for the ``Args:`` of an estimator's docstring.
+
+    Args:
+        options: `TrainOptions`, or a class with further fields.
+    """
+    wrapper = textwrap.TextWrapper(112, subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(
+        wrapper.fill(f"{name}: {' '.join(text.help.split())}")
+        for name, text in training_parameters(options).items()
+    )
+
+
+def parameter_signature(options: type[TrainOptions] = TrainOptions) -> inspect.Signature:
+    """The signature of `TrainingParameters`: the options of a training, and the `OWN` parameters.
+
+    Args:
+        options: `TrainOptions`, or a class with further fields.
+    """
+    defaults = {name: text.default for name, text in training_parameters(options).items()} | OWN
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in defaults.items()
+        ]
+    )
+
+
+SIGNATURE = parameter_signature()
+
+
+class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Holds the parameters as they were given: the fields of `TrainOptions`, and `OWN`.
+
+    Raises:
+        TypeError: A parameter is unknown.
     """
 
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int] | None = None,
-        members: int = 10,
-        encoding: str = "auto",
-        whiten: str = "auto",
-        prior: str = "empirical-bayes",
-        prior_sigma: float = 1.0,
-        prior_pi: float = 0.5,
-        prior_sigma1: float = 1.0,
-        prior_sigma2: float = 0.1,
-        noise: str = "auto",
-        noise_sigma: float | None = None,
-        noise_components: int = 3,
-        target_transform: str = "auto",
-        temperature: float | None = None,
-        kl_weights: str = "uniform",
-        activation: str = "silu",
-        skip: bool = True,
-        optimiser: str = "adam",
-        draws_per_step: int = 1,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-2,
-        patience: int = 15,
-        budget: float | None = None,
-        ignore: Sequence[str] = (),
-        columns: Mapping[str, Any] | None = None,
-        samples: int = DEFAULT_SAMPLES,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
+    def __init__(self, **parameters: Any) -> None:
         # Stored as they are: `clone` compares them; `fit` validates.
-        self.hidden = hidden
-        self.members = members
-        self.encoding = encoding
-        self.whiten = whiten
-        self.prior = prior
-        self.prior_sigma = prior_sigma
-        self.prior_pi = prior_pi
-        self.prior_sigma1 = prior_sigma1
-        self.prior_sigma2 = prior_sigma2
-        self.noise = noise
-        self.noise_sigma = noise_sigma
-        self.noise_components = noise_components
-        self.target_transform = target_transform
-        self.temperature = temperature
-        self.kl_weights = kl_weights
-        self.activation = activation
-        self.skip = skip
-        self.optimiser = optimiser
-        self.draws_per_step = draws_per_step
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.budget = budget
-        self.ignore = ignore
-        self.columns = columns
-        self.samples = samples
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+        given = SIGNATURE.bind(**parameters)
+        given.apply_defaults()
+        for name, value in given.arguments.items():
+            setattr(self, name, value)
+
+    # scikit-learn and `help` read the parameters here.
+    __init__.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]  # mypy knows no attributes of functions
+        parameters=[
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *SIGNATURE.parameters.values(),
+        ]
+    )
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """Puts the descriptions of the options into the docstring of the class."""
+        super().__init_subclass__(**rest)
+        if cls.__doc__:  # none with python -OO
+            # The indent depends on the version of Python: from 3.13 on the compiler takes it away.
+            cls.__doc__ = PLACE_OF_OPTIONS.sub(
+                lambda place: textwrap.indent(parameter_lines(), place[1]), cls.__doc__
+            )
 
     def train_options(self) -> TrainOptions:
         """The options that the parameters stand for, validated.
@@ -162,16 +174,16 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @staticmethod
     def with_kinds(options: TrainOptions, table: pa.Table) -> TrainOptions:
-        """The options with the kinds that follow from the types of features, where nobody gave one."""
+        """Adds the kinds that follow from the types of the table's columns, where no kind was given."""
         described = dict(options.columns)
         for name, kind in declared_kinds(table).items():
-            given = described.get(name, ColumnOptions())
+            given = described.get(name, ColumnOverride())
             if name not in options.ignore and given.kind is None:
-                described[name] = given.model_copy(update={"kind": kind})
+                described[name] = replace(given, kind=kind)
         return options.model_copy(update={"columns": described})
 
     def reporter(self) -> Reporter:
-        """Who is told how a fit goes."""
+        """Shows how a fit goes, if ``verbose``."""
         return TerminalReporter() if self.verbose else Silence()
 
     def sample_count(self, samples: int | None = None, *, least: int) -> int:
@@ -192,7 +204,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @classmethod
     def parameters_of(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that stand for the options in a checkpoint; unknown ones are passed over."""
+        """Parameters from the options recorded in a checkpoint; an option that no longer exists is left out."""
         known = {name: value for name, value in options.items() if name in TrainOptions.model_fields}
         return {
             RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value
@@ -201,5 +213,5 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
 
 def _plain(value: Any) -> Any:
-    """The value without numpy: a search over parameters often takes them from an array."""
+    """The value without numpy types: a search over parameters often takes values from an array."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

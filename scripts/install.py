@@ -237,7 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # The build tools come through the constraints as well, so the build needs no environment of its own.
     install_through_constraints("--quiet", *common, *project["build-system"]["requires"])
     if options.runtime_dependencies:
-        install_through_constraints(*common, *project["project"]["dependencies"])
+        extras = project["project"]["optional-dependencies"]
+        install_through_constraints(*common, *project["project"]["dependencies"], *extras["compiled"])
     else:
         install_through_constraints(*common, "--no-build-isolation", "--editable", f"{ROOT}[dev]")
 

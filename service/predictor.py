@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Schema, UnfamiliarValue
+    from murho.model.engines.prediction import Prediction, PredictOptions
     from murho.model.posterior.model_spec import ModelSpec
-    from murho.model.posterior.prediction import Prediction, PredictOptions
     from murho.service.scheduler import Abandoned, Scheduler
 
 __all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from murho.model.posterior.prediction import DEFAULT_SAMPLES
+from murho.model.engines.prediction import DEFAULT_SAMPLES
 
 __all__ = ["Settings"]
 

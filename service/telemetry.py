@@ -141,6 +141,7 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
     root.setLevel(
         logging.DEBUG if level == "debug" else max(logging.WARNING, getattr(logging, level.upper()))
     )
+    logging.getLogger("murho").setLevel(level.upper())
 
 
 def _dumps(value: Any, **_: Any) -> str:

@@ -13,8 +13,8 @@ import torch
 from benchmarks.engine_peers.exchange import EngineTask
 from benchmarks.engine_peers.murho_posterior import posterior_of
 from benchmarks.step_peers.exchange import peak_memory
-from murho.model.engines.compiled.kernel_loader import load
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.compiled.loader import load
+from murho.model.engines.prediction import PredictOptions
 
 __all__ = ["main"]
 

@@ -1,6 +1,6 @@
 """Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
 
-Compiled code is loaded, as a service does at its start. Draws of recent seeds are kept, so that a second call of the
+Draws of recent seeds are kept, so that a second call of the
 same seed makes none. What a call takes with draws made anew, as in every call of a peer, without percentiles, with
 exceedance of thresholds besides, and what it takes to the network's outputs under every draw, is timed too.
 """
@@ -15,10 +15,8 @@ import torch
 
 from benchmarks.engine_peers.exchange import drive
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
-from murho.model.engines.compiled.kernel_loader import compiled_code, load
 from murho.model.engines.draws import Draws, make_draws
-from murho.model.engines.forward import forward
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ VALUES_AT_A_TIME = 2**19
 def prepare(task: EngineTask) -> dict[str, Call]:
     """Sets it up."""
     torch.set_num_threads(task.threads)
-    load()
     posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not push out the kept one
     seeds = count(DEFAULT_SEED + 1)
     tensors = tensors_of(task)
@@ -60,9 +57,9 @@ def prepare(task: EngineTask) -> dict[str, Call]:
     def network(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
         step = max(1, VALUES_AT_A_TIME // samples)
         weights = sum(layer[0].numel() for layer in kept(samples).layers)
-        with threads_for(len(rows) * samples * weights), compiled_code(0):
+        with threads_for(len(rows) * samples * weights):
             for start in range(0, len(rows), step):
-                forward(kept(samples), torch.from_numpy(rows[start : start + step]))
+                posterior.engine.forward(kept(samples), torch.from_numpy(rows[start : start + step]))
         return {}
 
     def moments(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:

@@ -12,9 +12,9 @@ import torch
 from benchmarks.engine_peers.exchange import COMPONENTS, NOISE
 from benchmarks.engine_peers.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
 from murho.model.engines.draws import make_draws
+from murho.model.engines.prediction import DEFAULT_PERCENTILES
 from murho.model.likelihoods.gaussian import NOISE_FLOOR
 from murho.model.networks.bayesian_network import Architecture
-from murho.model.posterior.prediction import DEFAULT_PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ def exact_answers(
 
     Returns:
         ``mean`` and ``std``, ``[B]``, and ``percentiles``, ``[B, K]``, of
-        `model.posterior.prediction.DEFAULT_PERCENTILES`.
+        `model.engines.prediction.DEFAULT_PERCENTILES`.
     """
     described = facts_of(task)["architecture"]
     architecture = Architecture(**(described | {"hidden": tuple(described["hidden"])}))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns
+    from murho.model.engines.prediction import PredictOptions
     from murho.model.posterior.posterior import Posterior
-    from murho.model.posterior.prediction import PredictOptions
     from murho.model.runtime.row_progress import Advance
 
 __all__ = ["LocalScorer", "RemoteScorer", "Scored", "Scorer", "percentile_name", "score_table"]

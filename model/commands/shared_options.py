@@ -1,4 +1,4 @@
-"""What the commands beside the model share: options of the same meaning, and how they read and print.
+"""What several commands share: options, and how they read tables and print results.
 
 Imports of numpy and torch wait until a command runs, so that its ``--help`` answers at once.
 """
@@ -15,27 +15,32 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from murho.model.posterior.posterior import Posterior
+    from murho.model.revision.revisions import LabelledRows, Revision
+
 __all__ = [
     "CheckpointsOption",
     "DeviceOption",
     "JsonOption",
+    "NameArgument",
     "VersionOption",
-    "levels",
     "naming",
     "print_json",
     "print_lines",
-    "whole_numbers",
+    "print_revision",
+    "read_labelled_rows",
 ]
 
 CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 
 
 @contextmanager
 def naming(data: Path) -> Iterator[None]:
-    """Puts the file's name before what is wrong with its table."""
+    """Puts the name of the file before the message of a `TableError`."""
     from murho.model.errors import TableError
 
     try:
@@ -56,39 +61,39 @@ def print_lines(lines: list[str]) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """Reads a list such as ``50,50``.
+def print_revision(directory: Path, written: Revision, which: str) -> None:
+    """Prints the new version of a checkpoint as one JSON object.
+
+    Args:
+        directory: The version's own.
+        written: The revision that was written there.
+        which: Key of the facts that describe the revision: ``pruning`` or ``update``.
+    """
+    print_json(
+        {
+            "checkpoint": str(directory),
+            "name": directory.parent.name,
+            "version": directory.name,
+            which: written.spec.records[which],
+            "metrics": written.spec.metrics,
+        }
+    )
+
+
+def read_labelled_rows(data: Path, posterior: Posterior) -> LabelledRows:
+    """Reads labelled rows for a checkpoint; says on stderr how many rows have no target and were left out.
 
     Raises:
-        OptionError: It holds anything else; the option is named.
+        TableError: The file can't be read as a table, or the table doesn't fit the checkpoint.
     """
-    from murho.model.errors import OptionError
+    from murho.model.data.tables import read_table
+    from murho.model.revision.revisions import labelled_rows
 
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"{option}: expected whole numbers parted by commas, such as 50,50, not {text!r}"
-        ) from None
-
-
-def levels(text: str) -> tuple[float, ...]:
-    """Reads the levels of ``--percentiles``.
-
-    Raises:
-        OptionError: One is no number strictly between 0 and 100, or is there twice.
-    """
-    from murho.model.errors import OptionError
-
-    try:
-        found = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(
-            f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}"
-        ) from None
-    for level in found:
-        if not 0.0 < level < 100.0:
-            raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")
-    if len(set(found)) < len(found):
-        raise OptionError(f"--percentiles: each level once, not {text!r}")
-    return found
+    table = read_table(data)
+    with naming(data):
+        rows = labelled_rows(table, posterior)
+    if rows.left_out:
+        sys.stderr.write(
+            f"left out {rows.left_out} rows without a value of {posterior.schema.target.name!r}\n"
+        )
+    return rows

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from murho.model.data.cells import format_date
+from murho.model.data.column_overrides import FeatureKind
 from murho.model.json_validation import expect_fields, expect_number, expect_text, wrong
 
 __all__ = [
@@ -35,15 +35,6 @@ MOST_CATEGORIES = 200
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name to canonical column ``[B]``."""
-
-
-class FeatureKind(StrEnum):
-    """What the cells of a column are."""
-
-    NUMERIC = "numeric"
-    CATEGORICAL = "categorical"
-    BOOLEAN = "boolean"
-    DATE = "date"
 
 
 @dataclass(frozen=True, slots=True)

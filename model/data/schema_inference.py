@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from murho.model.data.cells import canonical_category, parse_date
 from murho.model.data.column_inference import infer_column
+from murho.model.data.column_overrides import ColumnOverride, FeatureKind
 from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
-from murho.model.data.schema import MOST_CATEGORIES, Columns, Feature, FeatureKind, Schema, Target
+from murho.model.data.schema import MOST_CATEGORIES, Columns, Feature, Schema, Target
 from murho.model.errors import OptionError, TableError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "ColumnOverride",
     "ColumnPlan",
     "canonical_category",
     "columns_from_table",
@@ -35,14 +35,6 @@ __all__ = [
     "plan_columns",
     "target_from_table",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnOverride:
-    """What a person says of a column: its kind instead of the inferred one, and its unit."""
-
-    kind: FeatureKind | None = None
-    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,40 +1,48 @@
-"""Quantiles of mixtures of Gaussians, each with a bound on its error, whatever the mixture.
+"""Quantiles of mixtures of Gaussians in PyTorch: bracketed Newton steps in double precision.
 
-A level of a row is solved by Taylor steps (`model.distributions.quantile_steps.taylor_step`) from a guess by the row's
-moments. Mostly the first is proved near enough. A few levels where two or three are not go on by themselves, inside a
-bracket: in single precision for as long as that can tell, then in double. Rows and levels are worked through a few at a
-time, so that memory does not grow with them.
+A level starts from a Cornish-Fisher guess. A Taylor step that is proved to be near enough ends its search
+(`quantile_steps.taylor_step`). Until then it takes steps in normal scores, inside a bracket that bisection shrinks
+whatever the steps do. The compiled engine uses the same steps, row by row.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
 
-from murho.model.distributions.quantile_goals import Goals
-from murho.model.distributions.quantile_steps import DOUBLE, SINGLE, cornish_fisher
-from murho.model.distributions.standard_mixtures import StandardMixture, slices, tile_values
+from murho.model.distributions.quantile_steps import (
+    DOUBLE,
+    SQRT_HALF,
+    cornish_fisher,
+    score_step,
+    taylor_step,
+    with_gaussian,
+)
 
 if TYPE_CHECKING:
-    from murho.model.distributions.quantile_steps import Precision
     from murho.model.distributions.wide_component import WideComponent
 
-__all__ = ["mixture_quantiles"]
+__all__ = ["StandardMixture", "mixture_quantiles"]
 
-BLOCK_TILES = 16
-"""Rows are standardised, and their levels solved, as many as this many tiles hold of their components."""
-NUMBERS_A_LEVEL = 32
-"""Numbers that are kept of a level while it is solved."""
-ROUNDS = 3
-FEW = 0.25
-"""Share of the levels of rows still worked on below which the open ones are worked on by themselves."""
-ITERATIONS = 150
+TILE_VALUES, DEVICE_TILE_VALUES = 2**18, 2**22
+"""Components times levels that are worked on at a time on a CPU, 2 MiB in each of a few buffers, and on a GPU."""
+ITERATIONS = 200
+FREE_STEPS = 4
+"""From then on every third step is a bisection."""
 
 
 def mixture_quantiles(
-    means: Tensor, noise: Tensor, weights: Tensor | None, scores: Tensor, wide: WideComponent | None = None
+    means: Tensor,
+    noise: Tensor,
+    weights: Tensor | None,
+    scores: Tensor,
+    wide: WideComponent | None = None,
+    *,
+    tile_values: int | None = None,
 ) -> Tensor:
     """Inverts distribution functions: ``y`` with ``F(y) = Phi(score)``.
 
@@ -44,140 +52,143 @@ def mixture_quantiles(
         weights: ``[C, B]``, of sum 1 over C; None: all components weigh the same.
         scores: Normal scores, within -37 and 37, ``[B, K]``.
         wide: A component more.
+        tile_values: Components times levels of the rows that are worked on at a time; by default as suits the device.
 
     Returns:
-        ``[B, K]``, to 1e-6 of the mixture's standard deviation, or where a distribution function is too flat for that
+        ``[B, K]``, to 2e-7 of the mixture's standard deviation, or where a distribution function is too flat for that
         to what double precision can tell.
     """
-    batch, levels = scores.shape
     values = torch.empty_like(scores)
-    most = BLOCK_TILES * tile_values(means.device)
-    for rows in slices(batch, most // max(1, len(means), NUMBERS_A_LEVEL * levels)):
-        values[rows] = _quantiles(*_of_rows(means, noise, weights, wide, rows), scores[rows])
+    tile_values = tile_values or (TILE_VALUES if means.device.type == "cpu" else DEVICE_TILE_VALUES)
+    at_a_time = max(1, tile_values // max(1, len(means) * scores.shape[1]))
+    for start in range(0, len(scores), at_a_time):
+        rows = slice(start, start + at_a_time)
+        mixture, centre, unit = StandardMixture.of(
+            means[:, rows],
+            noise if noise.shape[-1] == 1 else noise[..., rows],
+            None if weights is None else weights[:, rows],
+            None if wide is None else wide.of_rows(rows),
+        )
+        values[rows] = centre + unit * _search(mixture, scores[rows])
     return values
 
 
-def _quantiles(
-    means: Tensor, noise: Tensor, weights: Tensor | None, wide: WideComponent | None, scores: Tensor
-) -> Tensor:
-    """Those of a few rows, see `mixture_quantiles`."""
-    mixture, goals = StandardMixture.of(means, noise, weights, wide), Goals.of(scores)
-    values, settled = cornish_fisher(scores, *mixture.shape()), torch.zeros_like(scores, dtype=torch.bool)
-    _go_on(mixture, goals, values, settled)
-    rows, levels = (~settled).nonzero(as_tuple=True)
-    if len(rows):
-        goals, found = goals.take(rows, levels, None), values[rows, levels, None]
-        near = torch.empty_like(found, dtype=torch.bool)
-        most = tile_values(means.device) // max(1, len(means))
-        for some in slices(len(rows), most):
-            found[some], near[some] = _search(mixture.take(rows[some]), goals.take(some), found[some], SINGLE)
-        for some in (~near).squeeze(1).nonzero().squeeze(1).split(max(1, most)):
-            of_some = _of_rows(means, noise, weights, wide, rows[some])
-            double = StandardMixture.of(*of_some, kind=torch.float64)
-            found[some], _ = _search(double, goals.take(some), found[some], DOUBLE)
-        values[rows, levels] = found.squeeze(1)
-    return torch.addcmul(mixture.centre, mixture.unit, values)
-
-
-def _go_on(mixture: StandardMixture, goals: Goals, values: Tensor, settled: Tensor) -> None:
-    """Improves values of levels that aren't settled, as long as there are many in the rows that have some.
-
-    Args:
-        mixture: Of B rows.
-        goals: ``[B, K]``.
-        values: To be improved, likewise.
-        settled: Which are near enough, likewise.
-    """
-    batch, fourth = len(values), mixture.inverse_fourth()
-    for _ in range(ROUNDS):
-        rows = (~settled).any(dim=1).nonzero().squeeze(1)
-        if int((~settled).sum()) <= FEW * len(rows) * values.shape[1]:
-            return
-        some, some_goals, quartic, start, done = mixture, goals, fourth, values, settled
-        if len(rows) < batch:
-            some, some_goals, quartic, start, done = (
-                mixture.take(rows),
-                goals.take(rows),
-                fourth[rows],
-                values[rows],
-                settled[rows],
-            )
-        start = start.to(mixture.means).double()
-        found = some.tails(start, some_goals.signs)
-        nearer, near = some_goals.settle(start, found, quartic, SINGLE)
-        values[rows] = torch.where(
-            done, values[rows], torch.where(near, nearer, some_goals.approach(start, found))
-        )
-        settled[rows] = done | near
-
-
-def _search(
-    mixture: StandardMixture, goals: Goals, values: Tensor, precision: Precision
-) -> tuple[Tensor, Tensor]:
-    """Looks for levels, one a row, inside brackets that hold them.
-
-    A step in normal scores that leaves the bracket is replaced by bisection, and so is every third one: the
-    bracket shrinks whatever the steps do.
-
-    Args:
-        mixture: Of P rows.
-        goals: ``[P, 1]``.
-        values: Guesses, ``[P, 1]``.
-        precision: In which the mixture is.
-
-    Returns:
-        Values and whether they are near enough, ``[P, 1]``. In double precision they are as near as that can tell.
-    """
-    lower, upper = mixture.bracket(goals.scores)
-    values = torch.where(values.isfinite(), values, 0.0).clamp_(lower, upper)
-    answer, settled = values.clone(), torch.zeros_like(values, dtype=torch.bool)
-    rows, fourth, closed = (
-        torch.arange(len(values), device=values.device),
-        mixture.inverse_fourth(),
-        settled.clone(),
-    )
+def _search(mixture: StandardMixture, scores: Tensor) -> Tensor:
+    """Standardised quantiles, ``[B, K]``; levels that are found drop out of the work."""
+    answer = torch.empty_like(scores)
+    place = torch.arange(scores.numel(), device=scores.device).view(scores.shape)
+    lower, upper = mixture.bracket(scores)
+    values = cornish_fisher(scores, *mixture.shape()).clamp(lower, upper)
+    fourth = mixture.fourth()
     for iteration in range(ITERATIONS):
-        values = values.to(mixture.means).double()
-        found = mixture.tails(values, goals.signs, precision)
-        nearer, near = goals.settle(values, found, fourth, precision)
-        missing = goals.missing(found)
-        sure = missing.abs() > 2.0 * precision.rounding * found.tail
-        lower = torch.where(sure & (missing > 0.0), values, lower)
-        upper = torch.where(sure & (missing < 0.0), values, upper)
+        signs = torch.where(scores > 0.0, 1.0, -1.0).to(scores)
+        goals = 0.5 * torch.erfc(scores.abs() * SQRT_HALF)
+        tail, density, slope, curvature = mixture.tails(values, signs)
+        missing = (tail - goals) * signs
+        step, near = taylor_step(values, tail, missing, density, slope, curvature, fourth, DOUBLE)
+        near &= step.isfinite()
+        told = missing.abs() > 2.0 * DOUBLE.rounding * tail
+        lower = torch.where(told & (missing > 0.0), values, lower)
+        upper = torch.where(told & (missing < 0.0), values, upper)
         middle = 0.5 * (lower + upper)
-        best = torch.where(near, nearer, torch.where(sure, middle, values))
-        answer[rows], settled[rows] = (
-            torch.where(closed, answer[rows], best),
-            settled[rows] | (near & ~closed),
-        )
+        answer.view(-1)[place] = torch.where(near, values + step, torch.where(told, middle, values))
         # Far out, neighbouring numbers are further apart than the tolerance.
-        least = precision.tolerance + 4.0 * precision.grain * values.abs()
-        # No comparison holds for NaN, which there is no use in bisecting.
-        closed |= near | ~(sure & (upper - lower > least))
-        left = (~closed).squeeze(1).nonzero().squeeze(1)
-        if not len(left):
+        least = DOUBLE.tolerance + 4.0 * DOUBLE.grain * values.abs()
+        is_open = told & ~near & (upper - lower > least)
+        if not bool(is_open.any()):
             break
-        stepped = goals.approach(values, found)
-        inside = (stepped > lower) & (stepped < upper)
-        values = middle if iteration % 3 == 2 else torch.where(inside, stepped, middle)
-        if 2 * len(left) <= len(rows):
-            rows, mixture, goals, fourth = rows[left], mixture.take(left), goals.take(left), fourth[left]
-            values, lower, upper, closed = values[left], lower[left], upper[left], closed[left]
-    return answer, settled
+        reached = torch.special.ndtri(tail.clamp_max(1.0 - 1e-7))
+        steepness = density * torch.exp(0.5 * reached.square()) * math.sqrt(2.0 * math.pi)
+        towards = score_step(-scores.abs(), reached, steepness, -signs * slope / density)
+        stepped = values - signs * towards.clamp(-1.0, 1.0)
+        bisect = iteration >= FREE_STEPS and iteration % 3 == 0
+        values = torch.where((stepped > lower) & (stepped < upper) & (not bisect), stepped, middle)
+        if 2 * int(is_open.sum()) <= is_open.numel():
+            rows, levels = is_open.nonzero(as_tuple=True)
+            mixture, fourth = mixture.of_rows(rows), fourth[rows]
+            scores, values, place, lower, upper = (
+                part[rows, levels, None] for part in (scores, values, place, lower, upper)
+            )
+    return answer
 
 
-def _of_rows(
-    means: Tensor,
-    noise: Tensor,
-    weights: Tensor | None,
-    wide: WideComponent | None,
-    rows: slice | Tensor,
-) -> tuple[Tensor, Tensor, Tensor | None, WideComponent | None]:
-    """Mixtures of some rows; noise that all rows share stays as it is."""
-    shared = noise.shape[-1] == 1
-    return (
-        means[:, rows],
-        noise if shared else noise[..., rows],
-        None if weights is None else weights[:, rows],
-        None if wide is None else wide.of_rows(rows),
-    )
+@dataclass(frozen=True, slots=True)
+class StandardMixture:
+    """C components for each of B rows, about the row's mean and in units of its standard deviation; float64.
+
+    Attributes:
+        means: ``[C, B, 1]``.
+        precisions: ``1 / (sqrt(2) width)``, likewise.
+        shares: Weights of sum 1 over C, likewise, or one number for all.
+        wide: Precision of one more component about the mean, ``[B, 1]``, if there is one.
+        of_wide: Its weight.
+    """
+
+    means: Tensor
+    precisions: Tensor
+    shares: Tensor
+    wide: Tensor | None
+    of_wide: float
+
+    @classmethod
+    def of(
+        cls, means: Tensor, noise: Tensor, weights: Tensor | None, wide: WideComponent | None
+    ) -> tuple[Self, Tensor, Tensor]:
+        """Standardised rows, and the mean and the standard deviation of each, ``[B, 1]``."""
+        shares = means.new_full((1, 1), 1.0 / len(means)) if weights is None else weights
+        centre = (means * shares).sum(dim=0) if weights is not None else means.mean(dim=0)
+        centred = means - centre
+        unit = (centred.square().addcmul_(noise, noise) * shares).sum(dim=0).sqrt_()
+        made = cls(
+            (centred / unit).unsqueeze(2),
+            (unit * SQRT_HALF / noise).expand_as(means).unsqueeze(2),
+            shares.unsqueeze(2),
+            None if wide is None else (unit * SQRT_HALF / wide.noise).unsqueeze(1),
+            0.0 if wide is None else wide.weight,
+        )
+        return made, centre.unsqueeze(1), unit.unsqueeze(1)
+
+    def of_rows(self, rows: Tensor) -> StandardMixture:
+        """Of some rows by their numbers, which may repeat."""
+        shares = self.shares if self.shares.shape[1] == 1 else self.shares[:, rows]
+        wide = None if self.wide is None else self.wide[rows]
+        return StandardMixture(self.means[:, rows], self.precisions[:, rows], shares, wide, self.of_wide)
+
+    def fourth(self) -> Tensor:
+        """``sum_c(weight_c / width_c^4)``, ``[B, 1]``."""
+        fourth = 4.0 * self.precisions.pow(4)
+        mean = (fourth * self.shares).sum(dim=0)
+        return mean if self.wide is None else torch.lerp(mean, 4.0 * self.wide.pow(4), self.of_wide)
+
+    def shape(self) -> tuple[Tensor, Tensor]:
+        """Skewness and excess kurtosis without the wide component, ``[B, 1]`` each, held to what a guess can use."""
+        variances = 0.5 / self.precisions.square()
+        inner = self.means.square() + 3.0 * variances
+        skewness = (self.means * inner * self.shares).sum(dim=0)
+        kurtosis = ((inner.square() - 6.0 * variances.square()) * self.shares).sum(dim=0) - 3.0
+        return skewness.clamp_(-1.0, 1.0), kurtosis.clamp_(-1.0, 2.0)
+
+    def bracket(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest of the components' own quantiles, between which the mixture's lies; ``[B, K]``."""
+        own = self.means + scores * SQRT_HALF / self.precisions
+        least, most = own.amin(dim=0), own.amax(dim=0)
+        if self.wide is None:
+            return least, most
+        further = scores * SQRT_HALF / self.wide
+        return torch.minimum(least, further), torch.maximum(most, further)
+
+    def tails(self, values: Tensor, signs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """``1 - F`` where the sign is 1 or ``F`` where it is -1, the density f, f' and f'' at values ``[B, K]``."""
+        place = (values - self.means).mul_(self.precisions).clamp_(-DOUBLE.reach, DOUBLE.reach)
+        tail = (torch.erfc(place * signs).mul_(self.shares)).sum(dim=0).mul_(0.5)
+        bell = place.square().neg_().exp_().mul_(self.precisions).mul_(self.shares)
+        density, square = bell.sum(dim=0), self.precisions.square()
+        slope = (bell * self.precisions).mul_(place).sum(dim=0)
+        curvature = place.square_().mul_(2.0).sub_(1.0).mul_(bell).mul_(square).sum(dim=0)
+        scale = 1.0 / math.sqrt(math.pi)
+        known = (tail, density.mul_(scale), slope.mul_(-2.0 * scale), curvature.mul_(2.0 * scale))
+        if self.wide is None:
+            return known
+        place = values * self.wide
+        bell = torch.exp(-place.square())
+        return with_gaussian(known, place, torch.erfc(place * signs), bell, self.wide, self.of_wide)

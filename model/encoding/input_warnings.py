@@ -34,7 +34,7 @@ def unfamiliar(
         columns: The features' canonical columns, each ``[B]``.
         limit: List no more than this many, the first ones.
         among: Rows beyond the training rows, ``[B]``, if that is known already, as with a prediction
-            (`model.posterior.prediction.Prediction.outside`): no other has a value in a gap, or a combination unlike
+            (`model.engines.prediction.Prediction.outside`): no other has a value in a gap, or a combination unlike
             all.
 
     Returns:

@@ -4,29 +4,23 @@ Rows come last, ``[S, units, B]``, so that the few outputs of the last layer are
 column of its matrix (see `model.engines.draws.Draws`). Of a layer, then, one product and one activation in place are
 left, in buffers that stay in the cache. The first layer, and what of the last one reads the inputs, are one product for
 all draws of a tile.
-
-By PyTorch's functions, tile by tile, or for answers of many rows by compiled code
-(`model.engines.compiled.forward_kernel`), which takes 0.83 to 0.97 of their time on one thread, and with two, each of
-which has draws of its own, 0.61 to 0.83.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.engines.compiled.kernel_loader import at_hand
-from murho.model.runtime.threads import in_parts
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from murho.model.engines.draws import Draws
 
-__all__ = ["forward"]
+__all__ = ["FEW_ROWS", "forward"]
 
 TILE_FLOATS = 2**18
 """Hidden values of a layer that a thread computes at a time: two buffers of 1 MiB, about a core's second cache.
@@ -37,27 +31,13 @@ TILE_ROWS = 2048
 DEVICE_TILE_FLOATS = 2**25
 """The same on a GPU, which wants to be filled."""
 
-COMPILED_TILE_FLOATS = 2**19
-"""Hidden values of a layer that compiled code has at a time: two buffers of 2 MiB."""
-LEAST_ROWS, MOST_ROWS = 256, 1024
-"""Rows at a time there."""
-
 FEW_ROWS = 8
 """Up to so many rows reading the weights is most of what a product costs (3 to 8: 0.55 to 0.95 of the tiles' time)."""
 
 
-def _silu(values: Tensor) -> Tensor:
-    """By compiled code, where that is at hand and there are no other threads to share in the work."""
-    kernels = at_hand()
-    if kernels is None or values.is_cuda or torch.get_num_threads() > 1 or not values.is_contiguous():
-        return functional.silu(values, inplace=True)
-    kernels.silu(values.view(-1).numpy())
-    return values
-
-
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
-    "silu": _silu,
+    "silu": partial(functional.silu, inplace=True),
     "gelu": torch.ops.aten.gelu_,
     "tanh": torch.tanh_,
     "sigmoid": torch.sigmoid_,
@@ -78,13 +58,7 @@ def forward(draws: Draws, rows: Tensor) -> Tensor:
         ``[S, B, P]``, standardised; each output of a draw lies in one piece, B numbers long.
     """
     with torch.inference_mode():
-        if len(rows) <= FEW_ROWS:
-            return _few_rows(draws, rows)
-        kernels = at_hand()
-        compiled = None if kernels is None or rows.is_cuda else kernels.forward_draws
-        if compiled is None or draws.activation != "silu" or len(draws.layers) == 1:
-            return _many_rows(draws, rows)
-        return _compiled_rows(compiled, draws, rows)
+        return _few_rows(draws, rows) if len(rows) <= FEW_ROWS else _many_rows(draws, rows)
 
 
 def _few_rows(draws: Draws, rows: Tensor) -> Tensor:
@@ -116,20 +90,6 @@ def _shared(layer: Tensor, inputs: Tensor) -> Tensor:
     if len(inputs) == 1:
         return torch.mm(matrix, inputs.T).view(samples, 1, outputs)
     return torch.mm(inputs, matrix.T).view(len(inputs), samples, outputs).transpose(0, 1)
-
-
-def _compiled_rows(forward_draws: Callable[..., None], draws: Draws, rows: Tensor) -> Tensor:
-    """`forward` by compiled code, every thread some of the draws."""
-    samples, batch = len(draws), len(rows)
-    inputs = rows.new_ones((rows.shape[1] + 1, batch))
-    inputs[:-1] = rows.T
-    outputs = rows.new_empty((samples, draws.layers[-1].shape[1], batch))
-    widest = max(layer.shape[1] for layer in draws.layers[:-1])
-    most = max(LEAST_ROWS, min(MOST_ROWS, COMPILED_TILE_FLOATS // widest))
-    at_a_time = -(-batch // -(-batch // most))
-    arrays = draws.layers, inputs.numpy(), outputs.numpy(), len(inputs) if draws.skip else 0, at_a_time
-    in_parts(samples, 1, lambda some: forward_draws(*arrays, some.start, some.stop))
-    return outputs.transpose(1, 2)
 
 
 def _many_rows(draws: Draws, rows: Tensor) -> Tensor:

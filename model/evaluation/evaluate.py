@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
 from murho.model.evaluation.metrics import PERCENTILES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
 from murho.model.evaluation.row_scores import Judged, judge_rows
 from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
-from murho.model.posterior.prediction import DEFAULT_SAMPLES
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ tiles, which changes nothing but memory.
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,20 +14,19 @@ import torch
 
 from murho.model.encoding.input_warnings import unfamiliar
 from murho.model.encoding.training_range import Outside, Reach
-from murho.model.engines.compiled.kernel_loader import compiled_code, load
 from murho.model.engines.draw_cache import KEPT_BYTES, KeptDraws
-from murho.model.engines.forward import forward
+from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
+from murho.model.engines.prediction import Prediction, PredictOptions
+from murho.model.engines.prediction_plan import PredictionPlan
+from murho.model.engines.selection import select_engine
+from murho.model.engines.target_model import TargetModel
+from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
-from murho.model.posterior.answering import Answering
 from murho.model.posterior.checkpoint import read_checkpoint
-from murho.model.posterior.monte_carlo_error import MonteCarloError, monte_carlo_error
-from murho.model.posterior.prediction import Prediction, PredictOptions
-from murho.model.posterior.prediction_plan import Question
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns, UnfamiliarValue
     from murho.model.distributions.predictive import Predictive
     from murho.model.engines.draws import Draws
+    from murho.model.engines.engine import Engine
     from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = ["Posterior"]
@@ -51,6 +50,10 @@ class Posterior:
     """The variational posterior of a checkpoint, on one device.
 
     Not thread-safe: one thread computes, as in the service.
+
+    Attributes:
+        engine: What computes its answers; picked once.
+        tile_values: Outputs worked on at a time. Answers do not depend on it.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Posterior:
         version: str = "0",
         device: str = "cpu",
         draws_bytes: int = KEPT_BYTES,
+        engine: str = "auto",
     ) -> None:
         """Takes the parts of a checkpoint; `load` reads them from disk.
 
@@ -72,8 +76,10 @@ class Posterior:
             version: Its version.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
             draws_bytes: Memory for draws, see `model.engines.draw_cache`.
+            engine: What computes answers, see `model.engines.selection.select_engine`.
         """
         self.name, self.version, self.spec = name, version, spec
+        self.tile_values = TILE_VALUES
         self.device = torch.device(device)
         self.architecture, self.schema, self.encoder = spec.architecture, spec.schema, spec.encoder
         self.transform, self.location, self.scale = (
@@ -89,24 +95,29 @@ class Posterior:
         self.likelihood = spec.likelihood.make(spec.architecture.members)
         load_noise_tensors(self.likelihood, self._tensors)
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
-        self._answering = Answering(
+        self._target = TargetModel(
             self.likelihood,
             self.location,
             self.scale,
             self.transform,
             spec.likelihood.wide,
-            members=spec.architecture.members,
+            self.architecture.members,
         )
+        self._reference = TorchEngine(self._target)
+        self.engine = select_engine(self._target, self.device, engine)
         self._draws = KeptDraws(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
-    def load(cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES) -> Self:
+    def load(
+        cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES, engine: str = "auto"
+    ) -> Self:
         """Reads a version from disk and checks all of it.
 
         Args:
             directory: ``NAME/VERSION``; the names of the two directories are the posterior's.
             device: Where to compute.
             draws_bytes: Memory for draws, see `model.engines.draw_cache`.
+            engine: What computes answers, see `model.engines.selection.select_engine`.
 
         Raises:
             CheckpointError: Something is missing, damaged or of a newer format; the message says what.
@@ -114,7 +125,13 @@ class Posterior:
         spec, tensors = read_checkpoint(directory)
         where = directory.resolve()
         return cls(
-            spec, tensors, name=where.parent.name, version=where.name, device=device, draws_bytes=draws_bytes
+            spec,
+            tensors,
+            name=where.parent.name,
+            version=where.name,
+            device=device,
+            draws_bytes=draws_bytes,
+            engine=engine,
         )
 
     @property
@@ -137,21 +154,15 @@ class Posterior:
     @torch.inference_mode()
     def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         """Like `predict`, for rows that are encoded already, ``[B, D]``."""
-        draws = len(rows) * max(1, options.samples)
-        asked = max(1, len(options.percentiles) + len(options.thresholds))
-        work = draws * self.likelihood.means * asked
-        with threads_for(draws * self._weights), self._compiled_code(options, work):
+        with threads_for(len(rows) * max(1, options.samples) * self._weights):
             return self._predict_encoded(rows, options)
-
-    def _compiled_code(self, options: PredictOptions, work: int) -> AbstractContextManager[None]:
-        """For the processor, and not for ``samples=0``, whose answer is the same to the bit at all times."""
-        if options.samples == 0 or self.device.type != "cpu":
-            return nullcontext()
-        return compiled_code(work)
 
     def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         seed = self.seed if options.seed is None else options.seed
-        question = Question.of(options, self.calibration, self.device)
+        plan = PredictionPlan.of(options, self.calibration, self.device)
+        engine = (
+            self.engine if options.samples else self._reference
+        )  # the mu-only mean: PyTorch's, to the bit
         samples, with_errors = options.samples, options.mc_error and options.samples > 0
         per_tile = self._rows_per_tile(samples)
         answers, errors = [], []
@@ -159,17 +170,17 @@ class Posterior:
             tile = torch.from_numpy(rows[start : start + per_tile]).to(self.device)
             outside = Outside.of(self.outside(tile))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
-            outputs, members = self._outputs(draws, tile, outside)
-            answer = self._answering.answer(question, outputs, members, outside)
+            outputs, members = self._outputs(engine, draws, tile, outside)
+            answer = engine.answer(plan, outputs, members, outside)
             if with_errors:
-                images = self._outputs(self._draws.image_parts(samples, seed), tile, outside)
-                drawn, mirrored = (self._answering.predictive(*some) for some in ((outputs, members), images))
+                images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, outside)
+                drawn, mirrored = (self._target.predictive(*some) for some in ((outputs, members), images))
                 errors.append(self._errors(drawn, mirrored, answer["percentiles"], options))
             answers.append({**answer, "outside": outside.mask.cpu().numpy()})
         return Prediction(
             samples=options.samples,
             seed=seed,
-            calibrated=question.calibration is not None,
+            calibrated=plan.calibration is not None,
             mc_error=MonteCarloError(**_joined(errors)) if errors else None,
             **_joined(answers),
         )
@@ -177,7 +188,7 @@ class Posterior:
     def predictive(
         self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
     ) -> Predictive:
-        """The distribution of the target of each row, not calibrated.
+        """The distribution of the target of each row, not calibrated; by PyTorch, whatever engine answers.
 
         Args:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
@@ -192,7 +203,7 @@ class Posterior:
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
         outside = Outside.of(self.outside(rows))
-        return self._answering.predictive(*self._outputs(parts, rows, outside))
+        return self._target.predictive(*self._outputs(self._reference, parts, rows, outside))
 
     def outside(self, rows: Tensor) -> Tensor:
         """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
@@ -212,8 +223,6 @@ class Posterior:
 
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""
-        if self.device.type == "cpu":
-            load()
         for batch in (1, 64):
             rows = np.zeros((batch, self.architecture.inputs), dtype=np.float32)
             for options in (
@@ -224,28 +233,30 @@ class Posterior:
                 self.predict_encoded(rows, options)
 
     def _rows_per_tile(self, samples: int) -> int:
-        most = max(1, TILE_VALUES // max(1, samples))
+        most = max(1, self.tile_values // max(1, samples))
         if not self._draws.holds(samples):  # draws are made anew for every tile
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
 
-    def _outputs(self, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> tuple[Tensor, Tensor]:
+    def _outputs(
+        self, engine: Engine, parts: Iterable[Draws], rows: Tensor, outside: Outside
+    ) -> tuple[Tensor, Tensor]:
         """Outputs of every row under all draws, ``[S, B, P]``, and the member of each draw, ``[S]``."""
         outputs, members = zip(
-            *((self._outputs_of(draws, rows, outside), draws.members) for draws in parts), strict=True
+            *((self._outputs_of(engine, draws, rows, outside), draws.members) for draws in parts), strict=True
         )
         return _together(outputs), _together(members)
 
-    def _outputs_of(self, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
+    def _outputs_of(self, engine: Engine, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
         """Outputs of every row under every draw, ``[S, B, P]``, the scatter beyond the training rows set right.
 
         What is not known out there is told by the draws: the noise stays what it is at the edge.
         """
-        outputs = forward(draws, rows)
+        outputs = engine.forward(draws, rows)
         told = self.likelihood.outputs > self.likelihood.means  # else the noise is the same everywhere
         if told and len(outside) > 0:
             beyond = outside.rows
-            edge = forward(draws, self._reach.nearest(rows[beyond]))
+            edge = engine.forward(draws, self._reach.nearest(rows[beyond]))
             with torch.inference_mode():  # as in `forward`: what comes from there is changed in place
                 outputs[:, beyond] = self.likelihood.with_scatter_of(outputs[:, beyond], edge)
         return outputs

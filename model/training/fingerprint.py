@@ -1,4 +1,7 @@
-"""What a training is made of, in short: whether an interrupted one may be resumed, and if not, what differs."""
+"""Fingerprint of a training: what decides its outcome.
+
+An interrupted training may be resumed if the fingerprint is the same; if not, `differences` says what has changed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+from murho.model.training.options import flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["CHANGEABLE", "changes", "differences", "make_fingerprint"]
 
 CHANGEABLE = ("learning_rate", "budget")
-"""Options that may be others when a training is resumed: a smaller step after a NaN, more or less time."""
+"""Options that may change when a training is resumed: a smaller step after a NaN, more or less time."""
 
 
 def make_fingerprint(
     columns: Columns, targets: NDArray[np.float64], target: str, options: TrainOptions, device: str
 ) -> dict[str, Any]:
-    """Facts that decide the outcome of a training.
+    """The fingerprint of a training.
 
     Args:
         columns: Canonical columns of the rows that are fitted, in their order, ``[N]`` each.
@@ -37,7 +42,7 @@ def make_fingerprint(
         device: Where to fit.
 
     Returns:
-        For JSON: sha256 of every column, the options, and the versions of Murho and PyTorch.
+        sha256 of every column, the options, and the versions of Murho and PyTorch; ready for JSON.
     """
     return {
         "murho": version("murho"),
@@ -61,11 +66,11 @@ def _digest(column: NDArray[Any]) -> str:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Why a training may not go on from what another one left, in words; empty if it may.
+    """Reasons why an interrupted training may not be resumed; empty if it may.
 
     Args:
-        then: `make_fingerprint` of the one interrupted, read from JSON.
-        now: That of the one that would go on.
+        then: Fingerprint of the interrupted training, read from JSON.
+        now: Fingerprint of the training that would resume it.
     """
     lines = []
     if then["target"] != now["target"]:
@@ -80,7 +85,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     if then["device"] != now["device"]:
         lines.append(f"--device was {then['device']}, is {now['device']}")
     lines += [
-        f"{_option(name)} was {json.dumps(before)}, is {json.dumps(after)}"
+        f"{flag(name)} was {json.dumps(before)}, is {json.dumps(after)}"
         for name, before, after in _different_options(then, now)
         if name not in CHANGEABLE
     ]
@@ -104,9 +109,9 @@ def _different_columns(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """The options of `CHANGEABLE` that have changed, by name, in words."""
+    """Option of `CHANGEABLE` that has changed → what it was and is."""
     return {
-        name: f"{_option(name)} was {json.dumps(before)}, is {json.dumps(after)}"
+        name: f"{flag(name)} was {json.dumps(before)}, is {json.dumps(after)}"
         for name, before, after in _different_options(then, now)
         if name in CHANGEABLE
     }
@@ -119,7 +124,3 @@ def _different_options(
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield name, before.get(name), after.get(name)
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

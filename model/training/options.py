@@ -1,4 +1,9 @@
-"""Options of a fit as people give them: on the command line, in a TOML file, or from Python."""
+"""Options of a training, said once: name, type, default, range and help text of each.
+
+The command line, the TOML file, the estimator's parameters and the README's table derive from `TrainOptions`
+(`model.training.option_texts`): a new option is a new field here, and the code that uses it. Imports neither torch nor
+numpy, so that ``murho train --help`` answers at once.
+"""
 
 from __future__ import annotations
 
@@ -7,112 +12,139 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from murho.model.data.schema import FeatureKind  # noqa: TC001 - pydantic reads the annotation
-from murho.model.data.schema_inference import ColumnOverride
+from murho.model.data.column_overrides import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
 from murho.model.errors import OptionError
-from murho.model.likelihoods.mixture import MOST_COMPONENTS
-from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, Prior, ScaleMixturePrior
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ColumnOptions", "TrainOptions", "make_options", "read_config"]
+    from murho.model.networks.priors import Prior
+
+__all__ = ["TrainOptions", "flag", "make_options", "read_config"]
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-
-
-class ColumnOptions(BaseModel):
-    """What a TOML file may say of a column.
-
-    Attributes:
-        kind: Overrides the inferred kind.
-        unit: Unit of its numbers, shown in answers.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: FeatureKind | None = None
-    unit: str | None = None
+Width = Annotated[int, Field(ge=1, le=16_384)]
 
 
 class TrainOptions(BaseModel):
-    """Options of `murho train`; what is None is chosen from the training rows, and said.
+    """Options of `murho train`.
 
-    Attributes:
-        ignore: Columns that are no features.
-        columns: Kinds and units of columns.
-        hidden: Width of each hidden layer; by default two of 64.
-        members: Independently trained networks in one checkpoint, M.
-        encoding: How numbers become inputs; ``auto`` takes what validates better.
-        whiten: Whether directions hidden among correlated numbers are inputs, too; ``auto`` takes what validates
-            better.
-        prior: Prior of the weights.
-        prior_sigma: Standard deviation of the ``gaussian`` prior.
-        prior_pi: Weight of the wide component of the ``scale-mixture`` prior.
-        prior_sigma1: Standard deviation of its wide component.
-        prior_sigma2: Standard deviation of its narrow component.
-        noise: Observation model; ``auto`` takes heteroscedastic noise or a mixture (homoscedastic on tables
-            of fewer than 200 rows), whichever validates better.
-        noise_sigma: Known noise in the target's unit, for ``fixed``.
-        noise_components: Gaussians a row, K, for ``mixture``.
-        transform: Of the target; ``auto`` tries the logarithm where no target is negative.
-        temperature: Factor of the KL at the end of the fit; 1 is the exact free energy. By default it is chosen on
-            rows held out, from 0.01 to 1.
-        kl_weights: How minibatches share the KL.
-        activation: Activation between layers.
-        skip: Whether the last layer also reads the inputs, past the hidden layers.
-        optimiser: Gradient method.
-        draws_per_step: Draws a row in each optimiser step.
-        epochs: Most epochs.
-        batch_size: Rows a minibatch.
-        learning_rate: First learning rate.
-        patience: Validations without improvement before the fit stops.
-        budget: Most seconds to fit, all candidates together; by default by table size, and then of processor time
-            (at most twice as long by the clock), so that a busy machine changes no answer.
-        seed: Seed of the split, the initial weights, the minibatches and the draws.
+    None means that the value is chosen: ``unset`` says how. Standard deviations are in units of standardised inputs
+    and target, but for ``noise_sigma``, which is in the target's unit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    ignore: tuple[str, ...] = ()
-    columns: dict[str, ColumnOptions] = Field(default_factory=dict)
-    hidden: tuple[Annotated[int, Field(ge=1, le=16_384)], ...] | None = Field(default=None, max_length=16)
-    members: int = Field(default=10, ge=1, le=64)
-    encoding: Literal["auto", "standard", "piecewise"] = "auto"
-    whiten: Literal["auto", "yes", "no"] = "auto"
-    prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = "empirical-bayes"
-    prior_sigma: Positive = 1.0
-    prior_pi: float = Field(default=0.5, gt=0.0, lt=1.0)
-    prior_sigma1: Positive = 1.0
-    prior_sigma2: Positive = 0.1
-    noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic", "mixture"] = "auto"
-    noise_sigma: Positive | None = None
-    noise_components: int = Field(default=3, ge=1, le=MOST_COMPONENTS)
-    transform: Literal["auto", "none", "log"] = "auto"
-    temperature: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    kl_weights: Literal["uniform", "geometric"] = "uniform"
-    activation: Literal["relu", "silu", "gelu", "tanh", "sigmoid"] = "silu"
-    skip: bool = True
-    optimiser: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
-    draws_per_step: int = Field(default=1, ge=1, le=64)
-    epochs: int | None = Field(default=None, ge=1)
-    batch_size: int | None = Field(default=None, ge=1)
-    learning_rate: Positive = 1e-2
-    patience: int = Field(default=15, ge=1)
-    budget: Positive | None = None
-    seed: int = Field(default=0, ge=0, le=2**63 - 1)
+    ignore: tuple[str, ...] = Field(default=(), description="Columns that are no features.")
+    columns: dict[str, ColumnOverride] = Field(
+        default_factory=dict,
+        description="Kinds and units: name of a column, or of the target, to {'kind': …, 'unit': …}, either of them.",
+    )
+    hidden: tuple[Width, ...] | None = Field(
+        default=None,
+        max_length=16,
+        description="Widths of the hidden layers, such as 50,50.",
+        json_schema_extra={"unset": "64,64"},
+    )
+    members: int = Field(
+        default=10,
+        ge=1,
+        le=64,
+        description="Independently trained networks in one checkpoint, M; each leaves out a fifth of the rows.",
+    )
+    encoding: Literal["auto", "standard", "piecewise"] = Field(
+        default="auto",
+        description="How numbers become inputs; piecewise adds bins. auto takes what validates better.",
+    )
+    whiten: Literal["auto", "yes", "no"] = Field(
+        default="auto",
+        description="Whether small differences between correlated numbers are inputs, too. auto takes what validates "
+        "better.",
+    )
+    prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = Field(
+        default="empirical-bayes", description="Prior of the weights."
+    )
+    prior_sigma: Positive = Field(default=1.0, description="Standard deviation of the gaussian prior.")
+    prior_pi: float = Field(
+        default=0.5, gt=0.0, lt=1.0, description="Weight of the wide component of the scale-mixture prior."
+    )
+    prior_sigma1: Positive = Field(
+        default=1.0, description="Standard deviation of the wide component of the scale-mixture prior."
+    )
+    prior_sigma2: Positive = Field(
+        default=0.1, description="Standard deviation of the narrow component of the scale-mixture prior."
+    )
+    noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic", "mixture"] = Field(
+        default="auto",
+        description="Observation model. auto takes heteroscedastic noise (homoscedastic below 200 rows) or a mixture, "
+        "whichever validates better.",
+    )
+    noise_sigma: Positive | None = Field(
+        default=None, description="Standard deviation of fixed noise, in the target's unit."
+    )
+    noise_components: int = Field(
+        default=3, ge=1, le=20, description="Gaussians in the mixture noise of a row, K."
+    )
+    transform: Literal["auto", "none", "log"] = Field(
+        default="auto",
+        description="Transform of the target. auto takes what validates better; the logarithm only where no target is "
+        "negative.",
+    )
+    temperature: float | None = Field(
+        default=None,
+        gt=0.0,
+        le=1.0,
+        description="Factor of the KL at the end of the fit; 1 is the exact free energy.",
+        json_schema_extra={"unset": "by validation, from 0.01 to 1"},
+    )
+    kl_weights: Literal["uniform", "geometric"] = Field(
+        default="uniform", description="How the minibatches of an epoch share the KL."
+    )
+    activation: Literal["relu", "silu", "gelu", "tanh", "sigmoid"] = Field(
+        default="silu", description="Activation between the layers."
+    )
+    skip: bool = Field(
+        default=True, description="Whether the last layer also reads the inputs, past the hidden layers."
+    )
+    optimiser: Literal["adam", "rmsprop", "sgd"] = Field(default="adam", description="Gradient method.")
+    draws_per_step: int = Field(
+        default=1, ge=1, le=64, description="Draws for each row in an optimiser step."
+    )
+    epochs: int | None = Field(
+        default=None, ge=1, description="Most epochs of a fit.", json_schema_extra={"unset": "by table size"}
+    )
+    batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows in a minibatch.",
+        json_schema_extra={"unset": "an eighth of the rows, from 32 to 512"},
+    )
+    learning_rate: Positive = Field(default=1e-2, description="First learning rate.")
+    patience: int = Field(default=15, ge=1, description="Validations without improvement before a fit stops.")
+    budget: Positive | None = Field(
+        default=None,
+        description="Most seconds to fit, all candidates together. The default counts processor time (up to twice as "
+        "long by the clock), so that a busy machine changes no answer.",
+        json_schema_extra={"unset": "48 up to 1,000 rows, 290 from 10,000 to 50,000"},
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=2**63 - 1,
+        description="Seed of the split, the initial weights, the minibatches and the draws. On the CPU, the same seed "
+        "gives the same fit.",
+    )
 
     def make_prior(self) -> Prior:
         """The prior that the options describe."""
+        # Imported here: it needs torch, and help about the options does not.
+        from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+
         if self.prior == "gaussian":
             return GaussianPrior(self.prior_sigma)
         if self.prior == "scale-mixture":
             return ScaleMixturePrior(self.prior_pi, self.prior_sigma1, self.prior_sigma2)
         return EmpiricalBayesPrior()
-
-    def overrides(self) -> dict[str, ColumnOverride]:
-        """Kinds and units for `model.data.schema_inference.plan_columns`."""
-        return {name: ColumnOverride(column.kind, column.unit) for name, column in self.columns.items()}
 
 
 def make_options(values: dict[str, Any]) -> TrainOptions:
@@ -125,7 +157,7 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
         options = TrainOptions.model_validate(values)
     except ValidationError as error:
         lines = [
-            f"{_option_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}"
+            f"{_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}"
             for problem in error.errors()
         ]
         raise OptionError("; ".join(lines)) from None
@@ -140,10 +172,15 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
     return options
 
 
-def _option_name(location: tuple[int | str, ...]) -> str:
+def flag(name: str) -> str:
+    """An option as it is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def _name(location: tuple[int | str, ...]) -> str:
     if location and location[0] == "columns":
         return ".".join(str(part) for part in location)
-    return "--" + str(location[0]).replace("_", "-") if location else "options"
+    return flag(str(location[0])) if location else "options"
 
 
 def read_config(path: Path) -> dict[str, Any]:

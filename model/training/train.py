@@ -86,7 +86,7 @@ def train(
     """
     began = time.monotonic()
     snapshots = snapshots or Snapshots()
-    plan = plan_columns(table, target, ignore=options.ignore, overrides=options.overrides())
+    plan = plan_columns(table, target, ignore=options.ignore, overrides=options.columns)
     for column, reason in plan.left_out.items():
         reporter.say(f"left out column {column!r}: {reason}")
     targets = target_from_table(table, target)

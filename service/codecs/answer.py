@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from murho.model.data.schema import UnfamiliarValue
-    from murho.model.posterior.prediction import Prediction, PredictOptions
+    from murho.model.engines.prediction import Prediction, PredictOptions
     from murho.service.codecs.inputs import Inputs
 
 __all__ = ["MAX_WARNINGS", "PredictResponse", "describe_outside", "encode_answer"]

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import Problem
-from murho.model.posterior.prediction import PredictOptions
 from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
 from murho.service.errors import BadInputError
 

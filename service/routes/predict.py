@@ -17,7 +17,7 @@ from murho.service.responses import JSONBytes
 
 if TYPE_CHECKING:
     from murho.model.data.schema import Schema
-    from murho.model.posterior.prediction import PredictOptions
+    from murho.model.engines.prediction import PredictOptions
     from murho.service.codecs.inputs import Inputs
     from murho.service.predictor import ModelLike
     from murho.service.settings import Settings

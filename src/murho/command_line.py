@@ -1,4 +1,4 @@
-"""The `murho` script: joins the commands of the rooms, and imports a room only when its command runs."""
+"""The `murho` script: lists all commands, and imports the module of a command only when it is called."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["app", "main"]
 COMMANDS = {
     "train": ("murho.model.commands.train", "Fit a Bayesian network to a table and save it as a checkpoint."),
     "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP."),
-    "predict": ("murho.model.commands.train", "Score a file, offline or through a running service."),
-    "evaluate": ("murho.model.commands.train", "Judge a checkpoint on labelled rows."),
+    "predict": ("murho.model.commands.predict", "Score a file, offline or through a running service."),
+    "evaluate": ("murho.model.commands.evaluate", "Judge a checkpoint on labelled rows."),
     "update": (
-        "murho.model.commands.revise",
+        "murho.model.commands.update",
         "Learn from new rows; writes the next version of a checkpoint.",
     ),
-    "prune": ("murho.model.commands.revise", "Remove the weights that say least; writes the next version."),
+    "prune": ("murho.model.commands.prune", "Remove the weights that say least; writes the next version."),
 }
 """Command → the module with a function of that name, and its line in ``murho --help``."""
 
 
 class LazyGroup(TyperGroup):
-    """Knows every command's name and help line, and imports a command when it is called."""
+    """Has the name and help line of every command, and imports a command when it is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replaces the called command's entry by the real one."""
+        """Replaces the placeholder of the called command by the command."""
         if args and args[0] in COMMANDS:
             module, help_line = COMMANDS[args[0]]
             one = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -55,7 +55,7 @@ app = typer.Typer(
 def _entry(name: str) -> None:
     @app.command(name, help=COMMANDS[name][1])
     def listed() -> None:
-        """Stands for the command in the help page; `LazyGroup` puts the real one in its place."""
+        """A placeholder for the help page; `LazyGroup` replaces it."""
 
 
 for _name in COMMANDS:
@@ -78,7 +78,7 @@ def options(
 
 
 def main() -> None:
-    """Runs the command line; an error that is somebody's to mend is one line, not a traceback."""
+    """Runs the command line; an error of Murho's own is shown as one line, without a traceback."""
     let_threads_sleep()
     try:
         app()

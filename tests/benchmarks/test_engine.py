@@ -51,7 +51,7 @@ from benchmarks.engine_peers.report import (
 from benchmarks.engine_peers.torch_parts import calls_of
 from benchmarks.step_peers import ENVIRONMENTS, processes
 from benchmarks.step_peers.processes import StepError
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from tests.benchmarks.stand_ins import make_package, no_tfp, write_script
 
 if TYPE_CHECKING:

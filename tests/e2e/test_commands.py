@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from murho.model.training.options import TrainOptions, flag
 from tests.e2e.support import MURHO, murho, serve
 from tests.support import ROOT, call_murho, made_once
 
@@ -62,6 +63,29 @@ def test_help_imports_neither_room() -> None:
         [MURHO.with_name("python"), "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip().endswith("[]")
+
+
+def test_help_of_train_has_every_option_and_imports_neither_numpy_nor_torch() -> None:
+    code = (
+        "import sys; from murho.command_line import app; app(['train', '--help'], standalone_mode=False); "
+        "print([name for name in ('torch', 'numpy', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [MURHO.with_name("python"), "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip().endswith("[]")
+    for name in set(TrainOptions.model_fields) - {"columns"}:
+        assert f"  {flag(name)} " in done.stdout
+    for name in (
+        "--target",
+        "--name",
+        "--checkpoints",
+        "--config",
+        "--resume",
+        "--snapshot-every",
+        "--no-skip",
+    ):
+        assert f" {name} " in done.stdout
 
 
 def test_version_is_printed() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pydantic import Field
 from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.exceptions import NotFittedError
@@ -30,10 +31,11 @@ from murho import BBBRegressor
 from murho.model import estimator_parameters
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
-from murho.model.estimator_parameters import RENAMED
+from murho.model.estimator_parameters import RENAMED, parameter_lines, parameter_signature
 from murho.model.posterior.checkpoint import find_checkpoint
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.posterior.posterior import Posterior
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train
 from murho.service.registry import DirectorySource, Registry
@@ -136,22 +138,34 @@ def test_every_option_of_a_fit_is_a_parameter_with_the_same_default() -> None:
     parameters = inspect.signature(BBBRegressor).parameters
     options = TrainOptions()
     for name in TrainOptions.model_fields:
-        parameter = RENAMED.get(name, name)
-        assert parameter in parameters, f"add {parameter} to TrainingParameters.__init__"
-        if name not in {
-            "seed",
-            "columns",
-        }:  # no seed: a random one; no columns: None, as a dict could be changed
-            assert parameters[parameter].default == getattr(options, name), parameter
+        # No seed: a random one; no columns: None, as a dict could be changed.
+        if name not in {"seed", "columns"}:
+            assert parameters[RENAMED.get(name, name)].default == getattr(options, name), name
     assert set(parameters) - {RENAMED.get(name, name) for name in TrainOptions.model_fields} == {
         "samples",
         "device",
         "verbose",
     }
+    assert parameters["random_state"].default is parameters["columns"].default is None
+
+
+def test_a_further_option_is_a_further_parameter() -> None:
+    class Further(TrainOptions):
+        dropout: float = Field(default=0.25, ge=0.0, lt=1.0, description="Share of units left out of a step.")
+
+    assert parameter_signature(Further).parameters["dropout"].default == 0.25
+    assert parameter_lines(Further).splitlines()[-1] == (
+        "dropout: Share of units left out of a step. [at least 0, below 1; default: 0.25]"
+    )
+
+
+def test_a_parameter_that_is_unknown_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="'hiden'"):
+        BBBRegressor(hiden=(50,))
 
 
 def test_every_parameter_is_described() -> None:
-    described = re.findall(r"^ {8}(\w+): ", BBBRegressor.__doc__ or "", flags=re.MULTILINE)
+    described = re.findall(r"^ {4}(\w+): ", inspect.getdoc(BBBRegressor) or "", flags=re.MULTILINE)
     assert described[: len(BBBRegressor().get_params())] == list(inspect.signature(BBBRegressor).parameters)
 
 
@@ -449,6 +463,18 @@ def test_a_checkpoint_of_murho_train_takes_its_features(rent_checkpoints: Path, 
     table = make_table(rows=20, seed=4)
     expected = rent.predict(columns_from_table(table, rent.schema), PredictOptions()).mean
     assert_alike(estimator.predict(table.drop_columns(["rent"])), expected)
+
+
+def test_a_checkpoint_of_an_optimiser_that_is_gone_still_answers(
+    fitted: BBBRegressor, flats: pd.DataFrame, tmp_path: Path
+) -> None:
+    path = fitted.save(tmp_path, "rent") / "model.json"
+    path.write_text(path.read_text().replace('"optimiser": "adam"', '"optimiser": "adamw"'))
+    again = BBBRegressor.from_checkpoint(path.parent)
+    assert again.optimiser == "adamw"
+    assert_alike(again.predict(flats), fitted.predict(flats))
+    with pytest.raises(ValueError, match=r"^optimiser: .*'adam', 'rmsprop' or 'sgd', not 'adamw'"):
+        clone(again).fit(*line(20))
 
 
 def test_a_checkpoint_that_somebody_edited_is_refused(fitted: BBBRegressor, tmp_path: Path) -> None:

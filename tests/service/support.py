@@ -13,12 +13,12 @@ import numpy as np
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.encoder import Encoder
+from murho.model.engines.monte_carlo_error import MonteCarloError
+from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.networks.bayesian_network import Architecture
 from murho.model.posterior.checkpoint import CheckpointReference
 from murho.model.posterior.model_spec import ModelSpec
-from murho.model.posterior.monte_carlo_error import MonteCarloError
-from murho.model.posterior.prediction import Prediction, PredictOptions
 from murho.model.posterior.spec_parts import LikelihoodSpec, TargetSpec
 from murho.service.app import create_app
 from murho.service.settings import Settings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murho.model.data.schema import UnfamiliarValue
-from murho.model.posterior.prediction import Prediction, PredictOptions
+from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.service import predictor
 from murho.service.errors import ComputationError, DeadlineError, NotReadyError
 from murho.service.predictor import Answer, Predictor, RowsNotFiniteError

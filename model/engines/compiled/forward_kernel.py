@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.engines.compiled.jit import compiled, part
-from murho.model.engines.compiled.matrix_products import own_threads, sgemm
+from murho.model.engines.compiled.matrix_products import own_threads, products_at_hand, sgemm
 from murho.model.engines.compiled.silu_kernel import silu
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["forward_draws"]
 
+if not products_at_hand():  # code that calls what is not there can't even be loaded
+    raise ImportError("PyTorch has another library than MKL behind its matrix products here")
+
 ADDRESS, STEP, LEADING, UNITS, INPUTS, TRANSPOSED = range(6)
 """Columns of a table of layers: address of the first draw's matrix, bytes from draw to draw, numbers from one row of
 the matrix to the next, its rows, its columns, and whether it is stored column by column."""
-FLOAT, LETTER_N, LETTER_T = 4, np.uint8(ord("N")), np.uint8(ord("T"))
+FLOAT, WIDE, LETTER_N, LETTER_T = 4, 8, np.uint8(ord("N")), np.uint8(ord("T"))
 
 
 def forward_draws(
@@ -73,7 +76,7 @@ def _product(
     into: np.int64,
     into_apart: int,
     adding: bool,
-    sizes: NDArray[np.int32],
+    sizes: Integers,
     factors: Floats,
     letters: NDArray[np.uint8],
 ) -> None:
@@ -89,7 +92,8 @@ def _product(
         into: Address of the outputs, ``[units, R]``.
         into_apart: Numbers from one of those lines to the next.
         adding: Whether the product is added to them.
-        sizes: Room for six integers.
+        sizes: Room for six integers of eight bytes, the lower four first: a BLAS with 32-bit integers reads them right,
+            and so does one with 64-bit integers.
         factors: Room for two numbers.
         letters: Room for two letters.
     """
@@ -106,16 +110,16 @@ def _product(
         letter,
         letter + 1,
         size,
-        size + 4,
-        size + 8,
+        size + WIDE,
+        size + 2 * WIDE,
         factor,
         values,
-        size + 12,
+        size + 3 * WIDE,
         matrix,
-        size + 16,
+        size + 4 * WIDE,
         factor + 4,
         into,
-        size + 20,
+        size + 5 * WIDE,
     )
 
 
@@ -130,7 +134,7 @@ def _forward_draws(
     for number in range(count - 1):
         widest = max(widest, layers[number, UNITS])
     buffers = np.empty((2, widest * rows), dtype=np.float32)
-    sizes, factors, letters = np.empty(6, np.int32), np.empty(2, np.float32), np.empty(2, np.uint8)
+    sizes, factors, letters = np.empty(6, np.int64), np.empty(2, np.float32), np.empty(2, np.uint8)
     last = layers[count - 1]
     for draw in range(start, stop):
         for first in range(0, batch, rows):

@@ -1,8 +1,9 @@
-"""Functions of plain numbers and arrays, compiled for the processor that they run on (by Numba).
+"""Compiles functions of plain numbers and arrays for this processor (Numba), and keeps the code on disk.
 
-What they are compiled to is kept for the next process: beside the package, or where that cannot be written in the
-user's cache directory. Numba by itself would take it for up to date as long as the file of the outermost function is;
-here every file that a function's parts come from counts. ``NUMBA_CACHE_DIR`` is heeded.
+The code is kept beside the package, or in the user's cache directory where that cannot be written. It is found again
+only while nothing has changed that goes into it: every file of this package, the steps towards quantiles, the
+function's own files, and the versions of the compiler. Code of other versions is removed. One process compiles at a
+time; others wait and take up what it has made. ``NUMBA_CACHE_DIR`` is heeded.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import llvmlite
 import numba
-from numba.core.dispatcher import Dispatcher
+import numpy
 from numba.core.types import void
 from numba.extending import intrinsic
+
+from murho.model.distributions import quantile_steps
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes that start at once both compile
+    fcntl = None  # type: ignore[assignment]  # asked for before it is used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +36,8 @@ __all__ = ["compiled", "part", "summing_part", "widest_vectors"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
+PREFIX = "compiled-"
+"""Of the folders that compiled code is kept in."""
 EXACT = {"contract"}
 """As written, but for a product that is added without having been rounded."""
 IN_ANY_ORDER = {"contract", "reassoc", "nsz"}
@@ -97,16 +108,37 @@ def _compiler(arithmetic: set[str], *signature: str, cache: bool = False, inline
 def _kept(function: Callable[..., Any]) -> Iterator[None]:
     """Where Numba looks for what is compiled already, and puts what it compiles."""
     home = Path(function.__code__.co_filename).parent / "__pycache__"
-    mine = home / f"compiled-{_digest(function)}"
+    mine = home / f"{PREFIX}{_digest(function)}"
     if numba.config.CACHE_DIR:
         yield
-    elif os.access(next(place for place in (mine, home, home.parent) if place.exists()), os.W_OK):
-        with _directory(mine):
+    elif _can_be_written(mine):
+        with _one_process(mine / "lock"), _directory(mine):
             yield
+        for other in home.glob(f"{PREFIX}*"):
+            if other != mine:
+                shutil.rmtree(other, ignore_errors=True)
     elif mine.exists():  # Numba reads only where it could write
         with TemporaryDirectory() as copy, _directory(shutil.copytree(mine, copy, dirs_exist_ok=True)):
             yield
     else:
+        yield
+
+
+def _can_be_written(directory: Path) -> bool:
+    """Makes a directory, if it is not there."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK)
+
+
+@contextmanager
+def _one_process(path: Path) -> Iterator[None]:
+    """Holds a lock on a file; a process that ends, however it ends, gives it back."""
+    with path.open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -120,14 +152,9 @@ def _directory(path: str | Path) -> Iterator[None]:
 
 
 def _digest(function: Callable[..., Any]) -> str:
-    """Tells the source files apart that a function and its parts are from."""
-    files = sorted({__file__, *_files(function)})
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
-
-
-def _files(function: Callable[..., Any]) -> Iterator[str]:
-    yield function.__code__.co_filename
-    for name in function.__code__.co_names:
-        called = function.__globals__.get(name)
-        if isinstance(called, Dispatcher):
-            yield from _files(called.py_func)
+    """Tells apart all that goes into a compiled function."""
+    own = Path(function.__code__.co_filename).parent
+    files = {Path(quantile_steps.__file__), *Path(__file__).parent.glob("*.py"), *own.glob("*.py")}
+    content = [path.read_bytes() for path in sorted(files)]
+    versions = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}".encode()
+    return hashlib.sha256(b"".join([versions, *content])).hexdigest()[:16]

@@ -12,8 +12,8 @@ import pytest
 from murho.model.commands import batch_prediction as scoring
 from murho.model.commands.batch_prediction import LocalScorer, RemoteScorer, percentile_name, score_table
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.errors import MurhoError, TableError
-from murho.model.posterior.prediction import Prediction, PredictOptions
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from murho.model.data.column_overrides import ColumnOverride
 from murho.model.data.frames import (
     declared_kinds,
     is_frame,
@@ -18,7 +19,7 @@ from murho.model.data.frames import (
     unnamed,
 )
 from murho.model.data.schema import FeatureKind
-from murho.model.data.schema_inference import ColumnOverride, ColumnPlan, columns_from_table, plan_columns
+from murho.model.data.schema_inference import ColumnPlan, columns_from_table, plan_columns
 from murho.model.errors import TableError
 
 FRAME = pd.DataFrame(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from murho.model.data.column_overrides import ColumnOverride
 from murho.model.data.schema import FeatureKind, Target
 from murho.model.data.schema_inference import (
-    ColumnOverride,
     ColumnPlan,
     columns_from_table,
     make_schema,

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from murho.model.distributions.quantile_goals import Goals
+from murho.model.distributions.mixture_quantiles import StandardMixture
 from murho.model.distributions.quantile_steps import DOUBLE, SINGLE, cornish_fisher, score_step, taylor_step
-from murho.model.distributions.standard_mixtures import StandardMixture
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, bisect, make
 
 
@@ -25,14 +24,14 @@ def test_a_gaussian_s_quantiles_by_its_moments_are_its_scores() -> None:
 @pytest.mark.parametrize("kind", SMOOTH | HARD)
 def test_what_is_near_enough_is_within_the_tolerance(kind: str, distance: float) -> None:
     mixture = make(kind)
-    standard = StandardMixture.of(
-        mixture.means, mixture.noise, mixture.weights, mixture.wide, kind=torch.float64
-    )
-    ends = [(end - standard.centre) / standard.unit for end in bisect(mixture, SCORES)]
-    goals = Goals.of(SCORES.expand(len(standard.means), -1))
+    standard, centre, unit = StandardMixture.of(mixture.means, mixture.noise, mixture.weights, mixture.wide)
+    ends = [(end - centre) / unit for end in bisect(mixture, SCORES)]
+    signs = torch.where(SCORES > 0.0, 1.0, -1.0).double().expand_as(ends[0])
     values = ends[0] + distance * torch.linspace(-1.0, 1.0, len(SCORES)).double()
-    found = standard.tails(values, goals.signs, DOUBLE)
-    nearer, near = goals.settle(values, found, standard.inverse_fourth(), DOUBLE)
+    tail, density, slope, curvature = standard.tails(values, signs)
+    missing = (tail - 0.5 * torch.erfc(SCORES.abs() * 0.5**0.5)) * signs
+    step, near = taylor_step(values, tail, missing, density, slope, curvature, standard.fourth(), DOUBLE)
+    nearer = values + step
     error = torch.maximum(ends[0] - nearer, nearer - ends[1])
     assert (error[near] <= 1.01 * DOUBLE.tolerance).all()
     if kind in SMOOTH and distance <= 1e-3:

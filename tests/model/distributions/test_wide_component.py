@@ -9,9 +9,9 @@ import torch
 
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.distributions.wide_component import WideRule
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from tests.model.conftest import make_table, present, train_quickly
 
 

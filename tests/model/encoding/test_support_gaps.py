@@ -15,9 +15,9 @@ from murho.model.encoding.encoder import ENCODINGS, Encoder
 from murho.model.encoding.feature_encodings import Scaled
 from murho.model.encoding.scaling import Scale
 from murho.model.encoding.support_gaps import MARGIN, MOST_GAPS, Gaps
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from tests.model.conftest import make_table, present, train_quickly
 
 

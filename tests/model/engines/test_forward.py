@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -11,24 +12,32 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from murho.model.engines import compiled_engine
 from murho.model.engines import forward as forward_module
-from murho.model.engines.compiled import kernel_loader as kernels
-from murho.model.engines.compiled import matrix_products
+from murho.model.engines.compiled.loader import load
+from murho.model.engines.compiled_engine import CompiledEngine
 from murho.model.engines.draws import Draws
-from murho.model.engines.forward import forward
 from murho.model.networks.bayesian_network import ACTIVATIONS
+from tests.model.engines.engine_contract import target_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+
+    Forward = Callable[[Draws, Tensor], Tensor]
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["PyTorch", "compiled"])
-def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """By PyTorch's functions alone, or by compiled code where there is any."""
-    process = kernels._Process(kernels.load() if request.param else None)
-    monkeypatch.setattr(kernels, "_PROCESS", process)
-    with kernels.compiled_code(0):
-        yield
+@pytest.fixture(params=["torch", "compiled"])
+def forward(request: pytest.FixtureRequest) -> Forward:
+    """The forward pass of every engine."""
+    if request.param == "torch":
+        return forward_module.forward
+    return _compiled().forward
+
+
+def _compiled(**changes: Any) -> CompiledEngine:
+    kernels = load()
+    assert kernels is not None
+    return CompiledEngine(target_model("fixed"), replace(kernels, **changes))
 
 
 def _draws(
@@ -69,14 +78,16 @@ def _defined(draws: Draws, rows: Tensor) -> Tensor:
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 5), (4, 9, 4)])
-def test_forward_is_its_definition(hidden: tuple[int, ...], skip: bool, outputs: int, batch: int) -> None:
+def test_forward_is_its_definition(
+    forward: Forward, hidden: tuple[int, ...], skip: bool, outputs: int, batch: int
+) -> None:
     draws, rows = _draws(6, hidden, outputs, skip=skip), _rows(batch)
     torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 @pytest.mark.parametrize("batch", [1, 17])
-def test_every_activation_is_applied(activation: str, batch: int) -> None:
+def test_every_activation_is_applied(forward: Forward, activation: str, batch: int) -> None:
     draws, rows = _draws(4, (16, 16), 2, activation=activation), _rows(batch)
     torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
 
@@ -91,7 +102,7 @@ def test_every_activation_is_applied(activation: str, batch: int) -> None:
     skip=st.booleans(),
 )
 def test_tiles_and_threads_change_nothing(
-    samples: int, batch: int, tile_floats: int, tile_rows: int, threads: int, skip: bool
+    forward: Forward, samples: int, batch: int, tile_floats: int, tile_rows: int, threads: int, skip: bool
 ) -> None:
     draws, rows = _draws(samples, (8, 5), 2, skip=skip), _rows(batch)
     expected = _defined(draws, rows)
@@ -101,9 +112,9 @@ def test_tiles_and_threads_change_nothing(
         with (
             mock.patch.object(forward_module, "TILE_FLOATS", tile_floats),
             mock.patch.object(forward_module, "TILE_ROWS", tile_rows),
-            mock.patch.object(forward_module, "COMPILED_TILE_FLOATS", tile_floats),
-            mock.patch.object(forward_module, "LEAST_ROWS", min(tile_rows, 8)),
-            mock.patch.object(forward_module, "MOST_ROWS", tile_rows),
+            mock.patch.object(compiled_engine, "TILE_FLOATS", tile_floats),
+            mock.patch.object(compiled_engine, "LEAST_ROWS", min(tile_rows, 8)),
+            mock.patch.object(compiled_engine, "MOST_ROWS", tile_rows),
         ):
             outputs = forward(draws, rows)
     finally:
@@ -111,7 +122,7 @@ def test_tiles_and_threads_change_nothing(
     torch.testing.assert_close(outputs.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_row_alone_is_answered_as_among_others_and_the_same_at_every_call() -> None:
+def test_a_row_alone_is_answered_as_among_others_and_the_same_at_every_call(forward: Forward) -> None:
     draws, rows = _draws(12, (64, 64), 1), _rows(1500)
     whole = forward(draws, rows)
     assert torch.equal(forward(draws, rows), whole)
@@ -120,7 +131,7 @@ def test_a_row_alone_is_answered_as_among_others_and_the_same_at_every_call() ->
         torch.testing.assert_close(alone[:, 0], whole[:, row], rtol=1e-5, atol=1e-5)
 
 
-def test_the_first_of_many_draws_answer_as_if_there_were_no_others() -> None:
+def test_the_first_of_many_draws_answer_as_if_there_were_no_others(forward: Forward) -> None:
     draws, rows = _draws(12, (8, 5), 2, skip=True), _rows(30)
     torch.testing.assert_close(forward(draws.first(5), rows), forward(draws, rows)[:5], rtol=1e-5, atol=1e-5)
 
@@ -128,11 +139,12 @@ def test_the_first_of_many_draws_answer_as_if_there_were_no_others() -> None:
 @pytest.mark.skipif(
     not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here"
 )
-@pytest.mark.parametrize("compiled", [True], indirect=True)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_share_the_draws_of_compiled_code(threads: int) -> None:
     draws, rows, spans = _draws(11, (8,), 1), _rows(40), []
-    forward_draws = kernels.load().forward_draws
+    kernels = load()
+    assert kernels is not None
+    forward_draws = kernels.forward_draws
     assert forward_draws is not None
 
     def watched(*arguments: Any) -> None:
@@ -142,17 +154,14 @@ def test_threads_share_the_draws_of_compiled_code(threads: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = forward_module._compiled_rows(watched, draws, rows)
+        found = _compiled(forward_draws=watched).forward(draws, rows)
     finally:
         torch.set_num_threads(before)
     assert sorted(spans) == ([(0, 11)] if threads == 1 else [(0, 5), (5, 11)])
     torch.testing.assert_close(found.double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
 
 
-def test_with_another_library_behind_pytorch_answers_are_pytorch_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_another_library_behind_pytorch_outputs_are_pytorch_s() -> None:
     draws, rows = _draws(6, (8, 5), 2), _rows(40)
-    monkeypatch.setattr(matrix_products, "SYMBOLS", {"murho_sgemm": "a_name_of_no_library"})
-    monkeypatch.setattr(kernels, "_PROCESS", kernels._Process())
-    assert kernels.load().forward_draws is None
-    with kernels.compiled_code(0):
-        torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
+    outputs = _compiled(forward_draws=None).forward(draws, rows)
+    assert torch.equal(outputs, forward_module.forward(draws, rows))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
 from murho.model.evaluation.evaluate import evaluate_table, judge, judge_in_full
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from tests.model.conftest import make_table
 from tests.support import ROOT
 

@@ -10,10 +10,10 @@ import pytest
 from mapie.metrics import regression as mapie
 
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.evaluation.metrics import COVERAGES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
-from murho.model.posterior.prediction import PredictOptions
 from tests.model.conftest import make_table
 from tests.model.judges import judge_gaussians
 

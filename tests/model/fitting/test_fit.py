@@ -13,6 +13,7 @@ from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import Epoch, Fit, FitOptions, fit
 from murho.model.fitting.fit_state import FitState, finished_fit, finished_state
+from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
 from tests.model.conftest import small_options, small_rows
@@ -83,7 +84,7 @@ def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
 @pytest.mark.parametrize("kl_weights", ["uniform", "geometric"])
-@pytest.mark.parametrize("optimiser", ["adam", "adamw", "rmsprop", "sgd"])
+@pytest.mark.parametrize("optimiser", list(OPTIMISERS))
 def test_every_combination_of_options_lowers_the_free_energy(
     noise: str, kl_weights: str, optimiser: str
 ) -> None:

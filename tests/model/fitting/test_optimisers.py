@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 CLASSES: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
     "adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate),
-    "adamw": lambda parameters, rate: torch.optim.AdamW(parameters, lr=rate),
     "rmsprop": lambda parameters, rate: torch.optim.RMSprop(parameters, lr=rate),
     "sgd": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
 }

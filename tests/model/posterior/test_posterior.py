@@ -16,16 +16,16 @@ from murho.model.encoding.training_range import Reach
 from murho.model.engines import draw_cache as kept_draws
 from murho.model.engines.draws import make_draws, mirrored
 from murho.model.engines.forward import forward
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from tests.model.conftest import make_table, present
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from murho.model.data.schema import Columns
-    from murho.model.posterior.prediction import Prediction
+    from murho.model.engines.prediction import Prediction
 
 OPTIONS = PredictOptions(samples=33, thresholds=(500.0, 900.0), draws=True)
 
@@ -63,7 +63,7 @@ def test_tiles_and_threads_change_nothing(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        monkeypatch.setattr("murho.model.posterior.posterior.TILE_VALUES", 7 * OPTIONS.samples)
+        monkeypatch.setattr(rent, "tile_values", 7 * OPTIONS.samples)
         _assert_same(rent.predict(columns, OPTIONS), whole, slice(None))
     finally:
         torch.set_num_threads(before)
@@ -273,7 +273,7 @@ def test_draws_and_their_mirror_images_are_made_once_a_request(
     rent_checkpoints: Path, columns: Columns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     posterior = Posterior.load(rent_checkpoints / "rent" / "1")
-    monkeypatch.setattr("murho.model.posterior.posterior.TILE_VALUES", 100 * OPTIONS.samples)
+    monkeypatch.setattr(posterior, "tile_values", 100 * OPTIONS.samples)
     options = dataclasses.replace(OPTIONS, mc_error=True)
     with (
         patch.object(kept_draws, "make_draws", wraps=make_draws) as make,
@@ -290,7 +290,7 @@ def test_where_a_row_lies_is_found_out_once_a_tile(
     rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = rent.architecture.outputs
-    monkeypatch.setattr("murho.model.posterior.posterior.TILE_VALUES", 600 * OPTIONS.samples * outputs)
+    monkeypatch.setattr(rent, "tile_values", 600 * OPTIONS.samples * outputs)
     with patch.object(Reach, "outside", autospec=True, side_effect=Reach.outside) as outside:
         rent.predict(columns, dataclasses.replace(OPTIONS, mc_error=True))
     assert [len(call.args[1]) for call in outside.call_args_list] == [600, 400]
@@ -314,7 +314,7 @@ def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
 ) -> None:
     posterior = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=draws_bytes)
     assert posterior.architecture.outputs == 2
-    monkeypatch.setattr("murho.model.posterior.posterior.TILE_VALUES", rows_per_draw * OPTIONS.samples)
+    monkeypatch.setattr(posterior, "tile_values", rows_per_draw * OPTIONS.samples)
     with patch.object(Reach, "outside", autospec=True, side_effect=Reach.outside) as outside:
         posterior.predict(columns, OPTIONS)
     assert [len(call.args[1]) for call in outside.call_args_list] == parts

@@ -12,11 +12,10 @@ import torch
 
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.distributions.calibration import ConformalMap
-from murho.model.engines.forward import forward
+from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.pit import pit_of
 from murho.model.evaluation.row_scores import judge_rows
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from tests.model.conftest import make_table, present, train_quickly
 
 if TYPE_CHECKING:
@@ -122,9 +121,9 @@ def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Tr
 
 def test_noise_that_is_the_same_everywhere_is_not_looked_up_at_the_edge() -> None:
     posterior = train_quickly(make_table(), noise="homoscedastic").posterior
-    with patch("murho.model.posterior.posterior.forward", wraps=forward) as passes:
+    with patch.object(posterior, "engine", wraps=posterior.engine) as engine:
         posterior.predict(_at(posterior, size=500.0), PredictOptions(samples=8))
-    assert passes.call_count == 1
+    assert engine.forward.call_count == 1
 
 
 def test_exceedance_and_percentiles_agree_beyond_too(trained: Trained) -> None:

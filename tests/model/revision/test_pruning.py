@@ -10,10 +10,10 @@ import orjson
 import pytest
 import torch
 
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import OptionError
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.revision.pruning import prune
 from murho.model.revision.revisions import Revision, labelled_rows
 from murho.model.revision.signal_to_noise import cut

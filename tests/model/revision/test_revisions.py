@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from murho.model.distributions.transforms import Logarithm
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, TableError
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.revision.revisions import Revision, labelled_rows
 from tests.model.conftest import make_table
 

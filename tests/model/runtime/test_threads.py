@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from murho.model.runtime.threads import FEW_PRODUCTS, in_parts, threads_for
 
 if TYPE_CHECKING:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
 from murho.model.data.schema import FeatureKind
+from murho.model.distributions.transforms import TRANSFORMS
 from murho.model.errors import OptionError
+from murho.model.fitting.objective import KL_WEIGHTS
+from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.likelihoods.mixture import MOST_COMPONENTS
+from murho.model.likelihoods.registry import NOISE_KINDS
+from murho.model.networks.bayesian_network import (
+    ACTIVATIONS,
+    MAXIMUM_LAYERS,
+    MAXIMUM_MEMBERS,
+    MAXIMUM_WIDTH,
+)
 from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
-from murho.model.training.options import make_options, read_config
+from murho.model.training.options import TrainOptions, make_options, read_config
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 
@@ -29,11 +41,44 @@ if TYPE_CHECKING:
         ({"seed": -1}, "--seed"),
         ({"hiden": (5,)}, "--hiden"),
         ({"columns": {"x": {"kind": "number"}}}, "columns.x.kind"),
+        ({"columns": {"x": {"unti": "m"}}}, "columns.x.unti"),
     ],
 )
 def test_a_bad_value_is_refused_by_the_name_of_its_option(values: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         make_options(values)
+
+
+@pytest.mark.parametrize(
+    ("option", "implemented"),
+    [
+        ("noise", NOISE_KINDS),
+        ("transform", TRANSFORMS),
+        ("kl_weights", KL_WEIGHTS),
+        ("activation", ACTIVATIONS),
+        ("optimiser", OPTIMISERS),
+    ],
+)
+def test_choices_are_those_that_are_implemented(option: str, implemented: Collection[str]) -> None:
+    choices = get_args(TrainOptions.model_fields[option].annotation)
+    assert set(choices) - {"auto"} == set(implemented)
+
+
+@pytest.mark.parametrize(
+    ("values", "more"),
+    [
+        ({"noise_components": MOST_COMPONENTS}, {"noise_components": MOST_COMPONENTS + 1}),
+        ({"members": MAXIMUM_MEMBERS}, {"members": MAXIMUM_MEMBERS + 1}),
+        ({"hidden": (MAXIMUM_WIDTH,)}, {"hidden": (MAXIMUM_WIDTH + 1,)}),
+        ({"hidden": (1,) * MAXIMUM_LAYERS}, {"hidden": (1,) * (MAXIMUM_LAYERS + 1)}),
+    ],
+)
+def test_limits_are_those_of_the_network_and_the_noise(
+    values: dict[str, object], more: dict[str, object]
+) -> None:
+    make_options(values)
+    with pytest.raises(OptionError):
+        make_options(more)
 
 
 def test_priors_take_their_parameters() -> None:
@@ -58,7 +103,7 @@ def test_a_toml_file_says_the_same(tmp_path: Path) -> None:
     options = make_options(read_config(path))
     assert options.hidden == (20,)
     assert options.kl_weights == "geometric"
-    override = options.overrides()["Weight (lb)"]
+    override = options.columns["Weight (lb)"]
     assert (override.kind, override.unit) == (FeatureKind.NUMERIC, "lb")
 
 

@@ -12,9 +12,9 @@ import torch
 from benchmarks.cars import measure_all
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.splits import split_rows
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.posterior.prediction import PredictOptions
 from murho.model.training import train as training
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.support import ROOT

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from murho.model.data.schema import UnfamiliarValue
-from murho.model.posterior.prediction import PredictOptions
+from murho.model.engines.prediction import PredictOptions
 from murho.service.codecs.answer import MAX_WARNINGS, PredictResponse, describe_outside, encode_answer
 from murho.service.codecs.inputs import parse_inputs
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel

@@ -6,14 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
+from murho.model.distributions import quantile_steps
+from murho.model.engines.compiled import jit
+from murho.model.engines.compiled.answer_kernel import answer_rows
+from murho.model.engines.compiled.forward_kernel import _forward_draws
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INNER = """
 from murho.model.engines.compiled.jit import part
@@ -82,6 +86,41 @@ def test_a_change_of_a_part_in_another_file_counts(modules: Path) -> None:
     assert ask(modules)[0] == "8.0"
     (modules / "inner.py").write_text(INNER.replace("1.0", "2.0"))
     assert ask(modules) == ["10.0", "0", "1"]
+
+
+def test_a_change_of_any_file_beside_it_counts_and_what_was_kept_before_is_removed(modules: Path) -> None:
+    beside = modules / "constants.py"
+    beside.write_text("HALF = 0.5")
+    ask(modules)
+    (before,) = (modules / "__pycache__").glob("compiled-*")
+    beside.write_text("HALF = 0.50")
+    assert ask(modules) == ["8.0", "0", "1"]
+    (after,) = (modules / "__pycache__").glob("compiled-*")
+    assert after != before
+
+
+def test_every_file_that_kernels_come_from_counts() -> None:
+    counted = {*Path(jit.__file__).parent.glob("*.py"), Path(quantile_steps.__file__)}
+    seen: set[Path] = set()
+
+    def walk(function: Any) -> None:
+        seen.add(Path(function.__code__.co_filename))
+        for name in function.__code__.co_names:
+            called = function.__globals__.get(name)
+            if isinstance(called, Dispatcher):
+                walk(called.py_func)
+
+    kernels: tuple[Any, ...] = (answer_rows, _forward_draws)
+    for kernel in kernels:
+        walk(kernel.py_func)
+    assert len(seen) > 5
+    assert seen <= counted
+
+
+def test_two_processes_that_start_at_once_compile_once(modules: Path) -> None:
+    with ThreadPoolExecutor() as both:
+        said = sorted(both.map(lambda _: ask(modules), range(2)))
+    assert said == [["8.0", "0", "1"], ["8.0", "1", "0"]]
 
 
 def test_wider_vectors_are_a_mark_on_the_function_and_change_no_number(modules: Path) -> None:

@@ -1,4 +1,4 @@
-"""From the predictive distribution of rows to the numbers that were asked for."""
+"""The plan of an answer: what a request asks of every row, prepared once, and how it is read off a predictive."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.training_range import Outside
-    from murho.model.posterior.prediction import PredictOptions
+    from murho.model.engines.prediction import PredictOptions
 
-__all__ = ["Question"]
+__all__ = ["PredictionPlan"]
 
-KEPT_QUESTIONS = 64
+KEPT_PLANS = 64
 """Made ready once: a service is mostly asked the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PredictionPlan:
     """What is asked of every row, made ready once a request.
 
     Attributes:
@@ -50,7 +50,7 @@ class Question:
     thresholds: Tensor
 
     @classmethod
-    @lru_cache(maxsize=KEPT_QUESTIONS)
+    @lru_cache(maxsize=KEPT_PLANS)
     def of(cls, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> Self:
         """Makes a request ready.
 
@@ -79,7 +79,7 @@ class Question:
             outside: Which of them lie beyond the training rows.
 
         Returns:
-            What was asked for by the names of `model.posterior.prediction.Prediction`, without the Monte Carlo errors.
+            What was asked for by the names of `model.engines.prediction.Prediction`, without the Monte Carlo errors.
         """
         options = self.options
         if options.samples == 0:
@@ -109,6 +109,15 @@ class Question:
         for rows, scores in ((outside.others(), self.scores), (outside.rows, self.wider)):
             percentiles[rows] = predictive.of_rows(rows).quantiles(scores)
         return percentiles
+
+    def rising_scores(self, outside: Outside) -> Tensor:
+        """Normal scores of the levels from the least to the largest, for each of B rows, ``[B, K]``."""
+        scores, batch = self.scores, len(outside.mask)
+        if self.calibration is not None and len(outside) > 0:
+            scores = torch.where(outside.mask.unsqueeze(1), self.wider, scores)
+        if self.ranks is not None:
+            scores = scores.sort(dim=-1).values
+        return scores.expand(batch, -1)
 
     def of_functions(self, means: Tensor) -> dict[str, Tensor]:
         """Percentiles and exceedance of the function alone, from its values ``[S, B]``."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from murho.model.posterior.prediction import PredictOptions
-from tests.support import ROOT
+from murho.model.engines.prediction import PredictOptions
 
 
 def test_unasked_it_is_256_draws_of_a_new_observation_calibrated_and_three_percentiles() -> None:
@@ -20,7 +19,9 @@ def test_unasked_it_is_256_draws_of_a_new_observation_calibrated_and_three_perce
 
 
 def test_it_brings_neither_numpy_nor_torch() -> None:
-    code = "import sys, model.prediction; print([name for name in ('torch', 'numpy') if name in sys.modules])"
-    root = ROOT
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    code = (
+        "import sys, murho.model.engines.prediction; "
+        "print([name for name in ('torch', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

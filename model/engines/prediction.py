@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from murho.model.posterior.monte_carlo_error import MonteCarloError
+    from murho.model.engines.monte_carlo_error import MonteCarloError
 
 __all__ = ["DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "PredictOptions", "Prediction"]
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from murho.model.distributions.calibration import ConformalMap
 from murho.model.distributions.predictive import Predictive
 from murho.model.encoding.training_range import Outside
-from murho.model.posterior.prediction import PredictOptions
-from murho.model.posterior.prediction_plan import Question
+from murho.model.engines.prediction import PredictOptions
+from murho.model.engines.prediction_plan import PredictionPlan
 
 CPU = torch.device("cpu")
 LEVELS = (2.5, 50.0, 97.5)
@@ -33,8 +33,8 @@ def _predictive(draws: int = 4) -> Predictive:
 
 def _answer(mask: list[bool], calibration: ConformalMap | None, **options: Any) -> dict[str, Tensor]:
     asked: dict[str, Any] = {"samples": 4, "percentiles": LEVELS}
-    question = Question.of(PredictOptions(**(asked | options)), calibration, CPU)
-    return question.answer(_predictive(), Outside.of(torch.tensor(mask)))
+    plan = PredictionPlan.of(PredictOptions(**(asked | options)), calibration, CPU)
+    return plan.answer(_predictive(), Outside.of(torch.tensor(mask)))
 
 
 def _reached(answer: dict[str, Tensor]) -> np.ndarray:
@@ -88,8 +88,8 @@ def test_exceedance_is_what_the_percentiles_say(calibration: ConformalMap | None
     [{"noise": False}, {"calibrated": False}, {"samples": 0}, {"noise": False, "calibrated": False}],
 )
 def test_calibration_is_for_observations_and_for_who_wants_it(options: dict[str, Any]) -> None:
-    assert Question.of(PredictOptions(**options), HALVING, CPU).calibration is None
-    assert Question.of(PredictOptions(), HALVING, CPU).calibration is HALVING
+    assert PredictionPlan.of(PredictOptions(**options), HALVING, CPU).calibration is None
+    assert PredictionPlan.of(PredictOptions(), HALVING, CPU).calibration is HALVING
 
 
 def test_without_noise_all_percentiles_are_those_of_the_function_values() -> None:

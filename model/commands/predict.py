@@ -1,0 +1,97 @@
+"""The command `predict`: scores a file.
+
+Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from murho.model.commands.shared_options import CheckpointsOption, DeviceOption, VersionOption, naming
+from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
+
+__all__ = ["predict"]
+
+WORTH_COMPILED_CODE = 2**22
+"""Rows times draws from which on compiled code saves more than the second that it takes to load."""
+
+
+def predict(
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
+    checkpoints: CheckpointsOption = Path("checkpoints"),
+    url: Annotated[
+        str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")
+    ] = None,
+    version: VersionOption = None,
+    samples: Annotated[
+        int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")
+    ] = DEFAULT_SAMPLES,
+    percentiles: Annotated[str, typer.Option(help="Levels of the percentile columns.")] = "5,50,95",
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
+    output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
+    keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Score a file, offline or through a running service."""
+    from murho.model.commands.batch_prediction import LocalScorer, RemoteScorer, Scorer, score_table
+    from murho.model.data.tables import read_table, write_table
+    from murho.model.errors import OptionError
+    from murho.model.posterior.checkpoint import find_checkpoint
+    from murho.model.posterior.posterior import Posterior
+    from murho.model.runtime.devices import resolve_device, use_threads_for_answering
+    from murho.model.runtime.row_progress import advancing
+
+    options = PredictOptions(samples=samples, percentiles=_levels(percentiles), seed=seed)
+    if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
+        raise OptionError(f"--output: {output} must end in .csv or .parquet")
+    scorer: Scorer
+    if url is None:
+        use_threads_for_answering()
+        directory = find_checkpoint(checkpoints, model, version)
+        table = read_table(data)
+        engine = "auto" if table.num_rows * samples > WORTH_COMPILED_CODE else "torch"
+        scorer = LocalScorer(Posterior.load(directory, resolve_device(device), engine=engine))
+    else:
+        scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
+        table = read_table(data)
+    with naming(data), advancing("scoring", table.num_rows) as advance:
+        scored, unlike = score_table(table, scorer, options, advance)
+    if unlike:
+        rows = "1 row is" if unlike == 1 else f"{unlike} rows are"
+        sys.stderr.write(f"note: {rows} unlike the training rows (beyond their range, in a gap, or unseen)\n")
+    columns: dict[str, Any] = {}
+    if keep_inputs:
+        clash = sorted(set(scored) & set(table.column_names))
+        if clash:
+            raise OptionError(f"--keep-inputs: the input already has a column {clash[0]!r}; rename it")
+        columns |= {name: table.column(name) for name in table.column_names}
+    write_table(output, columns | _empty_for_nan(scored))
+
+
+def _levels(text: str) -> tuple[float, ...]:
+    """Reads the levels of ``--percentiles``; each lies strictly between 0 and 100, and is there once."""
+    from murho.model.errors import OptionError
+
+    try:
+        found = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise OptionError(
+            f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}"
+        ) from None
+    for level in found:
+        if not 0.0 < level < 100.0:
+            raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")
+    if len(set(found)) < len(found):
+        raise OptionError(f"--percentiles: each level once, not {text!r}")
+    return found
+
+
+def _empty_for_nan(scored: dict[str, Any]) -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {name: pa.array(values, from_pandas=True) for name, values in scored.items()}

@@ -1,0 +1,78 @@
+"""The command `update`: the next version of a checkpoint, which has learned from new rows.
+
+Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from murho.model.commands.shared_options import (
+    CheckpointsOption,
+    DeviceOption,
+    JsonOption,
+    NameArgument,
+    VersionOption,
+    print_lines,
+    print_revision,
+    read_labelled_rows,
+)
+
+if TYPE_CHECKING:
+    from murho.model.revision.revisions import LabelledRows
+
+__all__ = ["update"]
+
+
+def update(
+    name: NameArgument,
+    data: Annotated[Path, typer.Argument(help="New labelled rows: CSV, Parquet, Arrow or JSON file.")],
+    checkpoints: CheckpointsOption = Path("checkpoints"),
+    version: VersionOption = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs; by default as many as 2000 steps.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="First learning rate.  [default: 0.005]")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the update.  [default: the checkpoint's own]")
+    ] = None,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Learn from new rows with the posterior as the prior; writes the next version."""
+    from murho.model.commands.revision_report import updated_lines
+    from murho.model.commands.training_progress import TerminalReporter
+    from murho.model.posterior.checkpoint import check_writable, find_checkpoint, write_checkpoint
+    from murho.model.revision.revisions import Revision
+    from murho.model.revision.update_fit import LEARNING_RATE, UpdateOptions
+    from murho.model.revision.updating import update as update_revision
+    from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
+
+    options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
+    resolved = resolve_device(device)
+    revision = Revision.read(find_checkpoint(checkpoints, name, version))
+    check_writable(checkpoints, name)
+    rows = read_labelled_rows(data, revision.posterior)
+    _say_outside(rows)
+    with use_threads_for_fitting(resolved):
+        updated = update_revision(revision, rows, options, reporter=TerminalReporter(), device=resolved)
+    written = updated.revision
+    directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
+    if json:
+        print_revision(directory, written, "update")
+        return
+    interrupted = " (interrupted)" if written.spec.records["update"]["interrupted"] else ""
+    lines = updated_lines(updated, written.posterior.schema.target.unit)
+    print_lines([*lines, f"saved {directory}{interrupted}"])
+
+
+def _say_outside(rows: LabelledRows) -> None:
+    for feature, count in rows.outside.items():
+        sys.stderr.write(
+            f"note: {feature!r} is unlike the training rows (beyond their range, in a gap, or unseen) in {count} of "
+            f"{len(rows)} rows: they teach it what to expect there, and its doubt shrinks\n"
+        )

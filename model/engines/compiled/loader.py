@@ -1,0 +1,62 @@
+"""Loads compiled code once a process, or says once why there is none.
+
+Numba is an extra (``murho[compiled]``). Loading takes about a second and 120 MiB; the first time on a machine the code
+is compiled, which takes some twenty seconds. What fails here is no error: PyTorch gives the same answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Kernels", "load"]
+
+_LOG = logging.getLogger("murho.engines")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Compiled functions.
+
+    Attributes:
+        answer_rows: `answer_kernel.answer_rows`.
+        forward_draws: `forward_kernel.forward_draws`; None where the matrix products that it calls are missing.
+    """
+
+    answer_rows: Callable[..., None]
+    forward_draws: Callable[..., None] | None
+
+
+@cache
+def load() -> Kernels | None:
+    """The compiled functions; None where Numba is missing, or does not work on this Python or processor."""
+    try:
+        return compile_kernels()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
+            raise
+        _LOG.info("PyTorch answers: compiled code needs Numba (pip install 'murho[compiled]')")
+    except Exception as error:  # whatever a compiler may fail with
+        _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
+    return None
+
+
+def compile_kernels() -> Kernels:
+    """Imports the kernels, which compiles them or takes up what an earlier process has compiled.
+
+    Raises:
+        ImportError: Numba is missing, or does not go with this Python or NumPy.
+        Exception: Numba can't compile for this processor.
+    """
+    from murho.model.engines.compiled.answer_kernel import answer_rows
+
+    try:
+        from murho.model.engines.compiled.forward_kernel import forward_draws
+    except ImportError:
+        return Kernels(answer_rows, None)
+    return Kernels(answer_rows, forward_draws)

@@ -1,0 +1,161 @@
+"""The engine of compiled code, for CPUs: the forward pass of many rows, and answers at once from its outputs.
+
+The few rows in which it finds no proof for a percentile go to the reference, as does ``samples=0``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
+from murho.model.engines.forward import FEW_ROWS, forward
+from murho.model.engines.torch_engine import TorchEngine
+from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.runtime.threads import in_parts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.encoding.training_range import Outside
+    from murho.model.engines.compiled.loader import Kernels
+    from murho.model.engines.draws import Draws
+    from murho.model.engines.prediction_plan import PredictionPlan
+    from murho.model.engines.target_model import TargetModel
+    from murho.model.likelihoods.gaussian import Likelihood
+
+__all__ = ["CompiledEngine"]
+
+KINDS = ("fixed", "homoscedastic", "heteroscedastic", "mixture")
+"""Likelihoods whose outputs compiled code reads as they do."""
+NOTHING = np.empty(0)
+TILE_FLOATS = 2**19
+"""Hidden values of a layer that a thread has at a time in the forward pass: two buffers of 2 MiB."""
+LEAST_ROWS, MOST_ROWS = 256, 1024
+"""Rows at a time there."""
+
+
+class CompiledEngine:
+    """See `model.engines.engine.Engine`."""
+
+    name = "compiled"
+
+    def __init__(self, target: TargetModel, kernels: Kernels, *, components_per_thread: int = 2**16) -> None:
+        """Takes what the outputs say of the target.
+
+        Args:
+            target: A target model that `knows` is true of.
+            kernels: The compiled functions.
+            components_per_thread: Components times rows that another thread is woken for: a millisecond's.
+        """
+        self._reference, self._target, self._kernels = TorchEngine(target), target, kernels
+        self._components_per_thread = components_per_thread
+        self._noise = _noise_of_members(target.likelihood, target.members)
+        wide, transform = target.wide, target.transform
+        self._wide = (0.0, 0.0, 0.0) if wide is None else (wide.weight, wide.widening, 1.0)
+        seam = (transform.top, transform.shift) if isinstance(transform, Logarithm) else (math.inf, 0.0)
+        self._logarithm = (*seam, NEAR_SEAM, LEAST_DEVIATION)
+
+    @staticmethod
+    def knows(target: TargetModel) -> bool:
+        """Whether there is compiled code for its observation model and transform."""
+        return target.likelihood.kind in KINDS and isinstance(target.transform, Identity | Logarithm)
+
+    def forward(self, draws: Draws, rows: Tensor) -> Tensor:
+        """See `Engine.forward`: compiled for many rows of a network with SiLU, by PyTorch else."""
+        forward_draws = self._kernels.forward_draws
+        if (
+            forward_draws is None
+            or draws.activation != "silu"
+            or len(draws.layers) == 1
+            or len(rows) <= FEW_ROWS
+        ):
+            return forward(draws, rows)
+        samples, batch = len(draws), len(rows)
+        inputs = rows.new_ones((rows.shape[1] + 1, batch))
+        inputs[:-1] = rows.T
+        outputs = rows.new_empty((samples, draws.layers[-1].shape[1], batch))
+        widest = max(layer.shape[1] for layer in draws.layers[:-1])
+        most = max(LEAST_ROWS, min(MOST_ROWS, TILE_FLOATS // widest))
+        at_a_time = -(-batch // -(-batch // most))
+        arrays = draws.layers, inputs.numpy(), outputs.numpy(), len(inputs) if draws.skip else 0, at_a_time
+        in_parts(samples, 1, lambda some: forward_draws(*arrays, some.start, some.stop))
+        return outputs.transpose(1, 2)
+
+    def answer(
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+    ) -> dict[str, NDArray[Any]]:
+        """See `Engine.answer`."""
+        if plan.options.samples == 0:
+            return self._reference.answer(plan, outputs, members, outside)
+        answer, unsettled = self._answer(plan, outputs, members, outside)
+        if len(unsettled):
+            rows = torch.from_numpy(unsettled)
+            some = self._target.predictive(outputs[:, rows], members)
+            answer["percentiles"][unsettled] = plan.percentiles(some, outside.of_rows(rows)).numpy()
+        return answer
+
+    def _answer(
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp]]:
+        """The answer, and the numbers of the rows whose percentiles are still to be found."""
+        options, likelihood = plan.options, self._target.likelihood
+        samples, batch = outputs.shape[:2]
+        scores, thresholds = np.empty((batch, 0)), NOTHING
+        if options.noise:
+            scores = plan.rising_scores(outside).numpy()
+            thresholds = self._standardised(plan.thresholds) if options.thresholds else NOTHING
+        moments, settled = np.empty((4, batch)), np.empty(batch, np.bool_)
+        values, tails = np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
+        draws = np.empty((batch, samples if options.draws or not options.noise else 0))
+        arrays = (
+            outputs.transpose(1, 2).numpy(),
+            likelihood.means,
+            self._noise[members.numpy()],
+            NOISE_FLOOR,
+            scores,
+            thresholds,
+            (self._target.location, self._target.scale),
+            self._wide,
+            self._logarithm,
+        )
+        in_parts(
+            batch,
+            -(-self._components_per_thread // (samples * likelihood.means)),
+            lambda rows: self._kernels.answer_rows(
+                *arrays, rows.start, rows.stop, moments, values, settled, tails, draws
+            ),
+        )
+        mean, epistemic, aleatoric, std = moments
+        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
+        if options.noise:
+            answer["std"] = std
+            answer["percentiles"] = values if plan.ranks is None else values[:, plan.ranks]
+            if options.thresholds:
+                below, above = map(torch.from_numpy, tails)
+                answer["exceedance"] = plan.exceedance(below, above, outside).numpy()
+        else:
+            answer["std"] = epistemic
+            of_functions = plan.of_functions(torch.from_numpy(draws).T)
+            answer |= {name: part.numpy() for name, part in of_functions.items()}
+        if options.draws:
+            answer["draws"] = draws
+        return answer, (~settled).nonzero()[0]
+
+    def _standardised(self, thresholds: Tensor) -> NDArray[np.float64]:
+        """From the target's unit, ``[T]``."""
+        target = self._target
+        return (target.transform.forward(thresholds).numpy() - target.location) / target.scale
+
+
+def _noise_of_members(likelihood: Likelihood, members: int) -> NDArray[np.float32]:
+    """Noise of each member where the outputs do not say it, ``[M]``, standardised."""
+    if likelihood.outputs > likelihood.means:
+        return np.zeros(members, dtype=np.float32)
+    with torch.inference_mode():
+        _, noise, _ = likelihood.components(torch.zeros((members, 1, 1)))
+        return np.broadcast_to(noise.flatten().cpu().numpy(), members).copy()

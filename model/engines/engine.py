@@ -1,0 +1,54 @@
+"""The seam between a posterior and the code that computes its answers: one protocol, two implementations.
+
+`torch_engine.TorchEngine` is the readable reference and runs on any device. `compiled_engine.CompiledEngine`
+(Numba) is several times as fast on a CPU. Both give the same numbers, to single precision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.encoding.training_range import Outside
+    from murho.model.engines.draws import Draws
+    from murho.model.engines.prediction_plan import PredictionPlan
+
+__all__ = ["Engine"]
+
+
+class Engine(Protocol):
+    """Computes answers for one `target_model.TargetModel`. A posterior picks its engine once, when it is loaded."""
+
+    name: str
+
+    def forward(self, draws: Draws, rows: Tensor) -> Tensor:
+        """Outputs of every row under every draw.
+
+        Args:
+            draws: S draws.
+            rows: Encoded rows, ``[B, D]``, float32, on the draws' device.
+
+        Returns:
+            ``[S, B, P]``, standardised. A row's outputs do not depend on the other rows but for rounding.
+        """
+        ...
+
+    def answer(
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+    ) -> dict[str, NDArray[Any]]:
+        """The numbers that a plan asks for.
+
+        Args:
+            plan: What is asked of every row.
+            outputs: Of the network, ``[S, B, P]``, standardised; for ``samples=0`` those of the mu-only networks.
+            members: Member of each draw, ``[S]``.
+            outside: Which rows lie beyond the training rows.
+
+        Returns:
+            What was asked for, in the target's unit, by the names of `prediction.Prediction`, without the Monte Carlo
+            standard errors.
+        """
+        ...

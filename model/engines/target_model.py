@@ -1,0 +1,57 @@
+"""From the network's outputs to the distribution of the target, in its own unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from murho.model.distributions.predictive import Predictive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from murho.model.distributions.transforms import Transform
+    from murho.model.distributions.wide_component import WideRule
+    from murho.model.likelihoods.gaussian import Likelihood
+
+__all__ = ["TargetModel"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """What a checkpoint says of its network's outputs.
+
+    Attributes:
+        likelihood: The observation model, on the device of the outputs.
+        location: Mean of the transformed training targets.
+        scale: Their standard deviation.
+        transform: From the target to what was learned.
+        wide: The rule of wide components; None: there are none.
+        members: M.
+    """
+
+    likelihood: Likelihood
+    location: float
+    scale: float
+    transform: Transform
+    wide: WideRule | None
+    members: int = 1
+
+    def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
+        """The raw predictive distribution of the target of each row.
+
+        Args:
+            outputs: Of the network, ``[S, B, P]``, standardised.
+            members: Member of each draw, ``[S]``.
+            widened: Whether with a wide component, if there is a rule for it.
+        """
+        means, noise, weights = self.likelihood.components(outputs, members)
+        predictive = Predictive.of(
+            means.double() * self.scale + self.location,
+            noise.double() * self.scale,
+            None if weights is None else weights.double(),
+            self.transform,
+        )
+        if self.wide is None or not widened:
+            return predictive
+        return predictive.with_wide(self.wide, self.scale)

@@ -1,0 +1,39 @@
+"""The reference engine: PyTorch on any device, formulas as they stand in `model.distributions`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from murho.model.engines.forward import forward
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.encoding.training_range import Outside
+    from murho.model.engines.draws import Draws
+    from murho.model.engines.prediction_plan import PredictionPlan
+    from murho.model.engines.target_model import TargetModel
+
+__all__ = ["TorchEngine"]
+
+
+class TorchEngine:
+    """See `model.engines.engine.Engine`."""
+
+    name = "torch"
+
+    def __init__(self, target: TargetModel) -> None:
+        """Takes what the outputs say of the target."""
+        self._target = target
+
+    def forward(self, draws: Draws, rows: Tensor) -> Tensor:
+        """See `Engine.forward`."""
+        return forward(draws, rows)
+
+    def answer(
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+    ) -> dict[str, NDArray[Any]]:
+        """See `Engine.answer`."""
+        predictive = self._target.predictive(outputs, members, widened=plan.options.samples > 0)
+        return {name: part.cpu().numpy() for name, part in plan.answer(predictive, outside).items()}
