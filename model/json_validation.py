@@ -1,4 +1,8 @@
-"""Strict reading of a checkpoint's JSON data: errors say where, what was expected, and what was found."""
+"""Strict reading of a checkpoint's JSON data.
+
+Every ``expect_…`` takes a value and its path, and returns the value or raises a `CheckpointError` that says where, what
+was expected, and what was found.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +47,7 @@ def option_errors_at(where: str) -> Iterator[None]:
 
 
 def expect_object(data: object, where: str) -> dict[str, Any]:
-    """Returns the data if they are an object.
-
-    Raises:
-        CheckpointError: They are not.
-    """
+    """Returns the data if they are an object."""
     if not isinstance(data, dict):
         raise wrong(where, "an object", data)
     return data
@@ -56,11 +56,7 @@ def expect_object(data: object, where: str) -> dict[str, Any]:
 def expect_fields(
     data: object, where: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Returns the data if they are an object with these fields, perhaps some of the optional ones, and no others.
-
-    Raises:
-        CheckpointError: They are not.
-    """
+    """Returns the data if they are an object with these fields, perhaps some of the optional ones, and no others."""
     if not isinstance(data, dict) or not set(names) <= set(data) <= {*names, *optional}:
         expected = f"an object with exactly the fields {', '.join(names) or '(none)'}"
         if optional:
@@ -70,66 +66,42 @@ def expect_fields(
 
 
 def expect_list(value: object, where: str) -> list[Any]:
-    """Returns the value if it is a list.
-
-    Raises:
-        CheckpointError: It is not.
-    """
+    """Returns the value if it is a list."""
     if not isinstance(value, list):
         raise wrong(where, "a list", value)
     return value
 
 
 def expect_text(value: object, where: str) -> str:
-    """Returns the value if it is a text that is not empty.
-
-    Raises:
-        CheckpointError: It is not.
-    """
+    """Returns the value if it is a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise wrong(where, "a text that is not empty", value)
     return value
 
 
 def expect_flag(value: object, where: str) -> bool:
-    """Returns the value if it is true or false.
-
-    Raises:
-        CheckpointError: It is not.
-    """
+    """Returns the value if it is true or false."""
     if not isinstance(value, bool):
         raise wrong(where, "true or false", value)
     return value
 
 
 def expect_whole(value: object, where: str, least: int = 0) -> int:
-    """Returns the value if it is a whole number, not below the least.
-
-    Raises:
-        CheckpointError: It is not.
-    """
+    """Returns the value if it is a whole number, not below the least."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise wrong(where, f"a whole number from {least}", value)
     return value
 
 
 def expect_number(value: object, where: str) -> float:
-    """Returns the value if it is a finite number.
-
-    Raises:
-        CheckpointError: It is not.
-    """
+    """Returns the value if it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise wrong(where, "a finite number", value)
     return float(value)
 
 
 def expect_numbers(value: object, where: str) -> tuple[float, ...]:
-    """Returns the values if they are a list of finite numbers.
-
-    Raises:
-        CheckpointError: They are not.
-    """
+    """Returns the values if they are a list of finite numbers."""
     if not isinstance(value, list):
         raise wrong(where, "a list of numbers", value)
     return tuple(expect_number(number, f"{where}[{index}]") for index, number in enumerate(value))

@@ -23,6 +23,7 @@ from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.model.revision.pruning import prune
 from murho.model.revision.revisions import Revision
 from tests.model.conftest import make_table, train_quickly
+from tests.support import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
