@@ -196,6 +196,13 @@ def test_a_fit_is_read_and_written_key_for_key(tmp_path: Path, changes: dict[str
     assert written == orjson.dumps({key: value for key, value in stored.items() if key not in FILE_FIELDS})
 
 
+def test_a_checkpoint_of_the_former_code_is_written_as_it_was() -> None:
+    directory = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
+    stored = json.loads((directory / "model.json").read_text())
+    written = read_checkpoint(directory)[0].to_json()
+    assert written == {key: value for key, value in stored.items() if key not in FILE_FIELDS}
+
+
 @pytest.mark.parametrize(
     "name", ["created", "murho", "prior", "beyond", "calibration", "training", "metrics"]
 )
