@@ -10,7 +10,7 @@ import sys
 
 import orjson
 
-from benchmarks.step_peers.exchange import peak_memory
+from benchmarks.peers.exchange import peak_memory
 
 __all__: list[str] = []
 

@@ -21,7 +21,7 @@ from benchmarks.results import ROOT, facts, parse_options, table, write_json
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.data.tables import read_table
 from murho.model.engines.prediction import PredictOptions
-from murho.model.evaluation.evaluate import judge
+from murho.model.evaluation.evaluate import evaluate_rows
 from murho.model.runtime.devices import use_threads_for_fitting
 from murho.model.training.options import make_options, read_config
 from murho.model.training.train import train
@@ -43,8 +43,8 @@ def measure(seed: int) -> dict[str, Any]:
         seed: Of the cars held out and of the fit.
 
     Returns:
-        What `model.evaluation.evaluate.judge` reports, and ``far_ratio``: the median epistemic_std of the held-out cars
-        at three times their weight over that at their own; ``seconds`` of the training.
+        What `model.evaluation.evaluate.evaluate_rows` reports, and ``far_ratio``: the median epistemic_std of the
+        held-out cars at three times their weight over that at their own; ``seconds`` of the training.
     """
     config = read_config(EXAMPLES / "cars.toml")
     target = str(config.pop("target"))
@@ -63,7 +63,7 @@ def measure(seed: int) -> dict[str, Any]:
     near, far = (posterior.predict(rows, PredictOptions()).epistemic_std for rows in (columns, heavy))
     if near is None or far is None:
         raise AssertionError("256 samples have a spread")
-    report = judge(posterior, posterior.encoder.encode(columns), target_from_table(held_out, target))
+    report = evaluate_rows(posterior, posterior.encoder.encode(columns), target_from_table(held_out, target))
     return report | {"far_ratio": float(np.median(far) / np.median(near)), "seconds": seconds}
 
 

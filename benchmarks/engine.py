@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,11 +25,9 @@ from benchmarks.command_line import (
     pairs,
     positive,
 )
-from benchmarks.engine_peers import ENGINE_PEERS
-from benchmarks.engine_peers.cells import Cell, Rates, System, measure, too_large
-from benchmarks.engine_peers.exchange import ACTIVATION, INPUTS, NOISE, EngineTask
-from benchmarks.engine_peers.memory import memory_of_a_call, memory_of_a_file
-from benchmarks.engine_peers.report import (
+from benchmarks.engine_parts.cells import Cell, Rates, measure, too_large
+from benchmarks.engine_parts.memory import memory_of_a_call, memory_of_a_file
+from benchmarks.engine_parts.report import (
     best_peer_table,
     memory_table,
     murho_table,
@@ -37,15 +35,20 @@ from benchmarks.engine_peers.report import (
     with_rates,
     written,
 )
-from benchmarks.environments import pythons_of
+from benchmarks.peers import Library, Peer, peers_of
+from benchmarks.peers.engine_task import ACTIVATION, INPUTS, EngineTask
+from benchmarks.peers.network_task import NOISE
 from benchmarks.results import facts, table, write_json
-from benchmarks.step_peers import ENVIRONMENTS
+from benchmarks.systems import System, peer_systems
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
-__all__ = ["main", "murho_systems", "peer_systems"]
+__all__ = ["main", "murho_systems"]
 
+PEERS = peers_of("engine")
+MURHO = Library("murho_predictions")
 NETS = "1x50,2x64,2x256"
 BATCHES = "1,32,1000"
 SAMPLES = "256"
@@ -62,35 +65,20 @@ Of "first" and "s.e." the worst batch is shown."""
 
 
 def murho_systems() -> list[System]:
-    """Murho with known noise, as the peers have it, and with what it learns of noise; in this environment."""
-    python = Path(sys.executable)
-    return [
-        System("murho", "Murho", python, "murho_predictions", keeps_draws=True),
-        *(
-            System(f"murho-{noise}", f"Murho, {noise}", python, "murho_predictions", noise, keeps_draws=True)
-            for noise in ("heteroscedastic", "mixture")
-        ),
-    ]
-
-
-def peer_systems(names: Collection[str], cache: Path) -> tuple[list[System], dict[str, str]]:
-    """Peers, their environments made; and, of those whose can't be made, why."""
-    wanted = {name: ENGINE_PEERS[name].environment for name in names}
-    pythons, missing = pythons_of(wanted, ENVIRONMENTS, cache=cache)
-    systems = []
-    for name, python in pythons.items():
-        peer = ENGINE_PEERS[name]
-        systems.append(
-            System(name, peer.title, python, peer.script, variant=peer.variant, stacked=peer.stacked)
-        )
-    return systems, missing
+    """Murho with known noise, as the peers have it, and with what it learns of noise."""
+    known = Peer("engine", "murho", "Murho", MURHO, keeps_draws=True)
+    learned = (
+        replace(known, name=f"murho-{noise}", title=f"Murho, {noise}", options={"noise": noise})
+        for noise in ("heteroscedastic", "mixture")
+    )
+    return [System(peer) for peer in (known, *learned)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     options = _options(arguments)
     torch.set_num_threads(options.threads)
-    peers, missing = peer_systems(options.systems, options.cache)
+    peers, missing = peer_systems((PEERS[name] for name in options.systems), options.cache)
     for name, reason in missing.items():
         print(f"{name} is left out: {reason}", flush=True)
     report: dict[str, Any] = {
@@ -101,9 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "inputs": INPUTS,
         "activation": ACTIVATION,
         "noise": NOISE,
-        "requirements": {
-            peer.name: list(ENVIRONMENTS[ENGINE_PEERS[peer.name].environment]) for peer in peers
-        },
+        "requirements": {system.name: list(system.peer.library.packages) for system in peers},
         "left_out": missing,
         "cells": [],
     }
@@ -121,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _speed(options: argparse.Namespace, systems: list[System], report: dict[str, Any], path: Path) -> None:
-    titles, rates = {system.name: system.title for system in systems}, Rates()
+    titles, rates = {system.name: system.peer.title for system in systems}, Rates()
     print(EXPLANATION)
     raw: list[dict[str, Any]] = []
     for hidden in options.nets:
@@ -209,7 +195,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.engine",
         description="Time and accuracy of Murho's answers, beside libraries with the same network and posterior.",
     )
-    add_systems(parser, ENGINE_PEERS)
+    add_systems(parser, PEERS)
     parser.add_argument(
         "--nets", type=_nets, default=_nets(NETS), metavar="LxW", help=f"layers x width (default {NETS})"
     )

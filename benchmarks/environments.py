@@ -19,9 +19,9 @@ from murho.model.errors import MurhoError, OptionError
 from scripts.install import torch_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["DEFAULT_CACHE", "PeerEnvironmentError", "environment", "python_of", "pythons_of"]
+__all__ = ["DEFAULT_CACHE", "PeerEnvironmentError", "environment", "python_of"]
 
 DEFAULT_CACHE = Path("~/.cache/murho-benchmarks").expanduser()
 STAMP = "requirements.stamp"
@@ -82,31 +82,6 @@ def environment(name: str, requirements: Sequence[str], *, cache: Path = DEFAULT
         (directory / INSTALLED).write_text(frozen, encoding="utf-8")
     stamp.write_text(wanted, encoding="utf-8")
     return python
-
-
-def pythons_of(
-    peers: Mapping[str, str], requirements: Mapping[str, Sequence[str]], *, cache: Path = DEFAULT_CACHE
-) -> tuple[dict[str, Path], dict[str, str]]:
-    """`environment` for each of several peers.
-
-    Args:
-        peers: Peer → its environment.
-        requirements: Environment → what is in it.
-        cache: Where environments are kept.
-
-    Returns:
-        Peer → its Python; and, of peers whose environment can't be made, why.
-
-    Raises:
-        OptionError: A name or a requirement is not of the expected form.
-    """
-    pythons, missing = {}, {}
-    for peer, name in peers.items():
-        try:
-            pythons[peer] = environment(name, requirements[name], cache=cache)
-        except PeerEnvironmentError as error:
-            missing[peer] = str(error)
-    return pythons, missing
 
 
 def python_of(directory: Path) -> Path:

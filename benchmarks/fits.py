@@ -22,7 +22,7 @@ from benchmarks.distributions import LEVELS, quantile_scores
 from benchmarks.results import ROOT, write_json
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.engines.prediction import PredictOptions
-from murho.model.evaluation.evaluate import judge
+from murho.model.evaluation.evaluate import evaluate_rows
 from murho.model.runtime.devices import use_threads_for_fitting
 from murho.model.training.options import make_options
 from murho.model.training.train import train
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.datasets import Split
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.posterior.posterior import Posterior
 
 __all__ = ["Job", "Silence", "fit_all", "judge_rows", "measure", "quantiles_of", "sources", "timed_fit"]
@@ -165,13 +165,13 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
     """Scores of labelled rows.
 
     Returns:
-        What `model.evaluation.evaluate.judge` reports; ``quantiles`` with ``raw`` and ``calibrated``, each as
+        What `model.evaluation.evaluate.evaluate_rows` reports; ``quantiles`` with ``raw`` and ``calibrated``, each as
         `benchmarks.distributions.quantile_scores` gives it.
     """
     truth = target_from_table(test, target)
     with use_threads_for_fitting("cpu"):
         rows = posterior.encoder.encode(columns_from_table(test, posterior.schema))
-        report = judge(posterior, rows, truth)
+        report = evaluate_rows(posterior, rows, truth)
         report["quantiles"] = {
             "raw": quantile_scores(quantiles_of(posterior, rows, calibrated=False), truth),
             "calibrated": quantile_scores(quantiles_of(posterior, rows, calibrated=True), truth),

@@ -11,8 +11,8 @@ import time
 
 import orjson
 
-from benchmarks.step_peers.exchange import peak_memory
-from murho import main
+from benchmarks.peers.exchange import peak_memory
+from murho.command_line import main
 
 __all__: list[str] = []
 

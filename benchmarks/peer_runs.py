@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import tempfile
-from pathlib import Path
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,43 +18,40 @@ from benchmarks.distributions import (
     quantile_scores,
 )
 from benchmarks.environments import environment
-from benchmarks.peers import ENVIRONMENTS, PEERS
-from benchmarks.peers.exchange import Answer, Features, Predictive, Task
-from benchmarks.results import ROOT, facts, write_json
-from murho.model.errors import MurhoError
+from benchmarks.peers.table_task import Answer, Features, Predictive, TableTask
+from benchmarks.processes import NO_LIMIT, SystemProcess
+from benchmarks.results import facts, write_json
+from benchmarks.systems import System
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from benchmarks.datasets import DataSet, Split
+    from benchmarks.peers import Peer
 
-__all__ = ["PeerError", "features_and_target", "kept_runs", "run_peer", "score", "task_of"]
+__all__ = ["features_and_target", "inner_rows", "kept_runs", "run_peer", "score", "task_of"]
 
 INNER_SHARE = 0.15
 """Share of the training rows that peers hold back for early stopping and conformal correction."""
-LINES_OF_A_PEER = 15
 
 
-class PeerError(MurhoError):
-    """A peer's script failed; the message ends with its last lines."""
-
-
-def kept_runs(peer: str, dataset: str, results: Path) -> dict[int, dict[str, Any]]:
+def kept_runs(peer: Peer, dataset: str, results: Path) -> dict[int, dict[str, Any]]:
     """Scores that are on disk, by split; none if they are of other packages."""
     path = _path(peer, dataset, results)
     if not path.exists():
         return {}
     kept = orjson.loads(path.read_bytes())
-    if kept.get("requirements") != list(ENVIRONMENTS[PEERS[peer].environment]):
+    if kept.get("requirements") != list(peer.library.packages):
         return {}
     return {run["split"]: run for run in kept["runs"]}
 
 
 def run_peer(
-    peer: str,
+    peer: Peer,
     dataset: DataSet,
     data: Path,
     count: int,
@@ -72,7 +66,7 @@ def run_peer(
     Each split's scores are written as soon as they are there.
 
     Args:
-        peer: Of `PEERS`.
+        peer: Of the table benchmark.
         dataset: The set.
         data: The data directory.
         count: How many splits.
@@ -82,62 +76,30 @@ def run_peer(
         say: Is told of each finished split.
 
     Returns:
-        `score` by split; empty if the set has more rows than the peer is given.
+        Scores by split, see `score`; empty if the set has more rows than the peer is given.
 
     Raises:
-        PeerError: The script failed. What was finished before is kept.
+        ProcessError: The script failed. What was finished before is kept.
         PeerEnvironmentError: Its environment can't be made.
     """
-    known = PEERS[peer]
     table = read_set(dataset, data)
     all_splits = splits(dataset, table.num_rows, count)
-    if known.most_rows is not None and len(all_splits[0].training) > known.most_rows:
+    if peer.most_rows is not None and len(all_splits[0].training) > peer.most_rows:
         return {}
     runs = {} if rerun else kept_runs(peer, dataset.name, results)
-    wanted = [number for number in range(len(all_splits)) if number not in runs]
-    if not wanted:
-        return {number: runs[number] for number in range(len(all_splits))}
-    python = environment(known.environment, ENVIRONMENTS[known.environment], cache=cache)
-    features, target = features_and_target(table, dataset.target)
-    with tempfile.TemporaryDirectory(prefix="murho-peer-") as folder:
-        for number in wanted:
-            task_of(features, target, all_splits[number], number).save(
-                Path(folder) / f"{number:03d}.task.npz"
-            )
-        command = [str(python), "-m", f"benchmarks.peers.{known.script}", folder]
-        variables = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"}
-        errors = Path(folder) / "stderr"
-        with (
-            errors.open("wb") as stderr,
-            subprocess.Popen(  # noqa: S603 - our own script
-                command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8"
-            ) as process,
-        ):
-            if process.stdout is None:
-                raise AssertionError("stdout is a pipe")
-            for line in process.stdout:
-                if not line.strip().isdigit():
-                    continue
-                number = int(line)
-                answer = Answer.load(Path(folder) / f"{number:03d}.answer.npz")
-                runs[number] = {
-                    "split": number,
-                    **score(
-                        answer,
-                        target,
-                        all_splits[number],
-                        inner_rows(len(all_splits[number].training), number),
-                    ),
-                }
+    if wanted := [number for number in range(len(all_splits)) if number not in runs]:
+        features, target = features_and_target(table, dataset.target)
+        system = System(peer, environment(peer.library.module, peer.library.packages, cache=cache))
+        command = system.command(json.dumps(dict(peer.options)))
+        with SystemProcess(f"{peer.name} on {dataset.name}", command, limit=NO_LIMIT) as process:
+            for number in wanted:
+                split = all_splits[number]
+                task = task_of(features, target, split, number)
+                said = process.ask({"task": task.packed()})
+                scores = score(Answer.unpacked(said["answer"]), target, split, task.inner)
+                runs[number] = {"split": number, **scores, "seconds": round(said["seconds"], 2)}
                 _write(peer, dataset.name, results, runs)
                 say(_line(peer, dataset.name, runs[number]))
-        if process.returncode != 0 or any(number not in runs for number in wanted):
-            last = "\n".join(
-                errors.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_A_PEER:]
-            )
-            raise PeerError(
-                f"{peer} on {dataset.name} ended with status {process.returncode}; what it said last:\n{last}"
-            )
     return {number: runs[number] for number in range(len(all_splits))}
 
 
@@ -175,9 +137,9 @@ def inner_rows(rows: int, split: int) -> NDArray[np.bool_]:
     return held_back
 
 
-def task_of(features: Features, target: NDArray[np.float64], split: Split, number: int) -> Task:
+def task_of(features: Features, target: NDArray[np.float64], split: Split, number: int) -> TableTask:
     """What a peer is given of a split."""
-    return Task(
+    return TableTask(
         training=Features(features.numbers[split.training], features.categories[split.training]),
         target=target[split.training],
         inner=inner_rows(len(split.training), number),
@@ -194,7 +156,7 @@ def score(
 
     Returns:
         ``rmse``; ``raw`` (None without a distribution of its own) and ``calibrated``, each as `quantile_scores`
-        gives it; ``crps_closed`` of Normals, otherwise None; ``rounds`` and ``seconds``.
+        gives it; ``crps_closed`` of Normals, otherwise None; ``rounds``.
     """
     truth, inner_truth = target[split.test], target[split.training][inner]
     raw, base, held_back = answer.raw, answer.base, answer.inner
@@ -214,7 +176,6 @@ def score(
         else None,
         "calibrated": quantile_scores(corrected, truth),
         "rounds": answer.rounds,
-        "seconds": round(answer.seconds, 2),
     }
 
 
@@ -226,17 +187,17 @@ def _quantiles(predictive: Predictive) -> NDArray[np.float64]:
     return normal_quantiles(predictive.mean, predictive.std)
 
 
-def _path(peer: str, dataset: str, results: Path) -> Path:
-    return results / f"{peer}-{dataset}.json"
+def _path(peer: Peer, dataset: str, results: Path) -> Path:
+    return results / f"{peer.name}-{dataset}.json"
 
 
-def _write(peer: str, dataset: str, results: Path, runs: dict[int, dict[str, Any]]) -> None:
+def _write(peer: Peer, dataset: str, results: Path, runs: dict[int, dict[str, Any]]) -> None:
     results.mkdir(parents=True, exist_ok=True)
     about = facts()
     kept = {
-        "peer": peer,
+        "peer": peer.name,
         "set": dataset,
-        "requirements": list(ENVIRONMENTS[PEERS[peer].environment]),
+        "requirements": list(peer.library.packages),
         "created": about["created"],
         "machine": about["machine"],
         "runs": [runs[number] for number in sorted(runs)],
@@ -247,9 +208,9 @@ def _write(peer: str, dataset: str, results: Path, runs: dict[int, dict[str, Any
     temporary.replace(path)
 
 
-def _line(peer: str, dataset: str, run: dict[str, Any]) -> str:
+def _line(peer: Peer, dataset: str, run: dict[str, Any]) -> str:
     raw = "     -" if run["raw"] is None else f"{run['raw']['crps']:.4g}"
     return (
-        f"{dataset} {peer} split {run['split']}: CRPS raw {raw} conformal {run['calibrated']['crps']:.4g}, "
+        f"{dataset} {peer.name} split {run['split']}: CRPS raw {raw} conformal {run['calibrated']['crps']:.4g}, "
         f"RMSE {run['rmse']:.4g}, {run['seconds']:.0f} s, {run['rounds']:.0f} rounds"
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.regression import System
 from benchmarks.report import command
-from murho.model.fitting.fit import FitOptions
+from murho.model.fitting.fit_types import FitOptions
 from murho.model.networks.priors import GaussianPrior
 
 if TYPE_CHECKING:

@@ -17,13 +17,14 @@ from murho.model.distributions.mixtures import Mixture
 from murho.model.engines.draws import make_draws
 from murho.model.engines.forward import forward
 from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import Fit, FitOptions, fit
-from murho.model.fitting.objective import free_energy
+from murho.model.fitting.fit import fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from murho.model.fitting.fit_types import Fit, FitOptions
 
 __all__ = ["Answer", "System", "answer", "encode"]
 
@@ -174,24 +175,17 @@ def answer(system: System) -> Answer:
 
 def _free_energy(fitted: Fit, training: Rows, options: FitOptions) -> tuple[float, float]:
     """Free energy of the fitted parameters and its KL, nats over all rows, averaged over many draws."""
-    generator = torch.Generator().manual_seed(options.seed)
+    network, generator = fitted.network, torch.Generator().manual_seed(options.seed)
     draws_at_a_time = 16  # few, because the KL of a mixture prior is one draw of the weights each time
     repeats = FREE_ENERGY_DRAWS // draws_at_a_time
+    targets = training.targets.repeat(draws_at_a_time)
     nll = kl = 0.0
     with torch.no_grad():
         for _ in range(repeats):
-            energy = free_energy(
-                fitted.network,
-                fitted.likelihood,
-                options.prior,
-                training.features,
-                training.targets,
-                total_rows=len(training),
-                kl_weight=1.0,
-                minibatches=1,
-                draws=draws_at_a_time,
-                generator=generator,
+            outputs = network(training.features, generator, draws_at_a_time)
+            nll -= len(training) * float(fitted.likelihood.log_density(outputs, targets).mean()) / repeats
+            divergence, _, _ = options.prior.kl_gradient(
+                network.mu, network.sigma(), network.groups, generator
             )
-            nll += float(energy.negative_log_likelihood) / repeats
-            kl += float(energy.kl) / repeats
-    return len(training) * (nll + kl), len(training) * kl
+            kl += float(divergence.mean()) / repeats
+    return nll + kl, kl

@@ -12,22 +12,23 @@ import statistics
 import sys
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.command_line import add_cache, add_output, add_rounds, add_systems, some_of
-from benchmarks.environments import pythons_of
+from benchmarks.peers import Library, Peer, peers_of
+from benchmarks.peers.network_task import NOISE
+from benchmarks.peers.step_task import LEARNING_STEPS, StepTask
 from benchmarks.results import facts, table, write_json
-from benchmarks.step_peers import ENVIRONMENTS, STEP_PEERS
-from benchmarks.step_peers.exchange import LEARNING_STEPS, NOISE, StepTask
-from benchmarks.step_peers.processes import SystemProcess
-from benchmarks.step_peers.turns import Turns
+from benchmarks.systems import System, peer_systems
+from benchmarks.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["CASES", "Case", "Measured", "main", "measure"]
+__all__ = ["CASES", "Measured", "main", "measure"]
 
+PEERS = peers_of("step")
+MURHO = Library("murho_fit")
 MEMBERS = (1, 5, 10)
 """Members of Murho's steps; `murho train` fits 5 at once by default, twice."""
 REFERENCE = "murho-5"
@@ -35,47 +36,12 @@ SECONDS = 0.5
 """Of a system's turn in a round."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A network and a batch size.
-
-    Attributes:
-        hidden: Widths of the hidden layers.
-        batch: Rows a minibatch.
-    """
-
-    hidden: tuple[int, ...]
-    batch: int
-
-    @property
-    def name(self) -> str:
-        """As on the command line: layers x width - rows."""
-        return f"{len(self.hidden)}x{self.hidden[0]}-{self.batch}"
-
-
 CASES = {
-    case.name: case
-    for case in (Case(hidden, batch) for hidden in ((50,), (64, 64), (256, 256)) for batch in (32, 128))
+    f"{len(hidden)}x{hidden[0]}-{batch}": StepTask(hidden, batch)
+    for hidden in ((50,), (64, 64), (256, 256))
+    for batch in (32, 128)
 }
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """What is timed.
-
-    Attributes:
-        name: Of it.
-        title: How the table calls it.
-        python: Of its environment.
-        script: Module of `benchmarks.step_peers`.
-        members: M; 1 for peers.
-    """
-
-    name: str
-    title: str
-    python: Path
-    script: str
-    members: int = 1
+"""Name on the command line, layers x width - rows → network and batch size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,31 +83,20 @@ class Measured:
 
 
 def murho_systems() -> list[System]:
-    """Murho with 1, 5 and 10 members, in the environment of this process."""
+    """Murho with 1, 5 and 10 members."""
     return [
-        System(f"murho-{members}", f"Murho, M = {members}", Path(sys.executable), "murho_fit", members)
+        System(Peer("step", f"murho-{members}", f"Murho, M = {members}", MURHO, {"members": members}))
         for members in MEMBERS
     ]
 
 
-def peer_systems(names: Collection[str], cache: Path) -> tuple[list[System], dict[str, str]]:
-    """Peers, their environments made; and, of those whose can't be made, why."""
-    wanted = {name: STEP_PEERS[name].environment for name in names}
-    pythons, missing = pythons_of(wanted, ENVIRONMENTS, cache=cache)
-    systems = [
-        System(name, STEP_PEERS[name].title, python, STEP_PEERS[name].script)
-        for name, python in pythons.items()
-    ]
-    return systems, missing
-
-
 def measure(
-    case: Case, systems: Sequence[System], *, rounds: int, seconds: float = SECONDS
+    case: StepTask, systems: Sequence[System], *, rounds: int, seconds: float = SECONDS
 ) -> tuple[dict[str, Measured], dict[str, str]]:
     """Times one network and batch size.
 
     Args:
-        case: Which.
+        case: Which; a system changes it by its options.
         systems: Of what.
         rounds: Turns of each.
         seconds: Of a turn, about.
@@ -150,13 +105,12 @@ def measure(
         What was found, by the system's name; and, of systems that failed, why. A system that failed in any round
         is not among the first.
     """
-    start = {system.name: partial(_process, system, case) for system in systems}
-    with Turns(start) as turns:
-        answers = turns.ask(f"{seconds}", rounds=rounds)
+    with Turns({system.name: partial(system.start, case) for system in systems}) as turns:
+        answers = turns.ask({"seconds": seconds}, rounds=rounds)
         ready = turns.ready
     found = {
         system.name: Measured(
-            members=system.members,
+            members=system.task_of(case).members,
             wall=[1e6 * said["wall"] / said["steps"] for said in answers[system.name]],
             processor=[1e6 * said["processor"] / said["steps"] for said in answers[system.name]],
             rmse=ready[system.name]["rmse"] / ready[system.name]["spread"],
@@ -167,11 +121,6 @@ def measure(
         if system.name in answers
     }
     return found, turns.failed
-
-
-def _process(system: System, case: Case) -> SystemProcess:
-    task = StepTask(case.hidden, case.batch, system.members)
-    return SystemProcess(system.name, system.python, system.script, task)
 
 
 def ratio(measured: Measured, reference: Measured) -> float:
@@ -210,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.steps",
         description="Time of one optimiser step of Bayes by Backprop in Murho and its peers, side by side.",
     )
-    add_systems(parser, STEP_PEERS)
+    add_systems(parser, PEERS)
     parser.add_argument(
         "--cases",
         type=some_of(CASES, "case"),
@@ -222,11 +171,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_output(parser)
     add_cache(parser)
     options = parser.parse_args(arguments)
-    peers, missing = peer_systems(options.systems, options.cache)
+    peers, missing = peer_systems((PEERS[name] for name in options.systems), options.cache)
     for name, reason in missing.items():
         print(f"{name} is left out: {reason}", flush=True)
     systems = [*murho_systems(), *peers]
-    titles = {system.name: system.title for system in systems}
+    titles = {system.name: system.peer.title for system in systems}
     kept: dict[str, Any] = {
         "benchmark": "steps",
         **facts(),
@@ -235,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "seconds_a_turn": SECONDS,
         "learning_steps": LEARNING_STEPS,
         "noise": NOISE,
-        "requirements": {peer.name: list(ENVIRONMENTS[STEP_PEERS[peer.name].environment]) for peer in peers},
+        "requirements": {system.name: list(system.peer.library.packages) for system in peers},
         "left_out": missing,
         "cases": [],
     }

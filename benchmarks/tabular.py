@@ -21,7 +21,7 @@ from benchmarks.datasets import TABULAR, chosen_sets, read_set, splits
 from benchmarks.distributions import COVERAGES
 from benchmarks.fits import Job, fit_all, sources
 from benchmarks.peer_runs import kept_runs, run_peer
-from benchmarks.peers import PEERS, RESULTS
+from benchmarks.peers import RESULTS, peers_of
 from benchmarks.results import facts, table, write_json
 from murho.model.errors import MurhoError, OptionError
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MURHO", "compare", "main", "render_set", "render_summary"]
 
 MURHO = "Murho"
+PEERS = peers_of("table")
 WIDTH_OF = "90"
 """The band whose width is compared, per cent."""
 
@@ -198,7 +199,7 @@ def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any
     for name in names:
         for peer in peers:
             if options.kept_peers:
-                kept = kept_runs(peer, name, RESULTS)
+                kept = kept_runs(PEERS[peer], name, RESULTS)
                 found = {number: kept[number] for number in range(options.splits) if number in kept}
                 if 0 < len(found) < options.splits:
                     # Means over other splits than everybody's compare nothing.
@@ -207,7 +208,7 @@ def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any
                     found = {}
             else:
                 found = run_peer(
-                    peer,
+                    PEERS[peer],
                     TABULAR[name],
                     options.data,
                     options.splits,

@@ -23,8 +23,8 @@ import pyarrow as pa
 from pyarrow import csv
 
 from benchmarks.command_line import add_output, add_rounds, pairs
+from benchmarks.processes import run_script
 from benchmarks.results import facts, table, write_json
-from benchmarks.step_peers.processes import run_script
 from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def measure(rows: int, inputs: int, *, rounds: int = 1, budget: float | None = N
         modules that the bare process could not import by themselves.
 
     Raises:
-        StepError: A process failed.
+        ProcessError: A process failed.
     """
     made = made_up_table(rows, inputs)
     report: dict[str, Any] = {"rows": rows, "inputs": inputs, "noise": made.noise}

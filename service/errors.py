@@ -4,13 +4,13 @@
     └── ServiceError
         ├── NotReadyError              still loading, draining, or nothing to serve
         ├── QueueFullError             more work than the service takes on
-        ├── DeadlineError        no answer in time
+        ├── DeadlineError              no answer in time
         ├── SlowRequestError           the body did not arrive in time
         ├── UnknownModelError          no such model or version
         ├── TooLargeError              body, rows or work above a limit
-        ├── MediaTypeError  a body in a form that the service doesn't read
+        ├── MediaTypeError             a body in a form that the service doesn't read
         ├── ClientGoneError            nobody waits for the answer any more
-        └── ComputationError     the model gave no finite answer: a bug, never the client's fault
+        └── ComputationError           the model gave no finite answer: a bug, never the client's fault
 
 Bad input is `model.errors.InputError`. A message is for people: what is wrong, where, and what to do.
 """

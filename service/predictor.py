@@ -51,7 +51,7 @@ class ModelLike(Protocol):
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
         """Returns the prediction for canonical columns `[B]`."""
 
-    def unfamiliar(
+    def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
         """Returns the first values that the training rows know nothing like, given which rows have any."""
@@ -141,7 +141,7 @@ class Predictor:
                 chunks.append(_predict(model, chunk, options))
             prediction = chunks[0] if len(chunks) == 1 else _joined(chunks)
             _require_finite(model, columns, prediction)
-            return prediction, model.unfamiliar(columns, max_outside, among=prediction.outside)
+            return prediction, model.input_warnings(columns, max_outside, among=prediction.outside)
 
         prediction, outside = await self.scheduler.run(
             work, cost=rows * cost, deadline=deadline, timing=timing

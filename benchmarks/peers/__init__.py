@@ -1,56 +1,126 @@
-"""What Murho is compared with on tables, and the environment of each: packages pinned, scripts beside this file.
+"""The libraries that Murho is compared with: the one registry of them, and a script for each beside this file.
 
-A script runs in its own environment, in a process of its own, and may import that environment's packages, numpy
-and `benchmarks.peers.exchange` alone.
+A script runs in its library's own environment, in a process of its own (`benchmarks.systems` starts it). It may import
+that environment's packages, numpy and, of this package, `exchange`, the tasks (`network_task`, `step_task`,
+`engine_task`, `table_task`) and, where there is PyTorch, `torch_parts`. It uses the library as its documentation shows.
+
+The scripts ``murho_fit`` and ``murho_predictions`` are Murho's side of a comparison. They run in Murho's environment.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-__all__ = ["ENVIRONMENTS", "PEERS", "RESULTS", "Peer"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    Benchmark: TypeAlias = Literal["step", "engine", "table"]
+    """`benchmarks.steps`, `benchmarks.engine` or `benchmarks.tabular`."""
+
+__all__ = ["PEERS", "RESULTS", "Library", "Peer", "peers_of"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
-"""Their measured scores, one file a peer and set: committed, so that a table needs no peer."""
+"""Scores of the table benchmark, one file a peer and set: committed, so that a comparison needs no peer."""
 
-NUMPY = "numpy==2.4.6"
-SCIKIT_LEARN = "scikit-learn==1.9.1"
 
-ENVIRONMENTS: dict[str, tuple[str, ...]] = {
-    "catboost": (NUMPY, "catboost==1.2.10"),
-    "lightgbm": (NUMPY, "lightgbm==4.7.0"),
-    "ngboost": (NUMPY, SCIKIT_LEARN, "ngboost==0.5.11"),
-    "scikit-learn": (NUMPY, SCIKIT_LEARN),
-    "torch": (NUMPY, "torch==2.13.0"),
-}
-"""Environment → what is installed into it."""
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library and its environment.
+
+    Attributes:
+        module: Its script in this package, and the name of its environment.
+        packages: What is installed into the environment, each pinned.
+    """
+
+    module: str
+    packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One of them.
+    """A library in a benchmark.
 
     Attributes:
-        title: How the tables call it.
-        script: Module of this package.
-        environment: Where the script runs, of `ENVIRONMENTS`.
-        most_rows: Most training rows that it is given; sets with more go without it.
+        benchmark: Which one.
+        name: On its command line, and in names of files.
+        title: In its tables.
+        library: Whose script is run.
+        options: What the script is told beside the task of all systems, such as which variant is wanted.
+        stacked: Engine: whether it holds the hidden values of all draws at once.
+        keeps_draws: Engine: whether all its calls have the same draws, as Murho's have.
+        most_rows: Table: most training rows that it is given. Sets with more go without it.
     """
 
+    benchmark: Benchmark
+    name: str
     title: str
-    script: str
-    environment: str
+    library: Library
+    options: Mapping[str, Any] = field(default_factory=dict)
+    stacked: bool = False
+    keeps_draws: bool = False
     most_rows: int | None = None
 
 
-PEERS: dict[str, Peer] = {
-    "ngboost": Peer("NGBoost, Normal", "ngboost_normal", "ngboost"),
-    "catboost-uncertainty": Peer("CatBoost, RMSEWithUncertainty", "catboost_uncertainty", "catboost"),
-    "catboost-quantiles": Peer("CatBoost, MultiQuantile", "catboost_quantiles", "catboost"),
-    "lightgbm-quantiles": Peer("LightGBM, quantiles", "lightgbm_quantiles", "lightgbm"),
-    "histogram-boosting": Peer("HistGradientBoosting, conformal", "histogram_boosting", "scikit-learn"),
-    "gaussian-process": Peer("exact GP, ARD RBF", "gaussian_process", "scikit-learn", most_rows=2000),
-    "deep-ensemble": Peer("deep ensemble, 5 of 2 x 128", "deep_ensemble", "torch"),
-}
-"""Name on the command line and in file names → peer."""
+NUMPY = "numpy==2.4.6"
+TORCH = "torch==2.13.0"
+SCIKIT_LEARN_ITSELF = "scikit-learn==1.9.1"
+
+BAYESIAN_TORCH = Library("bayesian_torch", (NUMPY, TORCH, "bayesian-torch==0.5.0"))
+BLITZ = Library("blitz", (NUMPY, TORCH, "blitz-bayesian-pytorch==0.2.8"))
+CATBOOST = Library("catboost", (NUMPY, "catboost==1.2.10"))
+DEEP_ENSEMBLE = Library("deep_ensemble", (NUMPY, TORCH))
+LIGHTGBM = Library("lightgbm", (NUMPY, "lightgbm==4.7.0"))
+NGBOOST = Library("ngboost", (NUMPY, SCIKIT_LEARN_ITSELF, "ngboost==0.5.11"))
+NUMPYRO = Library("numpyro", (NUMPY, "jax==0.10.2", "numpyro==0.22.0"))
+POSTERIORS = Library("posteriors", (NUMPY, TORCH, "posteriors==0.1.3", "torchopt==0.7.3"))
+PYRO = Library("pyro", (NUMPY, TORCH, "pyro-ppl==1.9.2"))
+SCIKIT_LEARN = Library("scikit_learn", (NUMPY, SCIKIT_LEARN_ITSELF))
+TFP = Library("tfp", (NUMPY, "tensorflow==2.21.0", "tf-keras==2.21.0", "tensorflow-probability==0.25.0"))
+TORCHBNN = Library("torchbnn", (NUMPY, TORCH, "torchbnn==1.2"))
+
+PARALLEL = {"variant": "parallel"}
+
+PEERS = (
+    Peer("step", "pyro", "Pyro SVI", PYRO),
+    Peer("step", "numpyro", "NumPyro SVI, jit", NUMPYRO),
+    Peer("step", "bayesian-torch", "bayesian-torch", BAYESIAN_TORCH),
+    Peer("step", "torchbnn", "torchbnn", TORCHBNN),
+    Peer("step", "blitz", "blitz", BLITZ),
+    Peer("step", "posteriors", "posteriors vi.diag", POSTERIORS),
+    Peer("step", "tfp", "TFP, tf.function", TFP),
+    Peer("engine", "posteriors", "posteriors, vmap", POSTERIORS, stacked=True),
+    Peer("engine", "numpyro-parallel", "NumPyro Predictive, jit, parallel", NUMPYRO, PARALLEL, stacked=True),
+    Peer("engine", "numpyro", "NumPyro Predictive, jit", NUMPYRO),
+    Peer("engine", "pyro-parallel", "Pyro Predictive, parallel", PYRO, PARALLEL, stacked=True),
+    Peer("engine", "pyro", "Pyro Predictive", PYRO),
+    Peer("engine", "bayesian-torch", "bayesian-torch", BAYESIAN_TORCH),
+    Peer("engine", "torchbnn", "torchbnn", TORCHBNN),
+    Peer("engine", "blitz", "blitz, mfvi_forward", BLITZ),
+    Peer("engine", "tfp", "TFP, tf.function", TFP),
+    Peer("table", "ngboost", "NGBoost, Normal", NGBOOST),
+    Peer(
+        "table", "catboost-uncertainty", "CatBoost, RMSEWithUncertainty", CATBOOST, {"variant": "uncertainty"}
+    ),
+    Peer("table", "catboost-quantiles", "CatBoost, MultiQuantile", CATBOOST, {"variant": "quantiles"}),
+    Peer("table", "lightgbm-quantiles", "LightGBM, quantiles", LIGHTGBM),
+    Peer(
+        "table",
+        "histogram-boosting",
+        "HistGradientBoosting, conformal",
+        SCIKIT_LEARN,
+        {"variant": "boosting"},
+    ),
+    Peer(
+        "table", "gaussian-process", "exact GP, ARD RBF", SCIKIT_LEARN, {"variant": "process"}, most_rows=2000
+    ),
+    Peer("table", "deep-ensemble", "deep ensemble, 5 of 2 x 128", DEEP_ENSEMBLE),
+)
+"""All of them, in the order of their tables."""
+
+
+def peers_of(benchmark: Benchmark) -> dict[str, Peer]:
+    """The peers of a benchmark, by name."""
+    return {peer.name: peer for peer in PEERS if peer.benchmark == benchmark}

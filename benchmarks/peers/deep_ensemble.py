@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.peers.exchange import Answer, Features, Predictive, Task, answer_tasks, one_hot
+from benchmarks.peers.exchange import drive
+from benchmarks.peers.table_task import Answer, Features, Predictive, TableTask, table_session
 
 NETWORKS, HIDDEN = 5, 128
 LEARNING_RATE, WEIGHT_DECAY, FLOOR = 3e-3, 1e-4, 1e-6
@@ -53,10 +54,9 @@ class Ensemble(torch.nn.Module):
         return rows[..., 0], torch.nn.functional.softplus(rows[..., 1]) + FLOOR
 
 
-def answer(task: Task) -> Answer:
+def answer(task: TableTask) -> Answer:
     """Fits and answers."""
     torch.set_num_threads(1)
-    known = task.training.categories.max(axis=0, initial=-1) + 1
     gaps = np.isnan(task.training.numbers).any(axis=0)
     location, scale = np.nanmean(task.training.numbers, axis=0), np.nanstd(task.training.numbers, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
@@ -64,8 +64,8 @@ def answer(task: Task) -> Answer:
     def encoded(features: Features) -> Tensor:
         numbers = np.nan_to_num((features.numbers - location) / scale)
         missing = np.isnan(features.numbers[:, gaps]).astype(np.float64)
-        codes = [one_hot(features.categories[:, place], int(count)) for place, count in enumerate(known)]
-        return torch.from_numpy(np.hstack([numbers, missing, *codes])).float()
+        codes = features.one_hot(task.training)
+        return torch.from_numpy(np.hstack([numbers, missing, codes])).float()
 
     rows, test = encoded(task.training), encoded(task.test)
     centre, unit = float(task.target.mean()), float(task.target.std())
@@ -159,4 +159,4 @@ def _quantiles(means: Tensor, scales: Tensor, levels: Tensor) -> Tensor:
 
 
 if __name__ == "__main__":
-    answer_tasks(answer)
+    drive(table=table_session(answer))

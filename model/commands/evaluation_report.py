@@ -21,7 +21,7 @@ def report_lines(report: Mapping[str, Any], unit: str | None) -> list[str]:
     """A judgement as lines for people.
 
     Args:
-        report: What `model.evaluation.evaluate.judge_in_full` has.
+        report: What `model.evaluation.evaluate.evaluate_in_full` has.
         unit: The target's unit, if known.
     """
     kinds = [kind for kind in ("raw", "calibrated") if report[kind]]

@@ -16,9 +16,6 @@ from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 
 __all__ = ["predict"]
 
-WORTH_COMPILED_CODE = 2**22
-"""Rows times draws from which on compiled code saves more than the second that it takes to load."""
-
 
 def predict(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
@@ -40,6 +37,7 @@ def predict(
     """Score a file, offline or through a running service."""
     from murho.model.commands.batch_prediction import LocalScorer, RemoteScorer, Scorer, score_table
     from murho.model.data.tables import read_table, write_table
+    from murho.model.engines.selection import engine_worth
     from murho.model.errors import OptionError
     from murho.model.posterior.checkpoint import find_checkpoint
     from murho.model.posterior.posterior import Posterior
@@ -54,7 +52,7 @@ def predict(
         use_threads_for_answering()
         directory = find_checkpoint(checkpoints, model, version)
         table = read_table(data)
-        engine = "auto" if table.num_rows * samples > WORTH_COMPILED_CODE else "torch"
+        engine = engine_worth(table.num_rows, samples)
         scorer = LocalScorer(Posterior.load(directory, resolve_device(device), engine=engine))
     else:
         scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from murho.model.revision.posterior_shift import Movement
+    from murho.model.revision.posterior_shift import PosteriorShift
     from murho.model.revision.pruning import Pruned
     from murho.model.revision.signal_to_noise import Cut
     from murho.model.revision.updating import Updated
@@ -85,7 +85,7 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
     lines = [
         f"learned {learned:,} new rows on top of the {facts['total_rows'] - learned:,} of version {version}, "
         f"in {facts['seconds']:.1f} s",
-        *_movement(updated.movement),
+        *_shift(updated.shift),
         "",
         *_comparison(updated.before, updated.after, version, unit),
     ]
@@ -113,11 +113,11 @@ def _who_judged(members: int) -> str:
     )
 
 
-def _movement(movement: Movement) -> list[str]:
-    rows = [[layer.name, f"{layer.shift:.3f}", f"{100 * layer.moved:.1f} %"] for layer in movement.layers]
+def _shift(shift: PosteriorShift) -> list[str]:
+    rows = [[layer.name, f"{layer.shift:.3f}", f"{100 * layer.moved:.1f} %"] for layer in shift.layers]
     return [
-        f"the posterior moved by {movement.kl:,.1f} nats (KL from the one before, mean over members); "
-        f"{100 * movement.moved:.1f} % of the weights by more than one of their old sigma",
+        f"the posterior moved by {shift.kl:,.1f} nats (KL from the one before, mean over members); "
+        f"{100 * shift.moved:.1f} % of the weights by more than one of their old sigma",
         "",
         *_table(("layer", "mean |shift| / sigma", "beyond one sigma"), rows),
     ]

@@ -11,18 +11,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
 
 __all__ = ["TerminalReporter"]
-
-SECONDS_BETWEEN_LINES = 2.0
 
 
 class TerminalReporter:
     """A `model.training.train.Reporter` for people at a terminal or reading a log."""
 
-    def __init__(self) -> None:
-        """Looks whether stderr is a terminal."""
+    def __init__(self, *, seconds_between_lines: float = 2.0) -> None:
+        """Looks whether stderr is a terminal.
+
+        Args:
+            seconds_between_lines: Least time between two lines where there is no terminal.
+        """
+        self._seconds_between_lines = seconds_between_lines
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -57,7 +60,7 @@ class TerminalReporter:
         self._last = epoch
         if self._bar is not None:
             self._bar.update(self._task, completed=epoch.number, total=epoch.epochs, figures=_figures(epoch))
-        elif time.monotonic() - self._said_at >= SECONDS_BETWEEN_LINES:
+        elif time.monotonic() - self._said_at >= self._seconds_between_lines:
             self._line(epoch)
 
     def end(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.json_validation import expect_fields, expect_numbers, expect_whole, wrong
 
 __all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
@@ -167,4 +167,4 @@ def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members:
     one, several = (float(np.minimum(np.abs(scores), FURTHEST_SCORE).mean()) for scores in (alone, together))
     if several <= 0.0:
         return 1.0
-    return float(np.clip(score_of_all(one, several, judges, members) / several, 0.5, 1.0))
+    return float(np.clip(ensemble_score(one, several, judges, members) / several, 0.5, 1.0))

@@ -16,7 +16,7 @@ from torch import Tensor
 from murho.model.distributions.mixtures import LOG_SQRT_2PI, normal_cdf
 from murho.model.json_validation import expect_fields, expect_number, wrong
 
-__all__ = ["TRANSFORMS", "Identity", "Logarithm", "Transform", "transform_from_json"]
+__all__ = ["TRANSFORMS", "Identity", "Logarithm", "Standardisation", "Transform", "transform_from_json"]
 
 NEAR_SEAM = 7.0
 """Standard deviations below its seam from which on `Logarithm` is an exponential, to 1e-12 of its moments."""
@@ -211,6 +211,25 @@ def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tenso
     return torch.where(
         far, 0.5 * torch.exp(-0.5 * seam.square()) * torch.special.erfcx(excess * 0.5**0.5), part
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Standardisation:
+    """What the network learns of the target: ``(transform(y) - location) / scale``.
+
+    Attributes:
+        transform: From the target's unit.
+        location: Mean of the transformed training targets.
+        scale: Their standard deviation.
+    """
+
+    transform: Transform
+    location: float
+    scale: float
+
+    def forward(self, targets: Tensor) -> Tensor:
+        """Targets in their own unit to standardised ones; any shape."""
+        return (self.transform.forward(targets) - self.location) / self.scale
 
 
 TRANSFORMS: dict[str, type[Identity | Logarithm]] = {"none": Identity, "log": Logarithm}

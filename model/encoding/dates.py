@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.encoding.feature_encodings import fill_missing, missing_names, reach_of_numbers
+from murho.model.encoding.feature_encodings import fill_missing, missing_names, training_range_of_numbers
 from murho.model.encoding.scaling import Scale
 from murho.model.json_validation import expect_fields, wrong
 
@@ -55,9 +55,9 @@ class Calendar:
         parts = (f"{name} {part} {wave}" for part in self.parts for wave in ("sine", "cosine"))
         return (name, *parts, *missing_names(self.feature))
 
-    def reach(self) -> npt.NDArray[np.float32]:
-        """See `model.encoding.feature_encodings.FeatureEncoding.reach`; the calendar comes round by itself."""
-        return reach_of_numbers(self, self.feature, 1)
+    def training_range(self) -> npt.NDArray[np.float32]:
+        """See `model.encoding.feature_encodings.FeatureEncoding.training_range`; the calendar comes round by itself."""
+        return training_range_of_numbers(self, self.feature, 1)
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         """Writes the column ``[B]`` of days, encoded, into ``out``."""

@@ -18,8 +18,8 @@ from murho.model.data.schema import FeatureKind
 from murho.model.encoding.dates import Calendar
 from murho.model.encoding.feature_encodings import FeatureEncoding, OneHot, Standard
 from murho.model.encoding.piecewise import PiecewiseLinear
-from murho.model.encoding.range_distance import Beyond
-from murho.model.encoding.support_gaps import Gaps, fit_gaps, gaps_from_json
+from murho.model.encoding.range_distance import RangeDistance
+from murho.model.encoding.support_gaps import SupportGaps, fit_support_gaps, support_gaps_from_json
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
 from murho.model.json_validation import expect_fields, wrong
@@ -80,7 +80,7 @@ class Encoder:
     encoding: str
     parts: tuple[FeatureEncoding, ...]
     whitening: Whitening | None = None
-    gaps: Mapping[str, Gaps] = field(default_factory=dict)
+    gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -108,7 +108,7 @@ class Encoder:
             classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features
         )
         whitening = Whitening.fit(schema, parts, columns) if whitened else None
-        return cls(schema, encoding, parts, whitening, fit_gaps(schema, parts, columns))
+        return cls(schema, encoding, parts, whitening, fit_support_gaps(schema, parts, columns))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class Encoder:
         return (
             *(name for part in self.parts for name in part.names),
             *directions,
-            *self._beyond.names,
+            *self._range_distance.names,
             *(f"{name} beyond the training rows" for name in directions),
         )
 
@@ -127,14 +127,14 @@ class Encoder:
         return len(self.names)
 
     @cached_property
-    def beyond_columns(self) -> range:
-        """Numbers of the encoded columns that tell how far a row lies beyond the training rows: the last ones."""
+    def range_distance_columns(self) -> range:
+        """Numbers of the encoded columns that hold the distance to the training rows: the last ones."""
         directions = 0 if self.whitening is None else self.whitening.count
-        return range(self.width - len(self._beyond.features) - directions, self.width)
+        return range(self.width - len(self._range_distance.features) - directions, self.width)
 
     @cached_property
-    def _beyond(self) -> Beyond:
-        return Beyond.of(self.schema, self.parts, self.gaps)
+    def _range_distance(self) -> RangeDistance:
+        return RangeDistance.of(self.schema, self.parts, self.gaps)
 
     @cached_property
     def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
@@ -148,24 +148,24 @@ class Encoder:
         return tuple(slices)
 
     @cached_property
-    def reach(self) -> npt.NDArray[np.float32]:
+    def training_range(self) -> npt.NDArray[np.float32]:
         """Least and largest value of each encoded column over the training rows, ``[2, D]``.
 
         A row that lies outside is beyond the training range of a feature, or of a category unseen in training.
         Infinite where a column's values are all known from the start, such as sines.
         """
         with np.errstate(over="ignore"):
-            ends = [part.reach() for part in self.parts]
-            beyond = [self._beyond.reach(self.schema).astype(np.float32)]
+            ends = [part.training_range() for part in self.parts]
+            beyond = [self._range_distance.training_range(self.schema).astype(np.float32)]
             if self.whitening is not None:
-                directions, further = np.split(self.whitening.reach().astype(np.float32), 2, axis=1)
+                directions, further = np.split(self.whitening.training_range().astype(np.float32), 2, axis=1)
                 beyond = [directions, *beyond, further]
             return np.concatenate([*ends, *beyond], axis=1)
 
     @cached_property
-    def unmoved(self) -> tuple[int, ...]:
-        """Numbers of the encoded columns that are zero for every training row, so that no row moves their weights."""
-        return tuple(np.flatnonzero((self.reach == 0.0).all(axis=0)).tolist())
+    def zero_in_training(self) -> tuple[int, ...]:
+        """Numbers of the encoded columns that are zero for every training row, so that no row informs their weights."""
+        return tuple(np.flatnonzero((self.training_range == 0.0).all(axis=0)).tolist())
 
     def encode(self, columns: Columns) -> npt.NDArray[np.float32]:
         """Encodes rows.
@@ -188,8 +188,10 @@ class Encoder:
                 tile = encoded[start : start + _TILE]
                 for name, part, where in self._slices:
                     part.encode(columns[name][start : start + _TILE], tile[:, where])
-                some, at = slice(start, start + _TILE), self.beyond_columns.start
-                self._beyond.encode(columns, some, tile[:, at : at + len(self._beyond.features)])
+                some, at = slice(start, start + _TILE), self.range_distance_columns.start
+                self._range_distance.encode(
+                    columns, some, tile[:, at : at + len(self._range_distance.features)]
+                )
                 if self.whitening is not None:
                     count = self.whitening.count
                     tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(columns, some)
@@ -250,5 +252,5 @@ class Encoder:
         whitening = None
         if "whitening" in optional:
             whitening = Whitening.from_json(fields["whitening"], schema, parts, "encoding.whitening")
-        gaps = gaps_from_json(fields["gaps"], schema, "encoding.gaps") if "gaps" in optional else {}
+        gaps = support_gaps_from_json(fields["gaps"], schema, "encoding.gaps") if "gaps" in optional else {}
         return cls(schema, encoding, parts, whitening, gaps)

@@ -30,7 +30,7 @@ __all__ = [
     "Standard",
     "fill_missing",
     "missing_names",
-    "reach_of_numbers",
+    "training_range_of_numbers",
 ]
 
 
@@ -47,7 +47,7 @@ class FeatureEncoding(Protocol):
         """The names of the encoded columns."""
         ...
 
-    def reach(self) -> npt.NDArray[np.float32]:
+    def training_range(self) -> npt.NDArray[np.float32]:
         """Least and largest value of each encoded column over the training rows, ``[2, len(names)]``.
 
         Infinite where a column's values are all known from the start, such as sines.
@@ -95,9 +95,9 @@ class Standard:
         """The feature's name and, if it accepts missing cells, the indicator's."""
         return (self.feature.name, *missing_names(self.feature))
 
-    def reach(self) -> npt.NDArray[np.float32]:
-        """See `FeatureEncoding.reach`."""
-        return reach_of_numbers(self, self.feature, 1)
+    def training_range(self) -> npt.NDArray[np.float32]:
+        """See `FeatureEncoding.training_range`."""
+        return training_range_of_numbers(self, self.feature, 1)
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         """Writes the column ``[B]``, encoded, into ``out``."""
@@ -141,12 +141,12 @@ class OneHot:
         levels = (f"{name}={category}" for category in self.feature.categories)
         return (*levels, f"{name} is unseen", *missing_names(self.feature))
 
-    def reach(self) -> npt.NDArray[np.float32]:
-        """See `FeatureEncoding.reach`; no training row is unseen, but for rare ones."""
-        reach = np.zeros((2, len(self.names)), dtype=np.float32)
-        reach[1] = 1.0
-        reach[1, len(self.feature.categories)] = float(self.rare)
-        return reach
+    def training_range(self) -> npt.NDArray[np.float32]:
+        """See `FeatureEncoding.training_range`; no training row is unseen, but for rare ones."""
+        bounds = np.zeros((2, len(self.names)), dtype=np.float32)
+        bounds[1] = 1.0
+        bounds[1, len(self.feature.categories)] = float(self.rare)
+        return bounds
 
     @cached_property
     def _levels(self) -> dict[str | None, int]:
@@ -176,21 +176,23 @@ class OneHot:
         return cls(feature, rare)
 
 
-def reach_of_numbers(encoding: FeatureEncoding, feature: Feature, columns: int) -> npt.NDArray[np.float32]:
-    """`FeatureEncoding.reach` where the first columns rise with the number and the others are bounded anyway.
+def training_range_of_numbers(
+    encoding: FeatureEncoding, feature: Feature, columns: int
+) -> npt.NDArray[np.float32]:
+    """`FeatureEncoding.training_range` where the first columns rise with the number and the others are bounded anyway.
 
     Args:
         encoding: The encoding.
         feature: What it encodes; without a range nothing is bounded.
         columns: How many columns rise with the number.
     """
-    reach = np.empty((2, len(encoding.names)), dtype=np.float32)
-    reach[0], reach[1] = -np.inf, np.inf
+    bounds = np.empty((2, len(encoding.names)), dtype=np.float32)
+    bounds[0], bounds[1] = -np.inf, np.inf
     if feature.minimum is not None and feature.maximum is not None:
-        ends = np.zeros_like(reach)
+        ends = np.zeros_like(bounds)
         encoding.encode(np.array([feature.minimum, feature.maximum]), ends)
-        reach[:, :columns] = ends[:, :columns]
-    return reach
+        bounds[:, :columns] = ends[:, :columns]
+    return bounds
 
 
 def missing_names(feature: Feature) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What rows have that the training rows know nothing like, for people: the warnings beside an answer."""
+"""Warnings beside an answer, for people: inputs that are unlike all training rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from murho.model.encoding.encoder import Encoder
     from murho.model.encoding.whitening import Whitening
 
-__all__ = ["unfamiliar"]
+__all__ = ["input_warnings"]
 
 
-def unfamiliar(
+def input_warnings(
     encoder: Encoder,
     columns: Columns,
     limit: int | None = None,

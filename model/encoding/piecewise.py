@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.encoding.feature_encodings import fill_missing, missing_names, reach_of_numbers
+from murho.model.encoding.feature_encodings import fill_missing, missing_names, training_range_of_numbers
 from murho.model.encoding.scaling import Scale
 from murho.model.json_validation import expect_fields, expect_numbers, wrong
 
@@ -73,9 +73,9 @@ class PiecewiseLinear:
         bins = (f"{name} bin {number}" for number in range(1, len(self.columns) + 1))
         return (name, *bins, *missing_names(self.feature))
 
-    def reach(self) -> npt.NDArray[np.float32]:
-        """See `model.encoding.feature_encodings.FeatureEncoding.reach`."""
-        return reach_of_numbers(self, self.feature, 1 + len(self.columns))
+    def training_range(self) -> npt.NDArray[np.float32]:
+        """See `model.encoding.feature_encodings.FeatureEncoding.training_range`."""
+        return training_range_of_numbers(self, self.feature, 1 + len(self.columns))
 
     @cached_property
     def _lines(self) -> tuple[npt.NDArray[np.float64], ...]:

@@ -1,9 +1,9 @@
-"""How far a row lies from the training rows: inputs that are zero for every training row.
+"""Distance of a row from the training rows, as inputs that are zero for every training row.
 
-A weight that no training row ever moved keeps its prior. So, just as an unseen category has a level of its
-own, every number and date has an input that is zero where training rows lie and grows beyond their range, and into
-gaps within it (`model.encoding.support_gaps`): among them, answers are what they would be without; elsewhere the
-function values of different draws part in proportion to the distance, and epistemic_std says that nobody knows.
+A weight that no training row informs keeps its prior. So every number and date has an input that is zero where training
+rows lie, and grows beyond their range and into gaps within it (`model.encoding.support_gaps`). An unseen category has a
+level of its own for the same reason. Among training rows these inputs change no answer. Elsewhere the function values
+of different draws part in proportion to the distance, and epistemic_std grows with it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.encoding.feature_encodings import FeatureEncoding
-    from murho.model.encoding.support_gaps import Gaps
+    from murho.model.encoding.support_gaps import SupportGaps
 
-__all__ = ["Beyond"]
+__all__ = ["RangeDistance"]
 
 
 @dataclass(frozen=True)
-class Beyond:
+class RangeDistance:
     """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
 
     Of a column with outliers the range ends at `model.encoding.scaling.FURTHEST` standard deviations. In a gap it is
-    what `model.encoding.support_gaps.Gaps.distance` says, in standard deviations.
+    what `model.encoding.support_gaps.SupportGaps.distance` says, in standard deviations.
 
     Attributes:
         features: The features that have a training range, F of them.
@@ -47,11 +47,11 @@ class Beyond:
     minima: npt.NDArray[np.float64]
     maxima: npt.NDArray[np.float64]
     stds: npt.NDArray[np.float64]
-    gaps: Mapping[str, Gaps]
+    gaps: Mapping[str, SupportGaps]
 
     @classmethod
-    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding], gaps: Mapping[str, Gaps]) -> Self:
-        """Takes ranges from the schema and scales from the features' encodings."""
+    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding], gaps: Mapping[str, SupportGaps]) -> Self:
+        """From the ranges of the schema and the scales of the features' encodings."""
         rows = []
         for feature, part in zip(schema.features, parts, strict=True):
             if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE) or not isinstance(part, Scaled):
@@ -59,9 +59,9 @@ class Beyond:
             if feature.minimum is None or feature.maximum is None:
                 continue
             scale = part.scale
-            reach = scale.limit * scale.std
-            minimum = max(feature.minimum, scale.mean - reach)
-            maximum = min(feature.maximum, scale.mean + reach)
+            half_width = scale.limit * scale.std
+            minimum = max(feature.minimum, scale.mean - half_width)
+            maximum = min(feature.maximum, scale.mean + half_width)
             rows.append((feature.name, minimum, maximum, scale.std))
         names, minima, maxima, stds = zip(*rows, strict=True) if rows else ((), (), (), ())
         return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float), gaps)
@@ -71,13 +71,13 @@ class Beyond:
         """Such as ``Horsepower beyond the training rows``."""
         return tuple(f"{name} beyond the training rows" for name in self.features)
 
-    def reach(self, schema: Schema) -> npt.NDArray[np.float64]:
+    def training_range(self, schema: Schema) -> npt.NDArray[np.float64]:
         """Least and largest value over the training rows, ``[2, F]``: not 0 where a column has outliers."""
         ranges = {feature.name: (feature.minimum, feature.maximum) for feature in schema.features}
         ends = {name: np.array(ranges[name], float) for name in self.features}
-        reach = np.zeros((2, len(self.features)))
-        self.encode(ends, slice(None), reach)
-        return reach
+        bounds = np.zeros((2, len(self.features)))
+        self.encode(ends, slice(None), bounds)
+        return bounds
 
     def encode(self, columns: Columns, rows: slice, out: npt.NDArray[Any]) -> None:
         """Writes ``[B, F]`` into ``out``."""

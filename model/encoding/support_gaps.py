@@ -1,9 +1,9 @@
 """Gaps within the range of a feature, where no training row lies.
 
-A network passes through them as smoothly as if it had been there: independent Gaussians on the weights tell next to
-nothing of what may happen in between (Foong, Li, Hernandez-Lobato and Turner 2019, "'In-Between' Uncertainty in
-Bayesian Neural Networks"). So the distance to the nearest training value counts there as the distance to the range
-does beyond it, see `model.encoding.range_distance`.
+A mean-field network is as sure in a gap as beside it: independent Gaussians on the weights hold next to no uncertainty
+in between (Foong, Li, Hernandez-Lobato and Turner 2019, "'In-Between' Uncertainty in Bayesian Neural Networks"). So
+the distance to the training values counts in a gap as the distance to the range does beyond it, see
+`model.encoding.range_distance`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from murho.model.encoding.feature_encodings import FeatureEncoding
     from murho.model.encoding.scaling import Scale
 
-__all__ = ["Gaps", "fit_gaps", "gaps_from_json"]
+__all__ = ["SupportGaps", "fit_support_gaps", "support_gaps_from_json"]
 
 LEAST_WIDTH = 0.25
-"""Of a gap, in standard deviations of the feature: less is nothing to doubt about."""
+"""Least width of a gap, in standard deviations of the feature."""
 LEAST_SPACINGS = 1.5
-"""Of a gap, in median spacings of the different training values: integers, or steps of 0.5, are no gaps."""
+"""Least width in median spacings of the distinct training values: between integers there are no gaps."""
 MEASURED = (FeatureKind.NUMERIC, FeatureKind.DATE)
 MARGIN = 0.01
-"""Share of a gap at either end that does not count: new rows of a cluster lie a little beyond the old ones."""
+"""Share of a gap at either end that is no gap: new rows of a cluster lie a little beyond the old ones."""
 MOST_GAPS = 64
-"""Of a feature, the widest."""
+"""Most gaps of a feature; the widest are taken."""
 
 
 @dataclass(frozen=True)
-class Gaps:
+class SupportGaps:
     """Where the training values of one feature leave gaps.
 
     Attributes:
@@ -73,7 +73,7 @@ class Gaps:
         return len(self.ends)
 
     def distance(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """How far each value lies in a gap, 0 elsewhere: ``a b / sqrt(a^2 + b^2)`` at a and b from its margins.
+        """Depth of each value in a gap, 0 elsewhere: ``a b / sqrt(a^2 + b^2)`` at a and b from its margins.
 
         A line from either end, its slope of some variance, leaves a variance in proportion to a^2 or b^2; of the
         two together, each weighted by its precision, to ``1 / (1 / a^2 + 1 / b^2)``.
@@ -126,10 +126,12 @@ class Gaps:
         return cls(tuple(gaps))
 
 
-def fit_gaps(schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns) -> dict[str, Gaps]:
-    """The gaps of all numbers and dates that have any; not of columns with outliers.
+def fit_support_gaps(
+    schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns
+) -> dict[str, SupportGaps]:
+    """The gaps of all numbers and dates that have any, except of columns with outliers.
 
-    The inputs of such a column beyond its range have learned from the outliers, and say nothing of gaps.
+    The distance input of such a column has learned from the outliers, and can't stand for gaps as well.
 
     Args:
         schema: The features.
@@ -139,13 +141,13 @@ def fit_gaps(schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns)
     found = {}
     for feature, part in zip(schema.features, parts, strict=True):
         if feature.kind in MEASURED and isinstance(part, Scaled) and np.isinf(part.scale.limit):
-            gaps = Gaps.fit(columns[feature.name], part.scale)
+            gaps = SupportGaps.fit(columns[feature.name], part.scale)
             if len(gaps) > 0:
                 found[feature.name] = gaps
     return found
 
 
-def gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, Gaps]:
+def support_gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, SupportGaps]:
     """Reads the gaps of some features, by their names.
 
     Raises:
@@ -154,4 +156,4 @@ def gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, Gaps]:
     known = [feature.name for feature in schema.features if feature.kind in MEASURED]
     if not isinstance(data, dict) or any(name not in known for name in data):
         raise wrong(where, f"gaps by the names of numbers or dates, {known}", data)
-    return {name: Gaps.from_json(gaps, f"{where}.{name}") for name, gaps in data.items()}
+    return {name: SupportGaps.from_json(gaps, f"{where}.{name}") for name, gaps in data.items()}

@@ -1,4 +1,4 @@
-"""Where the training rows end: which rows lie beyond them, and where the edge is that they are nearest to."""
+"""The range of the training rows: which rows lie beyond it, and its point nearest to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.encoder import Encoder
 
-__all__ = ["BEYOND", "BeyondRule", "Outside", "Reach"]
+__all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
 
 BEYOND = "edge"
 """The rule, named in ``model.json``, for rows beyond the training rows: they scatter as rows at the edge do, and
@@ -51,7 +51,7 @@ class BeyondRule:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Which of B rows lie beyond the training rows. Found once for all that need it: a GPU is waited for.
+    """Which of B rows lie beyond the training rows. Found once: each look at it waits for a GPU.
 
     Attributes:
         mask: Whether a row does, ``[B]``.
@@ -87,7 +87,7 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TrainingRange:
     """The range of the training rows.
 
     Attributes:
@@ -104,7 +104,7 @@ class Reach:
         if rule is None:
             bounds = torch.tensor([[-torch.inf], [torch.inf]]).expand(-1, encoder.width)
         else:
-            bounds = torch.from_numpy(encoder.reach)
+            bounds = torch.from_numpy(encoder.training_range)
         least, most = bounds.to(device)
         return cls(least, most)
 

@@ -117,7 +117,7 @@ class Whitening:
         """Such as ``hidden direction 1``."""
         return tuple(f"hidden direction {number}" for number in range(1, self.count + 1))
 
-    def reach(self) -> npt.NDArray[np.float64]:
+    def training_range(self) -> npt.NDArray[np.float64]:
         """Least and largest values of both parts of `encode` over the training rows, side by side: ``[2, 2 K]``."""
         ends = np.stack([self.minima, self.maxima])
         held = self._held(ends)

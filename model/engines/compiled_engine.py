@@ -14,7 +14,7 @@ import torch
 from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
 from murho.model.engines.forward import FEW_ROWS, forward
 from murho.model.engines.torch_engine import TorchEngine
-from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.runtime.threads import in_parts
 
 if TYPE_CHECKING:
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from murho.model.engines.draws import Draws
     from murho.model.engines.prediction_plan import PredictionPlan
     from murho.model.engines.target_model import TargetModel
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = ["CompiledEngine"]
 
-KINDS = ("fixed", "homoscedastic", "heteroscedastic", "mixture")
-"""Likelihoods whose outputs compiled code reads as they do."""
 NOTHING = np.empty(0)
 TILE_FLOATS = 2**19
 """Hidden values of a layer that a thread has at a time in the forward pass: two buffers of 2 MiB."""
@@ -63,7 +61,7 @@ class CompiledEngine:
     @staticmethod
     def knows(target: TargetModel) -> bool:
         """Whether there is compiled code for its observation model and transform."""
-        return target.likelihood.kind in KINDS and isinstance(target.transform, Identity | Logarithm)
+        return target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`: compiled for many rows of a network with SiLU, by PyTorch else."""

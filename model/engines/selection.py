@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from murho.model.engines.engine import Engine
     from murho.model.engines.target_model import TargetModel
 
-__all__ = ["ENGINES", "select_engine"]
+__all__ = ["ENGINES", "engine_worth", "select_engine"]
+
+WORTH_COMPILED_CODE = 2**22
+"""Rows times draws from which on compiled code saves more than the second that it takes to load."""
+
 
 ENGINES = ("auto", "torch")
 """``auto``: compiled code on a CPU, where it can be had; ``torch``: PyTorch, which needs no second to be loaded."""
@@ -44,3 +48,8 @@ def select_engine(target: TargetModel, device: torch.device, choice: str = "auto
     from murho.model.engines.compiled_engine import CompiledEngine
 
     return CompiledEngine(target, kernels) if CompiledEngine.knows(target) else reference
+
+
+def engine_worth(rows: int, samples: int) -> str:
+    """The choice for a process that answers so many rows and ends, for `select_engine`."""
+    return "auto" if rows * samples > WORTH_COMPILED_CODE else "torch"

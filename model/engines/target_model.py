@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from murho.model.distributions.transforms import Transform
     from murho.model.distributions.wide_component import WideRule
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = ["TargetModel"]
 

@@ -1,4 +1,4 @@
-"""What held-out rows tell of a fit: its scores, and how its bands must be moved to cover."""
+"""Conformal calibration and scores of a fit by its held-out rows, each scored by a map of other rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.distributions.calibration import fit_conformal_map, sharpening
-from murho.model.evaluation.row_scores import Judged, judge_rows, normal_scores
+from murho.model.evaluation.row_scores import RowScores, normal_scores, score_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.posterior.posterior import Posterior
 
-__all__ = ["calibrate_and_judge"]
+__all__ = ["calibrate_and_score"]
 
 SAMPLES = 256
-"""Draws behind each judgement, all of the members that have not seen the row."""
+"""Draws behind each score, all from the members that have not seen the row."""
 
 
-def calibrate_and_judge(
+def calibrate_and_score(
     posterior: Posterior,
     encoded: NDArray[np.float32],
     targets: NDArray[np.float64],
@@ -34,11 +34,11 @@ def calibrate_and_judge(
 ) -> tuple[ConformalMap | None, dict[str, Any]]:
     """The conformal map of held-out rows, and their scores.
 
-    Bands cover the rows that made them by construction. So calibrated bands are judged crosswise: those of each
-    group of rows by a map made from the other groups.
+    Bands cover the rows that calibrated them by construction. So each group of rows is scored with a map made from the
+    other groups.
 
-    Answers mix all members, a held-out row is judged by few of them, and the more members the better: bands that
-    cover for those few are wider than need be. What two have gained on one tells how much, see
+    Answers mix all members, but few members have not seen a held-out row, and more members predict better. Bands that
+    cover for those few are wider than needed. The gain from one such member to two tells by how much, see
     `model.distributions.calibration.sharpening`.
 
     Args:
@@ -49,7 +49,8 @@ def calibrate_and_judge(
         calibrating: Numbers of the groups that make the map; empty: none is made.
 
     Returns:
-        The map, or None, and the metrics: what `model.evaluation.evaluate.judge` has; ``calibrated`` only with a map.
+        The map, or None, and the metrics: what `model.evaluation.evaluate.evaluate_rows` has; ``calibrated`` only with
+        a map.
     """
     scores = [_scores(posterior, encoded, targets, group.rows, group.members) for group in groups]
     conformal = None
@@ -65,7 +66,7 @@ def calibrate_and_judge(
             rest = [score for other, score in enumerate(scores) if other != index]
             others = (fit_conformal_map(np.concatenate(rest)) if rest else None) or conformal
         parts.append(
-            judge_rows(
+            score_rows(
                 posterior,
                 encoded[group.rows],
                 targets[group.rows],
@@ -74,7 +75,7 @@ def calibrate_and_judge(
                 calibration=others,
             )
         )
-    report = Judged.joined(parts).report()
+    report = RowScores.joined(parts).report()
     if conformal is None:
         del report["calibrated"]
     return conformal, report

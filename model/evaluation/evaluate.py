@@ -1,4 +1,4 @@
-"""Judging a posterior on labelled rows: in short, for benchmarks, and in full, for `murho evaluate`."""
+"""Evaluates a posterior on labelled rows: in short, for benchmarks, and in full, for `murho evaluate`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
 from murho.model.evaluation.metrics import PERCENTILES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
-from murho.model.evaluation.row_scores import Judged, judge_rows
+from murho.model.evaluation.row_scores import RowScores, score_rows
 from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
 from murho.model.runtime.row_progress import ignore_rows
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import Advance
 
-__all__ = ["evaluate_table", "judge", "judge_in_full"]
+__all__ = ["evaluate_in_full", "evaluate_rows", "evaluate_table"]
 
 ROWS_PER_CHUNK = 4_096
 """Rows encoded at a time: encoded rows can be many times as wide as the table."""
@@ -31,16 +31,16 @@ ROWS_PER_CHUNK = 4_096
 def evaluate_table(
     posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES, advance: Advance = ignore_rows
 ) -> dict[str, Any]:
-    """The full judgement of a table.
+    """Evaluates a posterior on a table, in full.
 
     Args:
-        posterior: The posterior to judge.
+        posterior: The posterior.
         table: Labelled rows; rows without a target are left out.
         samples: S.
-        advance: Is told of rows that are done.
+        advance: Is called with the number of rows done since the last call.
 
     Returns:
-        What `judge_in_full` has, and ``left_out``, the number of rows without a target.
+        What `evaluate_in_full` has, and ``left_out``, the number of rows without a target.
 
     Raises:
         TableError: The target column is missing, or no row has a target, or a cell can't be used.
@@ -53,18 +53,18 @@ def evaluate_table(
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
     columns = columns_from_table(table.take(labelled), posterior.schema)
     return {
-        **judge_in_full(posterior, columns, targets[labelled], samples=samples, advance=advance),
+        **evaluate_in_full(posterior, columns, targets[labelled], samples=samples, advance=advance),
         "left_out": len(targets) - len(labelled),
     }
 
 
-def judge(
+def evaluate_rows(
     posterior: Posterior, rows: np.ndarray, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
     """Scores, and the bands' coverage, width and interval score.
 
     Args:
-        posterior: The posterior to judge.
+        posterior: The posterior.
         rows: Encoded rows, ``[N, D]``.
         targets: ``[N]``, the target's unit.
         samples: S.
@@ -77,10 +77,10 @@ def judge(
     Raises:
         OptionError: S is 0.
     """
-    return judge_rows(posterior, rows, targets, samples=samples, calibration=posterior.calibration).report()
+    return score_rows(posterior, rows, targets, samples=samples, calibration=posterior.calibration).report()
 
 
-def judge_in_full(
+def evaluate_in_full(
     posterior: Posterior,
     columns: Columns,
     targets: np.ndarray,
@@ -91,11 +91,11 @@ def judge_in_full(
     """Like `judge`, with calibration errors and a look at parts of the rows.
 
     Args:
-        posterior: The posterior to judge.
+        posterior: The posterior.
         columns: Canonical columns of the schema's features, ``[N]`` each.
         targets: ``[N]``, the target's unit.
         samples: S.
-        advance: Is told of rows that are done.
+        advance: Is called with the number of rows done since the last call.
 
     Returns:
         What `judge` has, and beside it ``sharpness``, the root of the mean of ``std`` squared;
@@ -113,7 +113,7 @@ def judge_in_full(
         some = slice(start, start + ROWS_PER_CHUNK)
         rows = posterior.encoder.encode({name: column[some] for name, column in columns.items()})
         parts.append(
-            judge_rows(
+            score_rows(
                 posterior,
                 rows,
                 targets[some],
@@ -123,17 +123,17 @@ def judge_in_full(
             )
         )
         advance(len(rows))
-    judged = Judged.joined(parts)
-    report = judged.report()
-    report["raw"] |= {"pinball": judged.raw.pinball_report(), **reliability(pit_of(judged.scores))}
-    if judged.calibrated is not None:
-        pit = pit_of(judged.scores, posterior.calibration, judged.outside)
-        report["calibrated"] |= {"pinball": judged.calibrated.pinball_report(), **reliability(pit)}
-    square = float(np.mean(judged.std**2))
+    row_scores = RowScores.joined(parts)
+    report = row_scores.report()
+    report["raw"] |= {"pinball": row_scores.raw.pinball_report(), **reliability(pit_of(row_scores.scores))}
+    if row_scores.calibrated is not None:
+        pit = pit_of(row_scores.scores, posterior.calibration, row_scores.outside)
+        report["calibrated"] |= {"pinball": row_scores.calibrated.pinball_report(), **reliability(pit)}
+    square = float(np.mean(row_scores.std**2))
     return report | {
         "sharpness": square**0.5,
-        "epistemic_share": float(np.mean(judged.epistemic**2)) / square,
-        "spearman": spearman(judged.std, np.abs(judged.errors)),
-        "coverage_by_std": coverage_by_std(judged),
-        "coverage_by_category": coverage_by_category(judged, posterior.schema, columns),
+        "epistemic_share": float(np.mean(row_scores.epistemic**2)) / square,
+        "spearman": spearman(row_scores.std, np.abs(row_scores.errors)),
+        "coverage_by_std": coverage_by_std(row_scores),
+        "coverage_by_category": coverage_by_category(row_scores, posterior.schema, columns),
     }

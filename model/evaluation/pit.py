@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say, on average over rows: the probability integral transform and its errors.
+"""Calibration of predictives on average over rows: the probability integral transform (PIT) and its errors.
 
 The transform (PIT) of a row is ``u = F(y)``, its predictive's distribution function at the truth. If predictives are
 right, u is uniform on [0, 1] (Dawid 1984; Gneiting, Balabdaoui & Raftery 2007).

@@ -1,6 +1,6 @@
-"""What a posterior says of labelled rows, row by row: the one way from rows to scores.
+"""Scores of a posterior on labelled rows, row by row: the one way from rows to metrics.
 
-Rows are worked through in chunks; what is kept of a row is a few numbers, so that a million rows fit.
+Rows are scored in chunks. Only a few numbers a row are kept, so that a million rows fit into memory.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.distributions.predictive import Predictive
+    from murho.model.posterior.drawn_rows import DrawnRows
     from murho.model.posterior.posterior import Posterior
 
-__all__ = ["Judged", "judge_rows", "normal_scores"]
+__all__ = ["RowScores", "normal_scores", "score_rows"]
 
 ROWS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What came of N rows; everything ``[N]``, float64 and in the target's unit unless said otherwise.
+class RowScores:
+    """Scores of N rows; everything ``[N]``, float64 and in the target's unit unless said otherwise.
 
     Attributes:
         targets: The truth.
@@ -91,7 +92,7 @@ class Judged:
         }
 
 
-def judge_rows(
+def score_rows(
     posterior: Posterior,
     rows: NDArray[np.float32],
     targets: NDArray[np.float64],
@@ -100,8 +101,8 @@ def judge_rows(
     members: Sequence[int] | None = None,
     calibration: ConformalMap | None = None,
     levels: Sequence[float] | None = None,
-) -> Judged:
-    """Judges a posterior on labelled rows.
+) -> RowScores:
+    """Scores a posterior on labelled rows.
 
     Args:
         posterior: The posterior.
@@ -118,56 +119,34 @@ def judge_rows(
     if samples < 1:
         raise OptionError("judging a posterior takes at least one draw")
     levels = levels or band_levels()
-    nominal = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64, device=posterior.device) / 100.0)
-    maps = (
-        ()
-        if calibration is None
-        else (calibration.calibrated(nominal), calibration.calibrated(nominal, True))
-    )
     with torch.inference_mode():
         parts = [
-            _judge(predictive, truth, outside, levels, nominal, maps)
-            for predictive, truth, outside in _chunks(posterior, rows, targets, samples, members)
+            _score(drawn, truth, levels, calibration)
+            for drawn, truth in _chunks(posterior, rows, targets, samples, members)
         ]
-    return Judged.joined(parts)
+    return RowScores.joined(parts)
 
 
-def _judge(
-    predictive: Predictive,
-    truth: Tensor,
-    outside: Tensor,
-    levels: Sequence[float],
-    nominal: Tensor,
-    maps: Sequence[Tensor],
-) -> Judged:
-    """Judges some rows.
-
-    Args:
-        predictive: Of B rows.
-        truth: ``[B]``.
-        outside: ``[B]``.
-        levels: Percentile levels, K.
-        nominal: Their normal scores, ``[K]``.
-        maps: The scores to reach to, ``[K]``, in rows inside and in those outside; empty without calibration.
-    """
+def _score(
+    drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration: ConformalMap | None
+) -> RowScores:
+    """Scores some rows; ``truth`` are their targets, ``[B]``, for the others see `score_rows`."""
+    predictive, observed = drawn.predictive(), _array(truth)
     mean, epistemic, aleatoric = predictive.split()
-    observed = _array(truth)
-    # Mostly all rows are inside.
-    asked = torch.cat((nominal, *(maps if bool(outside.any()) else maps[:1])))
-    percentiles = _array(predictive.quantiles(asked))
-    raw, *others = np.split(percentiles, len(asked) // len(levels), axis=1)
-    calibrated = np.where(_array(outside)[:, None], others[-1], others[0]) if others else None
-    return Judged(
+    calibrated = None
+    if calibration is not None:
+        calibrated = BandScores.of(drawn.percentiles(levels, calibration), observed, levels)
+    return RowScores(
         targets=observed,
         errors=_array(mean - truth),
         nll=_array(-predictive.log_density(truth)),
         crps=_array(predictive.crps(truth)),
-        scores=_scores(predictive, truth),
+        scores=_normal_scores(predictive, truth),
         epistemic=_array(epistemic),
         aleatoric=_array(aleatoric),
-        raw=BandScores.of(raw, observed, levels),
-        calibrated=None if calibrated is None else BandScores.of(calibrated, observed, levels),
-        outside=_array(outside),
+        raw=BandScores.of(drawn.percentiles(levels), observed, levels),
+        calibrated=calibrated,
+        outside=_array(drawn.outside.mask),
     )
 
 
@@ -179,16 +158,16 @@ def normal_scores(
     samples: int,
     members: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `judge_rows`."""
+    """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `score_rows`."""
     with torch.inference_mode():
         parts = [
-            _scores(predictive, truth)
-            for predictive, truth, _ in _chunks(posterior, rows, targets, samples, members)
+            _normal_scores(drawn.predictive(), truth)
+            for drawn, truth in _chunks(posterior, rows, targets, samples, members)
         ]
     return np.concatenate(parts)
 
 
-def _scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
+def _normal_scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:
     return _array(predictive.normal_score(truth.unsqueeze(0))[0])
 
 
@@ -203,10 +182,9 @@ def _chunks(
     targets: NDArray[np.float64],
     samples: int,
     members: Sequence[int] | None,
-) -> Iterator[tuple[Predictive, Tensor, Tensor]]:
-    """The predictive and the targets of some rows at a time, and whether each lies beyond the training rows."""
+) -> Iterator[tuple[DrawnRows, Tensor]]:
+    """Some rows at a time under the draws, and their targets."""
     for start in range(0, len(rows), ROWS_PER_CHUNK):
         some = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
         truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
-        predictive = posterior.predictive(some, samples, posterior.seed, members=members)
-        yield predictive, truth, posterior.outside(some)
+        yield posterior.drawn(some, samples, posterior.seed, members=members), truth

@@ -1,6 +1,6 @@
-"""Whether error bars hold for parts of the rows: by predicted std, by category, and by rank.
+"""Coverage of the bands in subgroups of the rows, by predicted std and by category, and rank correlation.
 
-Coverage over all rows can be right while sure rows are covered too rarely and unsure ones too often.
+Coverage over all rows can be right while rows of small std are covered too rarely, and rows of large std too often.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Feature, Schema
-    from murho.model.evaluation.row_scores import Judged
+    from murho.model.evaluation.row_scores import RowScores
 
 __all__ = ["BAND", "FEW_ROWS", "coverage_by_category", "coverage_by_std", "spearman"]
 
@@ -41,31 +41,33 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks
 
 
-def coverage_by_std(judged: Judged) -> list[dict[str, Any]]:
+def coverage_by_std(row_scores: RowScores) -> list[dict[str, Any]]:
     """Coverage of the 90 % band in ten groups of equal size by predicted std, the surest rows first.
 
     Returns:
         For each group ``std``, the smallest and the largest, ``rmse``, to hold against it, and what `_group` has.
         Fewer groups if there are fewer than ten rows.
     """
-    order = np.argsort(judged.std, kind="stable")
+    order = np.argsort(row_scores.std, kind="stable")
     return [
         {
-            "std": [float(judged.std[rows[0]]), float(judged.std[rows[-1]])],
-            "rmse": float(np.sqrt(np.mean(judged.errors[rows] ** 2))),
-            **_group(judged, rows),
+            "std": [float(row_scores.std[rows[0]]), float(row_scores.std[rows[-1]])],
+            "rmse": float(np.sqrt(np.mean(row_scores.errors[rows] ** 2))),
+            **_group(row_scores, rows),
         }
         for rows in np.array_split(order, min(GROUPS, len(order)))
     ]
 
 
-def coverage_by_category(judged: Judged, schema: Schema, columns: Columns) -> dict[str, list[dict[str, Any]]]:
+def coverage_by_category(
+    row_scores: RowScores, schema: Schema, columns: Columns
+) -> dict[str, list[dict[str, Any]]]:
     """Coverage of the 90 % band by category of each categorical and boolean feature.
 
     Categories of fewer than 20 rows are put together, the ones that training has not seen among them.
 
     Args:
-        judged: Of N rows.
+        row_scores: Of N rows.
         schema: Its features.
         columns: Their canonical columns, ``[N]`` each.
 
@@ -79,7 +81,7 @@ def coverage_by_category(judged: Judged, schema: Schema, columns: Columns) -> di
             {
                 "category": part.category,
                 **({"merged": part.merged} if part.merged else {}),
-                **_group(judged, part.rows),
+                **_group(row_scores, part.rows),
             }
             for part in _parts(feature, columns[feature.name])
         ]
@@ -118,11 +120,11 @@ def _parts(feature: Feature, column: NDArray[Any]) -> list[_Part]:
     return [*(part for part in parts if not part.mergeable), merged]
 
 
-def _group(judged: Judged, rows: NDArray[np.int64]) -> dict[str, Any]:
+def _group(row_scores: RowScores, rows: NDArray[np.int64]) -> dict[str, Any]:
     """Number of rows, whether they are ``few``, and the band's coverage, ``raw`` and ``calibrated`` (or None)."""
     return {
         "rows": len(rows),
         "few": len(rows) < FEW_ROWS,
-        "raw": judged.raw.coverage(BAND, rows),
-        "calibrated": None if judged.calibrated is None else judged.calibrated.coverage(BAND, rows),
+        "raw": row_scores.raw.coverage(BAND, rows),
+        "calibrated": None if row_scores.calibrated is None else row_scores.calibrated.coverage(BAND, rows),
     }

@@ -1,4 +1,4 @@
-"""Encoded rows, who has not seen them, and how well a fit predicts those."""
+"""Encoded rows with their cross-fitting folds, and scores of a fit on rows that a member has not seen."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import torch
 from torch import Tensor
 
 from murho.model.data.splits import folds_of, partition_of
-from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.distributions.predictive import Predictive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from murho.model.fitting.training_data import Standardised
-    from murho.model.likelihoods.gaussian import Likelihood
+    from murho.model.distributions.transforms import Standardisation
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
 __all__ = ["LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
 
 LEAST_LOG_DENSITY = -15.0
-"""What one validation row can count at most against a fit, nats: that of 5.3 standard deviations off.
+"""Least log density of a validation row that counts, nats: that of a target 5.3 standard deviations off.
 
-One cell with a slipped decimal point may lie thousands of noise widths off, and would decide alone when to stop and
-which noise to keep."""
+One cell with a slipped decimal point may lie thousands of standard deviations off. It would decide alone when to stop
+and which noise to keep."""
 
 DRAWS = 32
 
@@ -67,14 +67,14 @@ class Rows:
         return torch.stack([rows[:shortest] for rows in lists])
 
     def judges(self, members: int) -> int:
-        """How many of M members have not seen a row, or M without folds."""
+        """The number of judges of a row: of M members those that have not seen it, or all without folds."""
         return members if self.folds is None else members // folds_of(members)
 
     def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Judgements]]:
-        """What each member judges, in chunks of about ``size`` rows in all.
+        """Numbers of the rows that each member judges, in chunks of about ``size`` rows in all, and their places.
 
-        Without folds all members judge all rows: numbers of rows ``[B]``. With folds each judges those that it has
-        not seen: ``[M, B]``, the shorter lists filled up. Beside them, where to put what is found.
+        Without folds all members judge all rows: ``[B]``. With folds each member judges the rows that it has not seen:
+        ``[M, B]``, the shorter lists filled up.
         """
         kept_from, device = self._kept_from(members), self.targets.device
         if kept_from is None:
@@ -93,7 +93,7 @@ class Rows:
             yield numbers, Judgements(there, judges.expand_as(there)[there], numbers[there])
 
     def _kept_from(self, members: int) -> list[Tensor] | None:
-        """For each member whether it is kept from a row, ``[N]``; None: from no row."""
+        """For each member which rows it has not seen, ``[N]``; None without folds."""
         if self.folds is None:
             return None
         count, partitions = folds_of(members), len(self.folds)
@@ -105,12 +105,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """Where what members say of rows belongs.
+    """Where the values of a chunk of `Rows.judged_by` belong among those of all rows.
 
     Attributes:
-        there: Which of ``[M, B]`` members and rows are meant.
-        judges: For each of these n the place among the judges of its row, ``[n]``.
-        rows: And the row, ``[n]``.
+        there: Which entries of ``[M, B]`` are rows to judge, and not filled up; n of them.
+        judges: The place of the member among the judges of the row, ``[n]``.
+        rows: The number of the row, ``[n]``.
     """
 
     there: Tensor
@@ -118,7 +118,7 @@ class Judgements:
     rows: Tensor
 
     def put(self, values: Tensor, into: Tensor) -> None:
-        """Puts values ``[M, B, …]`` in their places ``[J, N, …]``."""
+        """Writes values ``[M, B, …]`` to their places in ``[J, N, …]``, for J judges."""
         into[self.judges, self.rows] = values[self.there].to(into)
 
 
@@ -132,11 +132,11 @@ def mixture_nll(
     """Negative log likelihood of the mixture over ``draws`` draws a row and all members, nats per row.
 
     No row counts for more than 15 nats, see `LEAST_LOG_DENSITY`. Where several members, but not all, have not seen a
-    row, it is extrapolated from them to all, see `model.distributions.ensemble_extrapolation.score_of_all`.
+    row, it is extrapolated from them to all, see `model.distributions.ensemble_extrapolation.ensemble_score`.
 
-    The same seed gives the same noise at every call, so that two sets of parameters are compared like with
-    like. Local reparameterisation is exact here: a density of single rows needs no draw shared by rows. A row
-    with a fold is judged by the members kept from it alone.
+    The same seed gives the same noise at every call, so that two sets of parameters compare fairly. Local
+    reparameterisation is exact here, as the density of a single row needs no draw shared by rows. Only members that
+    have not seen a row judge it.
     """
     generator = torch.Generator(rows.features.device).manual_seed(seed)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
@@ -151,7 +151,7 @@ def mixture_nll(
             places.put(torch.logsumexp(densities, dim=1) - math.log(draws), single)
     mixture = torch.logsumexp(single, dim=0) - math.log(judges)
     alone, together = (-float(part.clamp_min(LEAST_LOG_DENSITY).mean()) for part in (single, mixture))
-    return score_of_all(alone, together, judges, members)
+    return ensemble_score(alone, together, judges, members)
 
 
 def held_out_scores(
@@ -159,24 +159,24 @@ def held_out_scores(
     likelihood: Likelihood,
     rows: Rows,
     targets: Tensor,
-    standardised: Standardised,
+    standardisation: Standardisation,
     *,
     seed: int,
     draws: int = DRAWS,
 ) -> tuple[float, float]:
-    """Negative log likelihood and CRPS of the mixture in the target's unit: fits of transformed targets compare.
+    """Negative log likelihood and CRPS of the mixture in the target's unit, so that fits of any transform compare.
 
     Both are extrapolated to all members where several, but not all, have not seen a row, see
-    `model.distributions.ensemble_extrapolation.score_of_all`.
+    `model.distributions.ensemble_extrapolation.ensemble_score`.
 
     Args:
         network: The fit, on the CPU.
         likelihood: Its observation model.
-        rows: The rows; one with a fold is judged by the members kept from it alone.
+        rows: The rows; only members that have not seen a row judge it.
         targets: Their targets, ``[N]``, float64, the target's unit.
-        standardised: How the network learned the target.
+        standardisation: What the network learned of the target.
         seed: Of the draws.
-        draws: S of a row, shared out among its judges.
+        draws: S of a row, shared among its judges.
 
     Returns:
         Nats per row, each row counting at most as much as in `mixture_nll`, and the CRPS.
@@ -184,7 +184,7 @@ def held_out_scores(
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
     draws = max(1, draws // judges)
-    floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardised.scale)
+    floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardisation.scale)
     kept: list[Tensor] | None = None
     with torch.no_grad():
         for numbers, places in rows.judged_by(members, 1024):
@@ -202,34 +202,36 @@ def held_out_scores(
         for some in torch.arange(len(rows)).split(1024):
             mixtures = [part[:, some].double().movedim(2, 1) for part in kept or ()]
             observed = targets[some]
-            together += _scores(mixtures, observed, standardised, floor)
+            together += _scores(mixtures, observed, standardisation, floor)
             for judge in range(judges if judges > 1 else 0):
                 alone += (
-                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardised, floor)
+                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor)
                     / judges
                 )
     nll, crps = (
-        score_of_all(single, mixed, judges, members) / len(rows)
+        ensemble_score(single, mixed, judges, members) / len(rows)
         for single, mixed in zip(alone.tolist(), together.tolist(), strict=True)
     )
     return nll, crps
 
 
-def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardised: Standardised, floor: float) -> Tensor:
+def _scores(
+    mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float
+) -> Tensor:
     """NLL and CRPS, summed over rows, ``[2]``.
 
     Args:
         mixtures: Means, noise and perhaps weights of the components in standardised units, ``[J, S, B, K]`` each.
         targets: ``[B]``.
-        standardised: How they were learned.
+        standardisation: How they were learned.
         floor: The least log density that counts.
     """
     means, noise, *weights = (part.flatten(0, 1) for part in mixtures)
     predictive = Predictive.of(
-        means * standardised.scale + standardised.location,
-        noise * standardised.scale,
+        means * standardisation.scale + standardisation.location,
+        noise * standardisation.scale,
         weights[0] if weights else None,
-        standardised.transform,
+        standardisation.transform,
     )
     nll = -predictive.log_density(targets).clamp_min(floor)
     return torch.stack((nll.sum(), predictive.crps(targets).sum()))

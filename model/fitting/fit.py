@@ -1,9 +1,9 @@
-"""The fit: minibatches, optimiser, validation, early stop, interruption.
+"""One fit: minibatches, optimiser, validation, early stopping, interruption.
 
 The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws
-and members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of
-single draws. The learning rate falls to nothing along a cosine over the epochs allowed; a fit whose validation has
-stopped improving ends sooner.
+and members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of single
+draws. The learning rate falls along a cosine over the epochs allowed. A fit ends sooner once its validation has
+stopped improving.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from murho.model.fitting.fit_state import (
     start_from,
 )
 from murho.model.fitting.fit_types import Epoch, Fit, FitOptions, Progress
-from murho.model.fitting.gradient_clipping import Guard
+from murho.model.fitting.gradient_clipping import GradientClipping
 from murho.model.fitting.gradients import GradientStep
 from murho.model.fitting.objective import kl_weights
 from murho.model.fitting.optimisers import OPTIMISERS
-from murho.model.fitting.parameter_averaging import RunningAverage
+from murho.model.fitting.parameter_averaging import ParameterAverage
 from murho.model.fitting.schedule import Schedule
-from murho.model.runtime.time_budget import Clock
+from murho.model.runtime.time_budget import TimeBudget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from murho.model.fitting.cross_fit_rows import Rows
     from murho.model.fitting.fit_state import Keeper
 
-__all__ = ["Epoch", "Fit", "FitOptions", "Progress", "fit"]
+__all__ = ["fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
 _NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")
-"""What a fit under way knows of its best parameters, in its state."""
+"""Fields of a fit under way that its state holds: what it knows of its best parameters."""
 
 
 def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
-    """So many that validations take about a fifth of the time: a step costs about three forward passes."""
+    """Enough that validations take about a fifth of the time: a step costs about three forward passes."""
     passes = validation_rows * options.validation_draws / (3 * options.batch_size * options.draws_per_step)
     return max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes))
 
 
 class _Running:
-    """A fit under way: what its steps change, and what they need."""
+    """A fit under way: its parameters, optimiser, schedule and random numbers."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class _Running:
         parameters = dict(network.named_parameters()) | dict(likelihood.named_parameters(prefix="noise"))
         self._names = list(parameters)
         self._optimiser = OPTIMISERS[options.optimiser](list(parameters.values()), options.learning_rate)
-        self._averaged = RunningAverage(list(parameters.values()))
-        self._guard = Guard(network, likelihood)
+        self._averaged = ParameterAverage(list(parameters.values()))
+        self._clipping = GradientClipping(network, likelihood)
         self._seen = self._training.seen_by(options.members)
         total_rows = self._seen.shape[1]
         self._step = GradientStep(
@@ -111,10 +111,10 @@ class _Running:
                 kl_weight=weight,
                 minibatches=self._minibatches,
                 temperature=self.schedule.temperature,
-                levelling=self.schedule.levelling,
+                beta=self.schedule.beta,
                 generator=self._noise,
             )
-            self._guard.bound(energy, features, targets, number)
+            self._clipping.clip(energy, features, targets, number)
             self._optimiser.learning_rate = self.schedule.learning_rate
             self._optimiser.step()
             self._averaged.step()
@@ -127,14 +127,14 @@ class _Running:
         """Measures the average of the parameters, and keeps it if it is the best."""
         current = self._averaged.load(self._averaged.average)
         self.measured = self._mixture_nll()
-        self._guard.check_validation(self.measured, number)
+        self._clipping.check_validation(self.measured, number)
         self._averaged.load(current)
         # Until the KL has its full weight the parameters are not yet those of the posterior.
         warm = self.schedule.warm
         if not self._options.early_stop or (warm and self.measured < self.best - 1e-4):
             self.best, self.waited = self.measured, 0
             self._keep(number)
-        elif warm and not self._options.rising:
+        elif warm and not self._options.temperature_path:
             self.waited += 1
 
     def outcome(self, stopped: str) -> Fit:
@@ -161,7 +161,7 @@ class _Running:
         """Makes the average so far the best parameters."""
         self._averaged.keep()
         self.best_epoch = number
-        if self._options.rising:
+        if self._options.temperature_path:
             self.best_temperature = self.schedule.temperature
 
     def _mixture_nll(self) -> float:
@@ -171,8 +171,8 @@ class _Running:
         )
 
     def state(self, seconds: float) -> FitState | None:
-        """All that is needed to go on after the last epoch, or None where that would lead nowhere."""
-        if not self._guard.parameters_are_finite():
+        """All that is needed to resume after the last epoch, or None where the parameters are not finite."""
+        if not self._clipping.parameters_are_finite():
             return None
         generators = {"order": self._order.get_state(), "noise": self._noise.get_state()}
         tensors = {f"generator.{name}": state for name, state in generators.items()}
@@ -189,7 +189,7 @@ class _Running:
         return FitState(tensors | self._tensors(), numbers)
 
     def restore(self, state: FitState) -> float:
-        """Goes on from a state; returns the seconds spent until then.
+        """Resumes from a state; returns the seconds spent until then.
 
         Raises:
             FitError: It is not a state of such a fit.
@@ -246,14 +246,14 @@ def fit(
     Args:
         training: N training rows, standardised.
         validation: Rows that decide when to stop. With folds these are the training rows again, each judged
-            by the member that has not seen it.
+            by the members that have not seen it.
         options: How to fit.
         initial: Tensors to start from instead of random means, by the names of
             `model.networks.named_tensors.learned_tensors`.
-        state: What ``keeper`` was given by the same fit; it goes on from there, to the same parameters.
-        keeper: Is given the state at the end of an epoch when it is due.
+        state: A state that ``keeper`` got from the same fit. The fit resumes from it, to the same parameters.
+        keeper: Gets the state at the end of an epoch when it is due.
         device: Where to compute; the CPU by default.
-        progress: Is told of every epoch.
+        progress: Gets every epoch.
 
     Returns:
         The best parameters. A KeyboardInterrupt ends the fit early and is noted in ``stopped``.
@@ -264,12 +264,12 @@ def fit(
     running = _Running(training, validation, options, initial, device or torch.device("cpu"))
     before = running.restore(state) if state is not None else 0.0
     began = time.monotonic() - before
-    clock = Clock(before, patience=options.patience_of_budget)
+    time_budget = TimeBudget(before, patience=options.budget_patience)
     stopped = "epochs"
     try:
         for number in range(len(running.history) + 1, options.epochs + 1):
             nll, kl = running.epoch(number)
-            worked = clock.seconds()
+            worked = time_budget.spent()
             running.schedule.keep_within_budget(worked)
             out_of_time = options.budget is not None and worked > options.budget
             last = running.schedule.done or out_of_time

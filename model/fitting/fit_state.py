@@ -1,4 +1,4 @@
-"""A fit as named tensors and numbers: to start from, to go on from, and to come back to when it is done."""
+"""A fit as named tensors and numbers: its start, its state under way, its outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.fitting.fit_types import FitOptions
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = [
     "FitState",
@@ -40,7 +40,7 @@ _OUTCOME = ("validation", "epochs", "best_epoch", "stopped", "temperature")
 
 @dataclass(frozen=True, slots=True)
 class FitState:
-    """All that is needed to go on with a fit, or to have its outcome again.
+    """All that is needed to resume a fit, or to restore its outcome.
 
     Attributes:
         tensors: By name, on any device.
@@ -52,20 +52,20 @@ class FitState:
 
 
 class Keeper(Protocol):
-    """Keeps the states of a fit, so that it can go on after the process has died."""
+    """Keeps the states of a fit, so that it can be resumed after the process has died."""
 
     def due(self) -> bool:
         """Whether a state should be kept now."""
         ...
 
     def keep(self, state: FitState) -> None:
-        """Keeps a state in place of the one before it; the tensors change when the fit goes on."""
+        """Keeps a state in place of the one before it. Its tensors change with the next step: copy them."""
         ...
 
 
 def make_model(
     options: FitOptions, inputs: int, generator: torch.Generator
-) -> tuple[BayesianNetwork, ObservationModel]:
+) -> tuple[BayesianNetwork, Likelihood]:
     """A network and its observation model before the fit, on the CPU.
 
     Args:
@@ -87,7 +87,7 @@ def make_model(
         members=options.members,
         skip=options.skip,
     )
-    return BayesianNetwork(architecture, generator, likelihood.steady_outputs), likelihood
+    return BayesianNetwork(architecture, generator, likelihood.initial_outputs), likelihood
 
 
 def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str) -> None:
@@ -108,7 +108,7 @@ def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: st
         tensor.copy_(given[name])
 
 
-def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: ObservationModel) -> None:
+def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: Likelihood) -> None:
     """Puts given values into the parameters.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a fit is told, what it tells on the way, and what comes out of it."""
+"""Options, progress and outcome of a fit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
     from murho.model.networks.priors import Prior
 
@@ -37,14 +37,15 @@ class FitOptions:
         patience: Validations without improvement before the fit stops.
         warm_up_steps: Steps over which the KL's factor rises from 0 to ``temperature``.
         temperature: The KL's factor at the end; 1 is the exact free energy.
-        rising: Whether that factor rises over the whole fit instead, each step by the same ratio. Parameters of any
-            factor may then be the best, and the fit runs to its end.
+        temperature_path: Whether that factor rises over the whole fit instead, by the same ratio in each step.
+            Parameters at any factor may then be the best, and the fit runs to its end.
         validation_draws: Draws behind a validation.
         seed: Seed of initial means, minibatches and draws.
-        levelled: Whether the rows' pull on their means is levelled at first; not where a fit goes on from a posterior.
-        budget: Most seconds to run, or None. A fit that would take longer at its pace goes through its schedule
-            faster, so that it still ends with a small learning rate and the full weight of the KL.
-        patience_of_budget: How they are counted, see `model.runtime.time_budget.Clock`.
+        beta_nll: Whether noisy rows pull their means as hard as others at first (`Likelihood.gradient`, beta). Not
+            where a fit goes on from a posterior.
+        budget: Most seconds to run, or None. A fit that is too slow for it goes through its schedule faster, so that it
+            still ends with a small learning rate and the full weight of the KL.
+        budget_patience: How its seconds are counted, see `model.runtime.time_budget.TimeBudget`.
     """
 
     prior: Prior
@@ -65,12 +66,12 @@ class FitOptions:
     patience: int = 30
     warm_up_steps: int = 300
     temperature: float = 1.0
-    rising: bool = False
+    temperature_path: bool = False
     validation_draws: int = 16
     seed: int = 0
-    levelled: bool = True
+    beta_nll: bool = True
     budget: float | None = None
-    patience_of_budget: float = 1.0
+    budget_patience: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Epoch:
 
 
 class Progress(Protocol):
-    """Is told of every epoch."""
+    """Gets every epoch of a fit."""
 
     def epoch(self, epoch: Epoch) -> None:
         """One more epoch is done."""
@@ -123,7 +124,7 @@ class Fit:
     """
 
     network: BayesianNetwork
-    likelihood: ObservationModel
+    likelihood: Likelihood
     validation: float
     epochs: int
     best_epoch: int

@@ -1,4 +1,4 @@
-"""What keeps the steps of a fit in bounds: clipped gradients, and a stop where numbers are no longer finite."""
+"""Gradient clipping, and a stop where a fit is no longer finite."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from murho.model.fitting.objective import FreeEnergy
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
-__all__ = ["Guard"]
+__all__ = ["GradientClipping"]
 
 GRADIENT_NORM = 10.0
 
 
-class Guard:
-    """Looks at every gradient before the optimiser does: a step that would spoil the parameters is not taken."""
+class GradientClipping:
+    """Clips every gradient before the optimiser reads it, and stops a fit whose loss or gradient is not finite."""
 
-    def __init__(self, network: BayesianNetwork, likelihood: ObservationModel) -> None:
+    def __init__(self, network: BayesianNetwork, likelihood: Likelihood) -> None:
         """Binds the parameters.
 
         Args:
@@ -37,8 +37,8 @@ class Guard:
         self._parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
         self._named = learned_tensors(network, likelihood)  # views: they move with the parameters
 
-    def bound(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
-        """Bounds the norm of each member's gradient by itself: members do not interact.
+    def clip(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
+        """Clips the norm of each member's gradient by itself: members do not interact.
 
         Args:
             energy: The loss of the minibatch whose gradients lie in ``.grad``.
@@ -53,7 +53,7 @@ class Guard:
         norms = torch.linalg.vector_norm(
             torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]), dim=0
         )
-        # One look at the numbers tells of the loss and of every gradient, and whether there is anything to clip.
+        # One transfer from the device tells whether all is finite and whether there is anything to clip.
         loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
         if not math.isfinite(loss + largest):
             self._stop_if_not_finite(energy, rows, targets, epoch)

@@ -13,14 +13,9 @@ from typing import TYPE_CHECKING
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-    from murho.model.likelihoods.gaussian import Likelihood
-    from murho.model.networks.bayesian_network import BayesianNetwork
-    from murho.model.networks.priors import Prior
-
-__all__ = ["KL_WEIGHTS", "FreeEnergy", "free_energy", "kl_weights"]
+__all__ = ["KL_WEIGHTS", "FreeEnergy", "kl_weights"]
 
 KL_WEIGHTS = ("uniform", "geometric")
 
@@ -62,44 +57,3 @@ class FreeEnergy:
     loss: Tensor
     negative_log_likelihood: Tensor
     kl: Tensor
-
-
-def free_energy(
-    network: BayesianNetwork,
-    likelihood: Likelihood,
-    prior: Prior,
-    rows: Tensor,
-    targets: Tensor,
-    *,
-    total_rows: int,
-    kl_weight: float,
-    minibatches: int,
-    temperature: float = 1.0,
-    draws: int = 1,
-    generator: torch.Generator | None = None,
-) -> FreeEnergy:
-    """Free energy of a minibatch, scaled to nats per training row.
-
-    Args:
-        network: The variational network.
-        likelihood: The observation model.
-        prior: The prior of all weights.
-        rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
-        targets: Standardised targets, ``[B]`` or ``[M, B]``.
-        total_rows: N.
-        kl_weight: The share of the KL that this minibatch carries; shares of an epoch sum to 1.
-        minibatches: T. The loss is ``(T / N) F_i``, so that its mean over an epoch is exactly F / N, also where
-            minibatches differ in size.
-        temperature: Factor of the KL, 1 but for the warm-up at the start of a fit.
-        draws: Draws a row.
-        generator: Source of the draws, on the device of the rows.
-
-    Returns:
-        The loss and its parts.
-    """
-    sigma = network.sigma()
-    outputs = network(rows, generator, draws, sigma)
-    per_row = likelihood.log_density(outputs, targets.repeat(*[1] * (targets.dim() - 1), draws)).mean(dim=1)
-    kl = network.kl(prior, generator, sigma) / total_rows
-    loss = minibatches * (temperature * kl_weight * kl - per_row * (targets.shape[-1] / total_rows))
-    return FreeEnergy(loss.sum(), -per_row.detach().mean(), kl.detach().mean())

@@ -1,4 +1,4 @@
-"""Averages of mu and rho along a fit: the noise of single draws cancels out of them."""
+"""Exponential average of mu and rho along a fit, in which the noise of single draws cancels out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-__all__ = ["RunningAverage"]
+__all__ = ["ParameterAverage"]
 
 AVERAGING = 0.98
 """Decay of the average, a step."""
 
 
 @dataclass
-class RunningAverage:
+class ParameterAverage:
     """A running average of parameters over the steps of a fit, and the best average seen.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Learning rate and weight of the KL along a fit, and how it keeps within a budget of time."""
+"""Learning rate, temperature and beta along a fit, and how they keep within a time budget."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["FINAL_LEARNING_RATE", "Schedule"]
 
 FINAL_LEARNING_RATE = 0.01
 """The last learning rate as a fraction of the first."""
-FIRST_OF_RISING, FINAL_RATE_OF_RISING = 0.01, 0.2
-"""Of a fit whose KL factor rises throughout: its first factor as a fraction of the last, and its last learning rate as
-one of the first. The factor changes to the end, and the parameters are to follow it."""
-LEVELLED_SHARE = 0.9
-"""Share of a fit over which `model.likelihoods.gaussian.Likelihood.gradient` is levelled less and less."""
+FIRST_OF_PATH, FINAL_RATE_OF_PATH = 0.01, 0.2
+"""Of a fit along a temperature path: its first temperature as a fraction of the last, and its last learning rate as a
+fraction of the first. The temperature changes to the end, and the parameters must be able to follow."""
+BETA_NLL_SHARE = 0.9
+"""Share of a fit over which ``beta`` of `model.likelihoods.likelihood.Likelihood.gradient` falls from 1 to 0."""
 
 
 class Schedule:
@@ -40,7 +40,7 @@ class Schedule:
         self._progress += self._pace
 
     def keep_within_budget(self, elapsed: float) -> None:
-        """Hurries if the steps left would take longer than the time left."""
+        """Speeds the schedule up if the steps left would take longer than the time left."""
         budget = self._options.budget
         if budget is None or elapsed < 0.05 * budget:
             return
@@ -49,41 +49,41 @@ class Schedule:
 
     @property
     def done(self) -> bool:
-        """Whether the schedule is through."""
+        """Whether the schedule has ended."""
         return self._progress >= self._total
 
     @property
     def warm(self) -> bool:
-        """Whether the KL has a factor with which parameters may be kept."""
-        return self._options.rising or self._progress >= self._options.warm_up_steps
+        """Whether parameters may be kept: always on a temperature path, else once the warm-up is over."""
+        return self._options.temperature_path or self._progress >= self._options.warm_up_steps
 
     @property
     def temperature(self) -> float:
         """Factor of the KL in the next step."""
-        if self._options.rising:
+        if self._options.temperature_path:
             left = 1.0 - min(1.0, (self._progress + 1.0) / self._total)
-            return self._options.temperature * math.exp(left * math.log(FIRST_OF_RISING))
+            return self._options.temperature * math.exp(left * math.log(FIRST_OF_PATH))
         warm_up = max(1, self._options.warm_up_steps)
         return self._options.temperature * min(1.0, (self._progress + 1.0) / warm_up)
 
     @property
-    def levelling(self) -> float:
-        """How evenly the rows pull their means in the next step: it falls from 1 to 0."""
-        if not self._options.levelled:
+    def beta(self) -> float:
+        """Of `Likelihood.gradient` in the next step: it falls from 1 to 0."""
+        if not self._options.beta_nll:
             return 0.0
-        return max(0.0, 1.0 - self._progress / (LEVELLED_SHARE * self._total))
+        return max(0.0, 1.0 - self._progress / (BETA_NLL_SHARE * self._total))
 
     @property
     def learning_rate(self) -> float:
         """Of the next step: it falls along a cosine."""
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self._progress / self._total)))
-        final = FINAL_RATE_OF_RISING if self._options.rising else FINAL_LEARNING_RATE
+        final = FINAL_RATE_OF_PATH if self._options.temperature_path else FINAL_LEARNING_RATE
         return self._options.learning_rate * (final + (1.0 - final) * cosine)
 
     def to_json(self) -> dict[str, float]:
-        """Where it stands, for a snapshot."""
+        """Its position, for a snapshot."""
         return {"steps": self._steps, "progress": self._progress, "pace": self._pace}
 
     def restore(self, data: Mapping[str, float]) -> None:
-        """Goes on from where `to_json` stood."""
+        """Resumes from what `to_json` returned."""
         self._steps, self._progress, self._pace = int(data["steps"]), data["progress"], data["pace"]

@@ -1,4 +1,4 @@
-"""A table as a fit takes it: encoded rows and standardised targets, for any encoding and transform."""
+"""A table as fits take it: encoded rows and standardised targets, for any encoding and transform."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from murho.model.distributions.transforms import TRANSFORMS
+from murho.model.distributions.transforms import TRANSFORMS, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import OptionError, TableError
 from murho.model.fitting.cross_fit_rows import Rows
@@ -19,34 +19,18 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.data.splits import Split
-    from murho.model.distributions.transforms import Transform
 
-__all__ = ["Preparation", "Standardised", "rows_of"]
+__all__ = ["TrainingData", "select_rows"]
 
 
-def rows_of(columns: Columns, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+def select_rows(columns: Columns, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """Some rows of all columns."""
     return {name: column[rows] for name, column in columns.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Standardised:
-    """How the network learns the target: ``(transform(y) - location) / scale``.
-
-    Attributes:
-        transform: From the target's unit.
-        location: Mean of the transformed training targets.
-        scale: Their standard deviation.
-    """
-
-    transform: Transform
-    location: float
-    scale: float
-
-
 @dataclass
-class Preparation:
-    """What all fits of one training share; what they ask for is made once.
+class TrainingData:
+    """The table that all fits of one training share. Each encoding of it is made once.
 
     Attributes:
         schema: Features and target.
@@ -66,7 +50,7 @@ class Preparation:
         """An encoding by name, fitted to the training rows."""
         key = (encoding, whitened)
         if key not in self._encoders:
-            training = rows_of(self.columns, self.split.training)
+            training = select_rows(self.columns, self.split.training)
             self._encoders[key] = Encoder.fit(self.schema, training, encoding=encoding, whitened=whitened)
         return self._encoders[key]
 
@@ -81,7 +65,7 @@ class Preparation:
         """Whether the training targets lie in a transform's domain."""
         return TRANSFORMS[transform].fit(self._training_targets()) is not None
 
-    def standardised(self, transform: str) -> Standardised:
+    def standardisation(self, transform: str) -> Standardisation:
         """A transform by name, and location and scale of the training targets behind it.
 
         Raises:
@@ -102,13 +86,12 @@ class Preparation:
                 f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
                 "nothing can be learned"
             )
-        return Standardised(fitted, location, scale)
+        return Standardisation(fitted, location, scale)
 
     def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
         """Training and validation rows."""
-        encoded, standardised = self.encoded(encoding, whitened=whitened), self.standardised(transform)
-        values = standardised.transform.forward(torch.from_numpy(self.targets))
-        targets = ((values - standardised.location) / standardised.scale).float()
+        encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
+        targets = standardisation.forward(torch.from_numpy(self.targets)).float()
         folds = None if self.split.folds is None else torch.from_numpy(self.split.folds)
 
         def part(numbers: NDArray[np.int64]) -> Rows:

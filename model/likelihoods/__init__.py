@@ -1,1 +1,1 @@
-"""Observation models: how a target scatters around the function value of a draw. One file each."""
+"""Observation models: how a target scatters around the function value of a draw. One file a model."""

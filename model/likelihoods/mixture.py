@@ -2,93 +2,113 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Self
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from murho.model.errors import OptionError
-from murho.model.likelihoods.gaussian import INITIAL_NOISE, LOG_SQRT_2PI, NOISE_FLOOR
+from murho.model.likelihoods.likelihood import INITIAL_NOISE, LOG_SQRT_2PI, NOISE_FLOOR, Likelihood
 from murho.model.networks.layers import inverse_softplus
+
+if TYPE_CHECKING:
+    from murho.model.likelihoods.likelihood import LikelihoodOptions
 
 __all__ = ["MOST_COMPONENTS", "MixtureNoise"]
 
 MOST_COMPONENTS = 20
 
 
-class MixtureNoise(nn.Module):
+class MixtureNoise(Likelihood):
     """``sum_k weight_k N(y; mean_k, noise_k^2)``: means, noises and weights are outputs of the network.
 
-    For targets whose scatter is skewed, heavy-tailed or in several clumps (Bishop 1994, "Mixture density
+    For targets whose scatter is skewed, heavy-tailed or multimodal (Bishop 1994, "Mixture density
     networks"). The P = 3 K outputs are K means, then K noises before softplus, then K weights before softmax.
     """
 
     kind = "mixture"
+    mixture_outputs = True
 
     def __init__(self, components: int) -> None:
         """Takes the number of components.
 
         Args:
             components: K, 1 to 20.
+
+        Raises:
+            OptionError: K is out of range.
         """
         super().__init__()
         if not 1 <= components <= MOST_COMPONENTS:
             raise OptionError(f"a mixture has 1 to {MOST_COMPONENTS} components a row, not {components}")
-        self.count = self.means = components
+        self.means = components
         self.outputs = 3 * components
 
+    @classmethod
+    def make(cls, options: LikelihoodOptions) -> Self:
+        """See `Likelihood.make`."""
+        if options.components is None:
+            raise OptionError("mixture noise needs its number of components: give --noise-components")
+        return cls(options.components)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Likelihood.to_json`."""
+        return super().to_json() | {"components": self.means}
+
     @property
-    def steady_outputs(self) -> dict[int, float]:
-        """See `Likelihood.steady_outputs`: noises and weights start the same for every row."""
+    def initial_outputs(self) -> dict[int, float]:
+        """See `Likelihood.initial_outputs`: noises and weights start the same for every row."""
         start = float(inverse_softplus(torch.tensor(INITIAL_NOISE)))
-        noises = dict.fromkeys(range(self.count, 2 * self.count), start)
-        return noises | dict.fromkeys(range(2 * self.count, 3 * self.count), 0.0)
+        noises = dict.fromkeys(range(self.means, 2 * self.means), start)
+        return noises | dict.fromkeys(range(2 * self.means, 3 * self.means), 0.0)
 
     def components(
         self,
         outputs: Tensor,
         members: Tensor | None = None,  # noqa: ARG002 - all is in the outputs
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """See `model.likelihoods.gaussian.Likelihood.components`."""
-        means, raw, logits = outputs.split(self.count, dim=-1)
+        """See `Likelihood.components`."""
+        means, raw, logits = outputs.split(self.means, dim=-1)
         return means, NOISE_FLOOR + functional.softplus(raw), _weights(logits)
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """See `Likelihood.with_scatter_of`: the other mixture, moved by the mean shift of components.
+        """See `Likelihood.with_scatter_of`: the other mixture, moved by the weighted mean of its components' shifts.
 
-        Weights are scatter, too. Extrapolated they make components count that no training row has set, and whose means
-        lie anywhere.
+        Weights are part of the scatter. Extrapolated weights could pick components that no training row has set, and
+        whose means may lie anywhere.
         """
-        there, scatter = others[..., : self.count], others[..., self.count :]
-        weights = _weights(others[..., 2 * self.count :])
-        moved = (weights * (outputs[..., : self.count] - there)).sum(dim=-1, keepdim=True)
+        there, scatter = others[..., : self.means], others[..., self.means :]
+        weights = _weights(others[..., 2 * self.means :])
+        moved = (weights * (outputs[..., : self.means] - there)).sum(dim=-1, keepdim=True)
         return torch.cat((there + moved, scatter), dim=-1)
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """See `model.likelihoods.gaussian.Likelihood.log_density`."""
+        """See `Likelihood.log_density`."""
         joint, _, _ = self._joint(outputs, targets)
         return torch.logsumexp(joint, dim=-1)
 
     def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float, levelling: float = 0.0
+        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """See `model.likelihoods.gaussian.Likelihood.gradient`; Bishop 1994, equations 35 to 39."""
+        """See `Likelihood.gradient`; Bishop 1994, equations 35 to 39."""
         joint, residual, noise = self._joint(outputs, targets)
         log_density = torch.logsumexp(joint, dim=-1)
         share = torch.exp(joint - log_density.unsqueeze(-1))  # of each component in the density at the target
         gradient = torch.empty_like(outputs)
-        by_mean, by_raw, by_logit = gradient.split(self.count, dim=-1)
+        by_mean, by_raw, by_logit = gradient.split(self.means, dim=-1)
         torch.mul(share, residual / noise, out=by_mean)
-        if levelling > 0.0:
-            weight = noise.pow(2.0 * levelling)
+        if beta > 0.0:
+            weight = noise.pow(2.0 * beta)
             by_mean.mul_(weight.div_(weight.mean(dim=1, keepdim=True)))
         by_noise = share * (residual.square() - 1.0) / noise
         torch.mul(by_noise, -torch.expm1(NOISE_FLOOR - noise), out=by_raw)
-        torch.sub(share, torch.softmax(outputs[..., 2 * self.count :], dim=-1), out=by_logit)
+        torch.sub(share, torch.softmax(outputs[..., 2 * self.means :], dim=-1), out=by_logit)
         return log_density, gradient.mul_(factor)
 
     def _joint(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log weight plus log density of each component, the residuals in units of the noise, and the noise."""
-        means, raw, logits = outputs.split(self.count, dim=-1)
+        means, raw, logits = outputs.split(self.means, dim=-1)
         noise = NOISE_FLOOR + functional.softplus(raw)
         residual = (targets.unsqueeze(-1) - means) / noise
         density = -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
@@ -96,5 +116,5 @@ class MixtureNoise(nn.Module):
 
 
 def _weights(logits: Tensor) -> Tensor:
-    """Over the components of many rows side by side, as the engine lays them out: ten times as fast as row by row."""
+    """Softmax over the components; with rows side by side, as the engine lays them out, ten times as fast."""
     return torch.softmax(logits.transpose(-1, -2), dim=-2).transpose(-1, -2)

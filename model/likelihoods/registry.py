@@ -1,22 +1,38 @@
-"""Observation models by name."""
+"""Observation models by name. A new one is a file with a subclass of `Likelihood`, and an entry of `LIKELIHOODS`."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from murho.model.errors import OptionError
-from murho.model.likelihoods.gaussian import FixedNoise, HeteroscedasticNoise, HomoscedasticNoise
+from murho.model.likelihoods.fixed import FixedNoise
+from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
+from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
+from murho.model.likelihoods.likelihood import LikelihoodOptions
 from murho.model.likelihoods.mixture import MixtureNoise
 
-__all__ = ["NOISE_KINDS", "ObservationModel", "make_likelihood"]
+if TYPE_CHECKING:
+    from murho.model.likelihoods.likelihood import Likelihood
 
-ObservationModel = FixedNoise | HomoscedasticNoise | HeteroscedasticNoise | MixtureNoise
-"""Every kind of `model.likelihoods.gaussian.Likelihood` there is; a torch module."""
+__all__ = ["LIKELIHOODS", "NOISE_KINDS", "make_likelihood"]
 
-NOISE_KINDS = ("fixed", "homoscedastic", "heteroscedastic", "mixture")
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    likelihood.kind: likelihood
+    for likelihood in (
+        FixedNoise,
+        HomoscedasticNoise,
+        HeteroscedasticNoise,
+        MixtureNoise,
+    )
+}
+"""Every observation model, by its name on the command line and in ``model.json``."""
+
+NOISE_KINDS = tuple(LIKELIHOODS)
 
 
 def make_likelihood(
     kind: str, *, members: int, sigma: float | None = None, components: int | None = None
-) -> ObservationModel:
+) -> Likelihood:
     """An observation model by name.
 
     Args:
@@ -28,18 +44,6 @@ def make_likelihood(
     Raises:
         OptionError: The kind is unknown, or ``fixed`` comes without a sigma, or ``mixture`` without K.
     """
-    if kind == "fixed":
-        if sigma is None:
-            raise OptionError(
-                "fixed noise needs its standard deviation: give --noise-sigma, in the target's unit"
-            )
-        return FixedNoise(sigma)
-    if kind == "homoscedastic":
-        return HomoscedasticNoise(members)
-    if kind == "heteroscedastic":
-        return HeteroscedasticNoise()
-    if kind == "mixture":
-        if components is None:
-            raise OptionError("mixture noise needs its number of components: give --noise-components")
-        return MixtureNoise(components)
-    raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")
+    if kind not in LIKELIHOODS:
+        raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")
+    return LIKELIHOODS[kind].make(LikelihoodOptions(members, sigma, components))

@@ -24,8 +24,6 @@ from murho.model.networks.layers import inverse_softplus, local_reparameterisati
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from murho.model.networks.priors import Prior
-
 __all__ = ["ACTIVATIONS", "Architecture", "BayesianNetwork"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -149,7 +147,7 @@ class BayesianNetwork(nn.Module):
         self,
         architecture: Architecture,
         generator: torch.Generator,
-        steady_outputs: Mapping[int, float] | None = None,
+        initial_outputs: Mapping[int, float] | None = None,
     ) -> None:
         """Draws He-normal means; each sigma starts at a small fraction of that scale.
 
@@ -159,7 +157,7 @@ class BayesianNetwork(nn.Module):
         Args:
             architecture: Sizes and activation.
             generator: Source of the initial means, on the CPU.
-            steady_outputs: Outputs that start near a constant, see `model.likelihoods.gaussian.Likelihood`.
+            initial_outputs: Outputs that start near a constant, see `model.likelihoods.likelihood.Likelihood`.
         """
         super().__init__()
         self.architecture = architecture
@@ -172,7 +170,7 @@ class BayesianNetwork(nn.Module):
             weight = torch.randn((architecture.members, inputs, outputs), generator=generator) * scale
             bias = torch.zeros(architecture.members, 1, outputs)
             if index == last:
-                for output, start in (steady_outputs or {}).items():
+                for output, start in (initial_outputs or {}).items():
                     weight[..., output] *= 0.1
                     bias[..., output] = start
             for part in (weight, bias):
@@ -193,9 +191,7 @@ class BayesianNetwork(nn.Module):
         """Standard deviations of all weights and biases, ``[M, P]``."""
         return functional.softplus(self.rho)
 
-    def forward(
-        self, rows: Tensor, generator: torch.Generator | None, draws: int = 1, sigma: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, rows: Tensor, generator: torch.Generator | None, draws: int = 1) -> Tensor:
         """Outputs of every row under draws of its own (local reparameterisation).
 
         For a single row the outputs are distributed exactly as under draws of the weights; rows do not share
@@ -205,13 +201,11 @@ class BayesianNetwork(nn.Module):
             rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
             generator: Source of the draws, on the device of the rows.
             draws: Draws a row, S.
-            sigma: `sigma()`, if it is at hand already.
 
         Returns:
             ``[M, S * B, P]``, standardised; draw-major.
         """
-        variance = (self.sigma() if sigma is None else sigma).square()
-        means, variances = self.parts(self.mu), self.parts(variance)
+        means, variances = self.parts(self.mu), self.parts(self.sigma().square())
         inputs = rows.expand(self.architecture.members, -1, -1)
         hidden = local_reparameterisation(
             inputs, means[0], variances[0], means[1], variances[1], generator, draws
@@ -224,12 +218,6 @@ class BayesianNetwork(nn.Module):
                 hidden, means[first], variances[first], means[first + 1], variances[first + 1], generator
             )
         return hidden
-
-    def kl(
-        self, prior: Prior, generator: torch.Generator | None = None, sigma: Tensor | None = None
-    ) -> Tensor:
-        """``KL(q || prior)`` of all weights and biases, ``[M]``, nats, summed."""
-        return prior.kl(self.mu, self.sigma() if sigma is None else sigma, self.groups, generator)
 
     def named_tensors(self) -> dict[str, Tensor]:
         """Every mu and rho by the name it has in a checkpoint, see `Architecture.shapes`; views."""

@@ -1,4 +1,4 @@
-"""A prior that is a posterior: what was learned from earlier rows, held against what new ones say."""
+"""A prior that is a posterior: that of earlier rows, for a fit to new ones."""
 
 from __future__ import annotations
 
@@ -57,17 +57,7 @@ class PosteriorPrior:
         names = tuple(names)
         return cls(flat(tensors, names, "mu").to(device), sigmas(flat(tensors, names, "rho")).to(device))
 
-    def kl(
-        self,
-        mu: Tensor,
-        sigma: Tensor,
-        groups: Tensor,  # noqa: ARG002 - each weight has a prior of its own
-        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
-    ) -> Tensor:
-        """See `model.networks.priors.Prior.kl`; exact."""
-        return self.each(mu, sigma).sum(dim=1)
-
-    def each(self, mu: Tensor, sigma: Tensor) -> Tensor:
+    def kl_of_each(self, mu: Tensor, sigma: Tensor) -> Tensor:
         """The divergence of each weight, ``[M, P]``, nats.
 
         ``log(s0 / s) + (s^2 + (m - m0)^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a general
@@ -81,10 +71,10 @@ class PosteriorPrior:
         self,
         mu: Tensor,
         sigma: Tensor,
-        groups: Tensor,
-        generator: torch.Generator | None = None,
+        groups: Tensor,  # noqa: ARG002 - each weight has a prior of its own
+        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `model.networks.priors.Prior.kl_gradient`."""
+        """See `model.networks.priors.Prior.kl_gradient`; exact."""
         variance = self.scale.square()
         by_sigma = sigma / variance - sigma.reciprocal()
-        return self.kl(mu, sigma, groups, generator), (mu - self.mean) / variance, by_sigma
+        return self.kl_of_each(mu, sigma).sum(dim=1), (mu - self.mean) / variance, by_sigma

@@ -22,7 +22,6 @@ __all__ = [
     "GaussianPrior",
     "Prior",
     "ScaleMixturePrior",
-    "gaussian_kl",
     "prior_from_json",
     "prior_to_json",
 ]
@@ -31,10 +30,10 @@ __all__ = [
 class Prior(Protocol):
     """What a fit needs of a prior."""
 
-    def kl(
+    def kl_gradient(
         self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Divergence of the posterior of all weights and biases from the prior.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Divergence of the posterior of all weights and biases from the prior, and its derivatives in closed form.
 
         Args:
             mu: Means, ``[M, P]``.
@@ -43,36 +42,14 @@ class Prior(Protocol):
             generator: Source of the draws of a Monte Carlo estimate; closed forms need none.
 
         Returns:
-            ``[M]``, nats, summed over the weights of each member.
+            The divergence ``[M]``, nats, summed over the weights of each member; its derivatives by mu and by sigma,
+            ``[M, P]`` each.
         """
         ...
 
-    def kl_gradient(
-        self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """`kl` and its derivatives by mu and by sigma, ``[M, P]`` each, written out."""
-        ...
-
-
-def gaussian_kl(mu: Tensor, sigma: Tensor, prior_sigma: Tensor | float) -> Tensor:
-    """Closed-form ``KL(N(mu, sigma^2) || N(0, prior_sigma^2))`` of each weight.
-
-    ``log(s0 / s) + (s^2 + mu^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a general scale).
-
-    Args:
-        mu: Means, any shape.
-        sigma: Standard deviations, the same shape.
-        prior_sigma: Standard deviation of the prior; a number or a broadcastable tensor.
-
-    Returns:
-        The same shape, nats.
-    """
-    ratio = sigma / prior_sigma
-    return 0.5 * (ratio.square() + (mu / prior_sigma).square() - 1.0) - torch.log(ratio)
-
 
 def _by_mu_and_sigma(mu: Tensor, sigma: Tensor, precision: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Derivatives of `gaussian_kl` by mu and sigma, the prior's ``1 / sigma^2`` given."""
+    """Derivatives of ``KL(N(mu, sigma^2) || N(0, s0^2))`` by mu and sigma, with the precision ``1 / s0^2``."""
     return mu * precision, torch.sub(sigma * precision, sigma.reciprocal())
 
 
@@ -94,16 +71,6 @@ class GaussianPrior:
     def __post_init__(self) -> None:
         _require_positive("prior sigma", self.sigma)
 
-    def kl(
-        self,
-        mu: Tensor,
-        sigma: Tensor,
-        groups: Tensor,  # noqa: ARG002 - the same for every tensor
-        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
-    ) -> Tensor:
-        """See `Prior.kl`; exact."""
-        return gaussian_kl(mu, sigma, self.sigma).sum(dim=1)
-
     def kl_gradient(
         self,
         mu: Tensor,
@@ -111,7 +78,11 @@ class GaussianPrior:
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`."""
+        """See `Prior.kl_gradient`; exact.
+
+        ``log(s0 / s) + (s^2 + mu^2) / (2 s0^2) - 1/2`` of each weight (Kingma & Welling 2014, appendix B, for a general
+        scale).
+        """
         by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, self.sigma**-2)
         moments = (sigma * sigma).addcmul_(mu, mu).sum(dim=1)
         constant = mu.shape[1] * (math.log(self.sigma) - 0.5)
@@ -142,24 +113,6 @@ class ScaleMixturePrior:
         _require_positive("prior sigma1", self.sigma1)
         _require_positive("prior sigma2", self.sigma2)
 
-    def log_density(self, weights: Tensor) -> Tensor:
-        """Log density of each weight, nats; the shape of ``weights``."""
-        wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
-        narrow = math.log1p(-self.pi) + _log_normal(weights, self.sigma2)
-        return torch.logaddexp(wide, narrow)
-
-    def kl(
-        self,
-        mu: Tensor,
-        sigma: Tensor,
-        groups: Tensor,  # noqa: ARG002 - the same for every tensor
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """See `Prior.kl`; an unbiased estimate from one reparameterised draw of every weight."""
-        epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
-        entropy = torch.log(sigma) + 0.5 * (1.0 + math.log(2.0 * math.pi))
-        return -(entropy + self.log_density(mu + sigma * epsilon)).sum(dim=1)
-
     def kl_gradient(
         self,
         mu: Tensor,
@@ -167,7 +120,7 @@ class ScaleMixturePrior:
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; of the same estimate as `kl`."""
+        """See `Prior.kl_gradient`; an unbiased estimate from one reparameterised draw of every weight."""
         epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
         weights = mu + sigma * epsilon
         wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
@@ -206,28 +159,12 @@ class EmpiricalBayesPrior:
         _require_positive("empirical Bayes alpha", self.alpha)
         _require_positive("empirical Bayes beta", self.beta)
 
-    def variance(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> Tensor:
-        """The best prior variance of each tensor and member, ``[M, G]`` for G tensors."""
-        return self._optimum(mu, sigma, groups)[0]
-
     def _optimum(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """`variance`, the sums of ``sigma^2 + mu^2`` alike, and the number of weights in each tensor, ``[G]``."""
+        """Best prior variances and sums of ``sigma^2 + mu^2``, ``[M, G]``, and numbers of weights, ``[G]``."""
         counts = torch.bincount(groups)
         moments = mu.new_zeros((len(mu), len(counts)))
         moments.index_add_(1, groups, (sigma * sigma).addcmul_(mu, mu))
         return (moments + 2.0 * self.beta) / (counts + (2.0 * self.alpha + 2.0)), moments, counts
-
-    def kl(
-        self,
-        mu: Tensor,
-        sigma: Tensor,
-        groups: Tensor,
-        generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
-    ) -> Tensor:
-        """See `Prior.kl`; exact, with the negative log hyperprior of the chosen scales."""
-        variance = self.variance(mu, sigma, groups)
-        kl = gaussian_kl(mu, sigma, variance.sqrt()[:, groups])
-        return kl.sum(dim=1) + self._hyperprior(variance)
 
     def kl_gradient(
         self,
@@ -236,23 +173,16 @@ class EmpiricalBayesPrior:
         groups: Tensor,
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; at the best scales their own derivative is zero."""
+        """See `Prior.kl_gradient`; exact. At the best scales their own derivative is zero."""
         variance, moments, counts = self._optimum(mu, sigma, groups)
         precision = variance.reciprocal()
         by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, precision.index_select(1, groups))
         # What is the same for all weights of a tensor is summed over the tensors; with the negative log hyperprior.
-        constant = len(counts) * self._hyperprior_constant() - 0.5 * mu.shape[1]
+        hyperprior = math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
+        constant = len(counts) * hyperprior - 0.5 * mu.shape[1]
         of_tensors = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance)
         of_tensors.addcmul_((0.5 * moments + self.beta), precision)
         return (of_tensors.sum(dim=1) - torch.log(sigma).sum(dim=1)).add_(constant), by_mu, by_sigma
-
-    def _hyperprior(self, variance: Tensor) -> Tensor:
-        """Negative log density of the chosen scales under their hyperprior, ``[M]``."""
-        constant = self._hyperprior_constant()
-        return ((self.alpha + 1.0) * torch.log(variance) + self.beta / variance + constant).sum(dim=1)
-
-    def _hyperprior_constant(self) -> float:
-        return math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
 
 
 _PRIORS: dict[str, type[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior]] = {

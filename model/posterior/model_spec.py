@@ -22,11 +22,12 @@ from murho.model.json_validation import (
 from murho.model.networks.bayesian_network import Architecture
 from murho.model.networks.named_tensors import noise_tensors
 from murho.model.networks.priors import prior_from_json, prior_to_json
-from murho.model.posterior.spec_parts import LikelihoodSpec, TargetSpec
+from murho.model.posterior.spec_parts import LikelihoodSpec, target_from_json, target_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from murho.model.distributions.transforms import Standardisation
     from murho.model.networks.priors import Prior
 
 __all__ = ["FILE_FIELDS", "ModelSpec"]
@@ -85,7 +86,7 @@ class ModelSpec:
     architecture: Architecture
     prior: Prior | None = None
     likelihood: LikelihoodSpec
-    target: TargetSpec
+    target: Standardisation
     schema: Schema
     encoder: Encoder
     beyond: BeyondRule | None = None
@@ -137,7 +138,7 @@ class ModelSpec:
 
     def to_json(self) -> dict[str, Any]:
         """For ``model.json``, but for its `FILE_FIELDS`."""
-        likelihood, target = self.likelihood.to_json(), self.target.to_json(self.schema.target)
+        likelihood, target = self.likelihood.to_json(), target_to_json(self.schema.target, self.target)
         parts = {"likelihood": likelihood, "target": target}
         for part, name in self.absent:
             if parts[part][name] == _NEWER_FIELDS[part, name]:
@@ -168,7 +169,7 @@ class ModelSpec:
         schema = Schema.from_json(data.get("schema"))
         architecture = Architecture.from_json(data.get("architecture"))
         likelihood = LikelihoodSpec.from_json(data.get("likelihood"))
-        target = TargetSpec.from_json(data.get("target"), schema.target)
+        target = target_from_json(data.get("target"), schema.target)
         prior, beyond, calibration = (data.get(name) for name in ("prior", "beyond", "calibration"))
         created, murho = (
             None if data.get(name) is None else expect_text(data[name], name) for name in ("created", "murho")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from murho.model.encoding.input_warnings import unfamiliar
-from murho.model.encoding.training_range import Outside, Reach
+from murho.model.encoding.input_warnings import input_warnings
+from murho.model.encoding.training_range import Outside, TrainingRange
 from murho.model.engines.draw_cache import KEPT_BYTES, KeptDraws
 from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
 from murho.model.engines.prediction import Prediction, PredictOptions
@@ -23,6 +23,7 @@ from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
 from murho.model.posterior.checkpoint import read_checkpoint
+from murho.model.posterior.drawn_rows import DrawnRows
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Posterior:
             spec.target.scale,
         )
         self.seed, self.calibration = spec.default_seed, spec.calibration
-        self._reach = Reach.of(spec.encoder, spec.beyond, self.device)
+        self._reach = TrainingRange.of(spec.encoder, spec.beyond, self.device)
         self._tensors = dict(tensors)
         shapes = spec.architecture.shapes()
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
@@ -185,10 +186,10 @@ class Posterior:
             **_joined(answers),
         )
 
-    def predictive(
+    def drawn(
         self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
-    ) -> Predictive:
-        """The distribution of the target of each row, not calibrated; by PyTorch, whatever engine answers.
+    ) -> DrawnRows:
+        """Rows under draws, for evaluation and calibration.
 
         Args:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
@@ -203,7 +204,14 @@ class Posterior:
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
         outside = Outside.of(self.outside(rows))
-        return self._target.predictive(*self._outputs(self._reference, parts, rows, outside))
+        outputs, of_members = self._outputs(self._reference, parts, rows, outside)
+        return DrawnRows(outputs, of_members, outside, self._target, self.engine)
+
+    def predictive(
+        self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
+    ) -> Predictive:
+        """The distribution of the target of each row, not calibrated; arguments as of `drawn`."""
+        return self.drawn(rows, samples, seed, members=members).predictive()
 
     def outside(self, rows: Tensor) -> Tensor:
         """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
@@ -215,11 +223,11 @@ class Posterior:
         """
         return self._reach.outside(rows)
 
-    def unfamiliar(
+    def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
-        """What the training rows know nothing like, see `model.encoding.input_warnings.unfamiliar`."""
-        return unfamiliar(self.encoder, columns, limit, among=among)
+        """What the training rows know nothing like, see `model.encoding.input_warnings.input_warnings`."""
+        return input_warnings(self.encoder, columns, limit, among=among)
 
     def warm_up(self) -> None:
         """Makes the default draws and runs every path once, so that the first request is as fast as the next."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from murho.model.distributions.transforms import transform_from_json
+from murho.model.distributions.transforms import Standardisation, transform_from_json
 from murho.model.distributions.wide_component import WideRule
 from murho.model.json_validation import (
     expect_fields,
@@ -19,10 +19,9 @@ from murho.model.likelihoods.registry import NOISE_KINDS, make_likelihood
 
 if TYPE_CHECKING:
     from murho.model.data.schema import Target
-    from murho.model.distributions.transforms import Transform
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
 
-__all__ = ["LikelihoodSpec", "TargetSpec"]
+__all__ = ["LikelihoodSpec", "target_from_json", "target_to_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class LikelihoodSpec:
     components: int | None = None
     wide: WideRule | None = None
 
-    def make(self, members: int) -> ObservationModel:
+    def make(self, members: int) -> Likelihood:
         """The observation model of M members, before its parameters are loaded.
 
         Raises:
@@ -81,45 +80,30 @@ class LikelihoodSpec:
         return spec
 
 
-@dataclass(frozen=True, slots=True)
-class TargetSpec:
-    """How the network learned the target: ``(transform(y) - location) / scale``.
+def target_to_json(target: Target, standardisation: Standardisation) -> dict[str, Any]:
+    """For ``model.json``: the target, and how the network learned it."""
+    return {
+        "name": target.name,
+        "unit": target.unit,
+        "transform": standardisation.transform.to_json(),
+        "location": standardisation.location,
+        "scale": standardisation.scale,
+    }
 
-    Attributes:
-        transform: From the target's unit.
-        location: Mean of the transformed training targets.
-        scale: Their standard deviation, positive.
+
+def target_from_json(data: object, target: Target) -> Standardisation:
+    """The inverse of `target_to_json`; without a transform, as in older files, the target was learned as it is.
+
+    Raises:
+        CheckpointError: A field is missing, unknown, of another type or out of range, or name and unit are not those of
+            the target.
     """
-
-    transform: Transform
-    location: float
-    scale: float
-
-    def to_json(self, target: Target) -> dict[str, Any]:
-        """For ``model.json``, together with the target's name and unit."""
-        return {
-            "name": target.name,
-            "unit": target.unit,
-            "transform": self.transform.to_json(),
-            "location": self.location,
-            "scale": self.scale,
-        }
-
-    @classmethod
-    def from_json(cls, data: object, target: Target) -> Self:
-        """The inverse of `to_json`; without a transform, as in older files, the target was learned as it is.
-
-        Raises:
-            CheckpointError: A field is missing, unknown, of another type or out of range, or name and unit are not
-                those of the target.
-        """
-        optional = ("name", "unit", "transform")
-        fields = expect_fields(data, "target", ("location", "scale"), optional)
-        for name in ("name", "unit"):
-            known = getattr(target, name)
-            if fields.get(name, known) != known:
-                raise wrong(f"target.{name}", f"{known!r} as in the schema", fields[name])
-        location, scale = (expect_number(fields[name], f"target.{name}") for name in ("location", "scale"))
-        if scale <= 0.0:
-            raise wrong("target.scale", "a number above 0", scale)
-        return cls(transform_from_json(fields.get("transform")), location, scale)
+    fields = expect_fields(data, "target", ("location", "scale"), optional=("name", "unit", "transform"))
+    for name in ("name", "unit"):
+        known = getattr(target, name)
+        if fields.get(name, known) != known:
+            raise wrong(f"target.{name}", f"{known!r} as in the schema", fields[name])
+    location, scale = (expect_number(fields[name], f"target.{name}") for name in ("location", "scale"))
+    if scale <= 0.0:
+        raise wrong("target.scale", "a number above 0", scale)
+    return Standardisation(transform_from_json(fields.get("transform")), location, scale)

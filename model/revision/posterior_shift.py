@@ -1,4 +1,4 @@
-"""How far a posterior has moved from another one of the same network."""
+"""How far a posterior has shifted from another one of the same network."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["LayerMovement", "Movement"]
+__all__ = ["LayerShift", "PosteriorShift"]
 
 
 @dataclass(frozen=True, slots=True)
-class LayerMovement:
-    """How far the weights or the biases of one layer moved, all members together.
+class LayerShift:
+    """How far the weights or the biases of one layer shifted, all members together.
 
     Attributes:
         name: Such as ``layers.0.weight``.
@@ -33,8 +33,8 @@ class LayerMovement:
 
 
 @dataclass(frozen=True, slots=True)
-class Movement:
-    """How far a posterior moved.
+class PosteriorShift:
+    """How far a posterior shifted.
 
     Attributes:
         kl: ``KL(new || old)`` of all weights and biases of a member, nats, mean over members: the information
@@ -45,7 +45,7 @@ class Movement:
 
     kl: float
     moved: float
-    layers: tuple[LayerMovement, ...]
+    layers: tuple[LayerShift, ...]
 
     @classmethod
     def between(
@@ -60,12 +60,12 @@ class Movement:
         shift = (mu - before.mean).abs() / before.scale
         sizes = [old[name][0].numel() for name in names if name.endswith(".mu")]
         layers = tuple(
-            LayerMovement(name.removesuffix(".mu"), float(part.mean()), float((part > 1.0).double().mean()))
+            LayerShift(name.removesuffix(".mu"), float(part.mean()), float((part > 1.0).double().mean()))
             for name, part in zip(
                 (name for name in names if name.endswith(".mu")), shift.split(sizes, dim=1), strict=True
             )
         )
-        kl = before.each(mu, sigma).sum(dim=1).mean()
+        kl = before.kl_of_each(mu, sigma).sum(dim=1).mean()
         return cls(float(kl), float((shift > 1.0).double().mean()), layers)
 
     def to_json(self) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
-from murho.model.evaluation.cross_calibration import calibrate_and_judge
+from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.posterior.posterior import Posterior
 from murho.model.revision.revisions import Revision
-from murho.model.revision.signal_to_noise import cut, doubting_inputs
+from murho.model.revision.signal_to_noise import cut, extrapolation_inputs
 
 if TYPE_CHECKING:
     from murho.model.distributions.calibration import ConformalMap
@@ -28,7 +28,7 @@ class Pruned:
     Attributes:
         revision: The pruned version.
         cut: Which weights were removed.
-        before: Scores on the labelled rows before, see `model.evaluation.cross_calibration.calibrate_and_judge`; None
+        before: Scores on the labelled rows before, see `model.evaluation.cross_calibration.calibrate_and_score`; None
             without rows.
         after: The same of the pruned network, with its calibration judged crosswise.
         calibration: ``kept``, ``made anew`` or ``none``.
@@ -57,7 +57,7 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
         OptionError: The fraction is out of range, or removes nothing new.
     """
     old = revision.posterior
-    tensors, what = cut(revision.tensors, old.architecture, fraction, doubting_inputs(old.encoder))
+    tensors, what = cut(revision.tensors, old.architecture, fraction, extrapolation_inputs(old.encoder))
     spec = revision.spec.made_now(metrics={})
     calibration = "none" if spec.calibration is None else "kept"
     before = after = None
@@ -87,8 +87,8 @@ def _judge(
     # Two halves: the bands of each are judged by a calibration from the other.
     groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
     calibrating = range(len(groups)) if enough else ()
-    _, before = calibrate_and_judge(old, rows.encoded, rows.targets, groups, calibrating=())
-    conformal, after = calibrate_and_judge(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
+    _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
+    conformal, after = calibrate_and_score(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
     return before, after, conformal
 
 

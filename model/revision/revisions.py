@@ -12,6 +12,7 @@ from murho.model.data.column_inference import infer_column
 from murho.model.data.columns import is_missing
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.distributions.transforms import Standardisation
 from murho.model.errors import TableError
 from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.posterior import Posterior
@@ -78,8 +79,8 @@ class LabelledRows:
 
     def standardised(self, posterior: Posterior) -> torch.Tensor:
         """The targets as the network learned them, ``[N]``, float32."""
-        values = posterior.transform.forward(torch.from_numpy(self.targets))
-        return ((values - posterior.location) / posterior.scale).float()
+        standardisation = Standardisation(posterior.transform, posterior.location, posterior.scale)
+        return standardisation.forward(torch.from_numpy(self.targets)).float()
 
 
 def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
@@ -152,6 +153,6 @@ def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: 
 
 def _outside(posterior: Posterior, columns: Columns) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for found in posterior.unfamiliar(columns):
+    for found in posterior.input_warnings(columns):
         counts[found.feature] = counts.get(found.feature, 0) + 1
     return counts

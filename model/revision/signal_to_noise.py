@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.encoder import Encoder
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["PRUNED_RHO", "Cut", "Layer", "cut", "doubting_inputs", "is_removed", "signal_to_noise"]
+__all__ = ["PRUNED_RHO", "Cut", "Layer", "cut", "extrapolation_inputs", "is_removed", "signal_to_noise"]
 
 PRUNED_RHO = -40.0
 """rho of a removed weight: its sigma, 4e-18, is finite and its square no denormal float32.
@@ -48,7 +48,7 @@ class Layer:
     Attributes:
         name: Such as ``layers.0.weight``.
         weights: All of them.
-        held: Those of `doubting_inputs`, which are never removed.
+        held: Those of `extrapolation_inputs`, which are never removed.
         removed: Those that are zero now.
     """
 
@@ -114,14 +114,14 @@ def is_removed(mu: Tensor, rho: Tensor) -> Tensor:
     return (mu == 0.0) & (rho <= PRUNED_RHO)
 
 
-def doubting_inputs(encoder: Encoder) -> list[int]:
+def extrapolation_inputs(encoder: Encoder) -> list[int]:
     """Numbers of the encoded features that are zero for every training row, but for a column's outliers."""
     found, start = [], 0
     for part in encoder.parts:
         if isinstance(part, OneHot):
             found.append(start + len(part.feature.categories))
         start += len(part.names)
-    return [*found, *encoder.beyond_columns]
+    return [*found, *encoder.range_distance_columns]
 
 
 def cut(

@@ -12,11 +12,11 @@ import torch
 from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, Split, split_rows
 from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import Fit, FitOptions, fit
-from murho.model.likelihoods.gaussian import NOISE_FLOOR, HomoscedasticNoise
-from murho.model.networks.layers import inverse_softplus
+from murho.model.fitting.fit import fit
+from murho.model.fitting.fit_types import Fit, FitOptions
+from murho.model.likelihoods.homoscedastic import HomoscedasticNoise, noise_of, rho_of
 from murho.model.networks.named_tensors import NOISE_RHO
-from murho.model.networks.posterior_prior import PosteriorPrior, sigmas
+from murho.model.networks.posterior_prior import PosteriorPrior
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,14 +121,14 @@ def fit_to_new_rows(
     initial = dict(revision.tensors)
     kind, sigma = spec.likelihood.kind, spec.likelihood.sigma
     if isinstance(old.likelihood, HomoscedasticNoise) and not held_out:
-        noise = _homoscedastic(initial.pop(NOISE_RHO))
+        noise = noise_of(initial.pop(NOISE_RHO))
         kind, sigma = "fixed", float(noise.square().mean().sqrt())
     reporter.begin(f"update of version {old.version}")
     outcome = fit(
         training,
         part(split.validation),
         FitOptions(
-            levelled=False,
+            beta_nll=False,
             prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
             noise=kind,
             noise_sigma=sigma,
@@ -154,10 +154,6 @@ def fit_to_new_rows(
     return outcome
 
 
-def _homoscedastic(rho: Tensor) -> Tensor:
-    return NOISE_FLOOR + sigmas(rho)
-
-
 def noise_of_all_rows(
     old: Mapping[str, Tensor], outcome: Fit, rows_before: int, rows_learned: int
 ) -> dict[str, Tensor]:
@@ -171,7 +167,6 @@ def noise_of_all_rows(
     asked = dict(outcome.likelihood.named_parameters()).get("rho")
     if asked is None:
         return {NOISE_RHO: old[NOISE_RHO]}
-    before, after = (_homoscedastic(rho.detach().double()).square() for rho in (old[NOISE_RHO], asked))
+    before, after = (noise_of(rho.detach().double()).square() for rho in (old[NOISE_RHO], asked))
     square = torch.lerp(before, after, rows_learned / (rows_before + rows_learned))
-    # At the floor itself rho would be infinite.
-    return {NOISE_RHO: inverse_softplus((square.sqrt() - NOISE_FLOOR).clamp_min(1e-8)).float()}
+    return {NOISE_RHO: rho_of(square.sqrt()).float()}

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from murho.model.data.splits import HeldOut
 from murho.model.distributions.wide_component import WideRule
 from murho.model.errors import OptionError
-from murho.model.evaluation.cross_calibration import calibrate_and_judge
+from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.posterior.posterior import Posterior
-from murho.model.revision.posterior_shift import Movement
+from murho.model.revision.posterior_shift import PosteriorShift
 from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import is_removed
 from murho.model.revision.update_fit import (
@@ -41,15 +41,15 @@ class Updated:
 
     Attributes:
         revision: The new version.
-        movement: How far the posterior moved.
-        before: Scores of the old version on the new rows, see `model.evaluation.cross_calibration.calibrate_and_judge`.
+        shift: How far the posterior shifted.
+        before: Scores of the old version on the new rows, see `model.evaluation.cross_calibration.calibrate_and_score`.
         after: Those of the new version; each row judged by a member that has not learned from it, if ``held_out``.
         held_out: Whether new rows were held out; if not, ``after`` is of rows learned from.
         calibration: ``kept``, ``made anew`` or ``none``.
     """
 
     revision: Revision
-    movement: Movement
+    shift: PosteriorShift
     before: dict[str, Any]
     after: dict[str, Any]
     held_out: bool
@@ -108,14 +108,14 @@ def update(
     new = Posterior(spec, tensors)
     groups = split.held_out(old.architecture.members) if enough else [HeldOut(split.training, None)]
     calibrating = range(0 if split.folds is not None else 1, len(groups)) if enough else ()
-    _, before = calibrate_and_judge(old, rows.encoded, rows.targets, groups, calibrating=())
-    conformal, after = calibrate_and_judge(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
+    _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
+    conformal, after = calibrate_and_score(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
     calibration = "none" if spec.calibration is None else "kept"
     if conformal is not None:
         spec, calibration = replace(spec, calibration=conformal), "made anew"
     if enough:
         spec = replace(spec, metrics=after)
-    movement = Movement.between(revision.tensors, tensors, old.architecture)
+    shift = PosteriorShift.between(revision.tensors, tensors, old.architecture)
     facts = {
         "from_version": old.version,
         "rows": len(rows),
@@ -123,7 +123,7 @@ def update(
         "learned_rows": learned,
         "total_rows": rows_before + learned,
         "outside": rows.outside,
-        **movement.to_json(),
+        **shift.to_json(),
         "held_out": enough,
         "calibration": calibration,
         "before": _scores(before),
@@ -138,7 +138,7 @@ def update(
         "seconds": round(time.monotonic() - began, 3),
     }
     spec = replace(spec, records={**spec.records, "update": facts})
-    return Updated(Revision(tensors, Posterior(spec, tensors)), movement, before, after, enough, calibration)
+    return Updated(Revision(tensors, Posterior(spec, tensors)), shift, before, after, enough, calibration)
 
 
 def _refuse_pruned(revision: Revision) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch, Fit
+    from murho.model.fitting.fit_types import Epoch, Fit
 
-__all__ = ["Candidate", "Found", "Reporter", "Tried"]
+__all__ = ["Attempt", "Candidate", "Reporter", "SearchResult"]
 
 
 class Reporter(Protocol):
@@ -61,7 +61,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Attempt:
     """How a candidate did on the rows held out.
 
     Attributes:
@@ -96,17 +96,17 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The outcome of a search.
 
     Attributes:
         candidate: The best one.
         fit: Its fit.
-        tried: All that were fitted, in order.
+        attempts: All that were fitted, in order.
         interrupted: Whether an interruption ended the search.
     """
 
     candidate: Candidate
     fit: Fit
-    tried: tuple[Tried, ...]
+    attempts: tuple[Attempt, ...]
     interrupted: bool

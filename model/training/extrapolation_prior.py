@@ -1,9 +1,9 @@
-"""What the posterior says where no training row has been.
+"""The posterior of weights that no training row informs: their prior.
 
-Inputs that are zero for every training row (`model.encoding.encoder.Encoder.unmoved`: a number beyond its range, a
-category never seen) have weights of which the rows say nothing. Their posterior is their prior, and a fit would find it
-in the end; but a fit is stopped when its rows are learned, and until then such weights are what they were at the random
-start. So they are set, in closed form.
+Some inputs are zero for every training row (`model.encoding.encoder.Encoder.zero_in_training`): the distance of a
+number beyond its range, a category never seen. The rows say nothing of their weights, so the posterior of these is
+their prior. A fit would find it in the end, but it is stopped once its rows are learned. Until then such weights stay
+near their random start. So they are set in closed form.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["SILENT", "slope_of", "with_doubt"]
+__all__ = ["NEGLIGIBLE_SIGMA", "extrapolation_slope", "with_extrapolation_prior"]
 
-SILENT = 1e-3
+NEGLIGIBLE_SIGMA = 1e-3
 """sigma of weights through which such inputs reach hidden layers and noise: next to nothing, yet wide enough for an
 update with rows from out there to move them."""
 
 
-def slope_of(features: int) -> float:
+def extrapolation_slope(features: int) -> float:
     """Prior standard deviation of a slope beyond the range, in standard deviations of the target and of the feature.
 
     Under a linear model ``y = sum_j slope_j x_j`` of standardised quantities, slopes of this size make the target vary
@@ -41,37 +41,38 @@ def slope_of(features: int) -> float:
     return 1.0 / math.sqrt(features)
 
 
-def with_doubt(
+def with_extrapolation_prior(
     tensors: Mapping[str, Tensor],
     architecture: Architecture,
-    unmoved: Sequence[int],
+    zero_in_training: Sequence[int],
     slope: float,
     *,
     means: int = 1,
 ) -> dict[str, Tensor]:
-    """The tensors of a fit, the weights of unmoved inputs set to ``N(0, slope^2)`` at the means.
+    """The tensors of a fit, with ``N(0, slope^2)`` for the weights from inputs without training rows to the means.
 
-    There the last layer reads the inputs (a skip, or a network without hidden layers), the function value of a draw
-    gains ``slope_j d_j`` with its own ``slope_j`` for every input j at distance ``d_j``: doubt grows in proportion to
-    the distance, by the same whatever the row. Hidden layers and noise hardly read such inputs then. Without a skip
-    the weights of the first layer get the prior, of ``slope`` over the root of its width.
+    Where the last layer reads the inputs (a skip, or a network without hidden layers), the function value of a draw
+    gains ``slope_j d_j`` for every such input j at distance ``d_j``, each draw with a ``slope_j`` of its own. So
+    epistemic_std grows in proportion to the distance, alike for every row. Hidden layers and noise then hardly read
+    such inputs. Without a skip the weights of the first layer get this prior, with ``slope`` over the root of its
+    width.
 
     Args:
         tensors: mu and rho by the names of `Architecture.shapes`; others are passed on.
         architecture: The network's sizes.
-        unmoved: Numbers of the inputs that are zero for every training row.
+        zero_in_training: Numbers of the inputs that are zero for every training row.
         slope: Standard deviation, in standardised units of the target.
         means: How many outputs are means, the first ones.
     """
     changed = {name: tensor.clone() for name, tensor in tensors.items()}
-    inputs, last = list(unmoved), len(architecture.layers) - 1
+    inputs, last = list(zero_in_training), len(architecture.layers) - 1
     if not architecture.hidden:
-        _set(changed, 0, inputs, SILENT)
+        _set(changed, 0, inputs, NEGLIGIBLE_SIGMA)
         _set(changed, 0, inputs, slope, means)
     elif architecture.skip:
-        _set(changed, 0, inputs, SILENT)
+        _set(changed, 0, inputs, NEGLIGIBLE_SIGMA)
         inputs = [architecture.hidden[-1] + number for number in inputs]
-        _set(changed, last, inputs, SILENT)
+        _set(changed, last, inputs, NEGLIGIBLE_SIGMA)
         _set(changed, last, inputs, slope, means)
     else:
         _set(changed, 0, inputs, slope / math.sqrt(architecture.hidden[0]))

@@ -1,4 +1,4 @@
-"""One fit of a training: had again from its snapshots, gone on with from there, or begun."""
+"""One fit of a training: read from its snapshots, resumed from them, or begun."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Reporter
     from murho.model.training.snapshots import Snapshots
 
-__all__ = ["Judged", "fit_or_resume"]
+__all__ = ["ScoredFit", "fit_or_resume"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoredFit:
     """A fit and how it did on the rows held out.
 
     Attributes:
         fit: Its outcome.
-        nll: Negative log likelihood, as ``judge`` measured it.
+        nll: Negative log likelihood, as ``score`` measured it.
         crps: Likewise.
         seconds: It took, those before an interruption included.
     """
@@ -48,14 +48,14 @@ def fit_or_resume(
     training: Rows,
     validation: Rows,
     options: FitOptions,
-    judge: Callable[[Fit], tuple[float, float]],
+    score: Callable[[Fit], tuple[float, float]],
     *,
     initial: Mapping[str, Tensor] | None = None,
     title: str,
     reporter: Reporter,
     device: torch.device,
-) -> Judged:
-    """Fits and judges; what has been fitted before an interruption is not fitted again.
+) -> ScoredFit:
+    """Fits and scores; what was fitted before an interruption is not fitted again.
 
     Args:
         snapshots: What is known of the fits of this training, and is told of this one.
@@ -63,7 +63,7 @@ def fit_or_resume(
         training: See `model.fitting.fit.fit`.
         validation: Likewise.
         options: Likewise.
-        judge: NLL and CRPS of an outcome on rows held out.
+        score: NLL and CRPS of an outcome on rows held out.
         initial: See `model.fitting.fit.fit`.
         title: Of the fit for people.
         reporter: Is told of the progress, if there is any.
@@ -79,7 +79,7 @@ def fit_or_resume(
     if done is not None:
         numbers = done.numbers
         again = finished_fit(done, options, training.features.shape[1])
-        return Judged(again, numbers["nll"], numbers["crps"], numbers["seconds"])
+        return ScoredFit(again, numbers["nll"], numbers["crps"], numbers["seconds"])
     began = time.monotonic() - snapshots.spent(name)
     reporter.begin(title)
     try:
@@ -96,16 +96,16 @@ def fit_or_resume(
             )
         finally:
             reporter.end()
-        nll, crps = _finite(*judge(outcome))
+        nll, crps = _finite(*score(outcome))
     except FitError as error:
         snapshots.fail(name, str(error))
         raise
-    judged = Judged(outcome, nll, crps, time.monotonic() - began)
+    scored = ScoredFit(outcome, nll, crps, time.monotonic() - began)
     if outcome.stopped != "interrupted":
         state = finished_state(outcome)
-        scores = {"nll": nll, "crps": crps, "seconds": judged.seconds}
+        scores = {"nll": nll, "crps": crps, "seconds": scored.seconds}
         snapshots.finish(name, FitState(state.tensors, {**state.numbers, **scores}))
-    return judged
+    return scored
 
 
 def _finite(nll: float, crps: float) -> tuple[float, float]:

@@ -24,12 +24,12 @@ import torch
 from murho.model.data.splits import folds_of
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import held_out_scores
-from murho.model.fitting.fit import FitOptions
+from murho.model.fitting.fit_types import FitOptions
 from murho.model.networks.named_tensors import learned_tensors
-from murho.model.runtime.time_budget import Clock
-from murho.model.training.candidates import Candidate, Found, Tried
+from murho.model.runtime.time_budget import TimeBudget
+from murho.model.training.candidates import Attempt, Candidate, SearchResult
 from murho.model.training.resuming import fit_or_resume
-from murho.model.training.search_space import TEMPERATURES, Lever, next_temperature
+from murho.model.training.search_space import TEMPERATURES, SearchDimension, next_temperature
 from murho.model.training.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.whitening import Whitening
     from murho.model.fitting.cross_fit_rows import Rows
-    from murho.model.fitting.fit import Fit
-    from murho.model.fitting.training_data import Preparation
+    from murho.model.fitting.fit_types import Fit
+    from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
 
@@ -89,42 +89,40 @@ def warm_up_share(rows: int) -> float:
 class _Search:
     def __init__(
         self,
-        preparation: Preparation,
+        data: TrainingData,
         options: TrainOptions,
         reporter: Reporter,
         device: str,
         snapshots: Snapshots,
     ) -> None:
-        self.preparation, self.options, self.reporter, self.device = preparation, options, reporter, device
+        self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.snapshots = snapshots
-        self.tried: list[Tried] = []
+        self.attempts: list[Attempt] = []
         # A budget that somebody has set is one of the clock on the wall.
         self.patience = 1.0 if options.budget else PATIENCE
-        self.budget = options.budget or default_budget(len(preparation.split.training))
-        self.clock = Clock(snapshots.carried, patience=self.patience)
+        self.budget = options.budget or default_budget(len(data.split.training))
+        self.time_budget = TimeBudget(snapshots.carried, patience=self.patience)
         self.time_left = 1.0
         self.narrow: dict[str, Candidate] = {}
         self.interrupted = False
-        self.best: Tried
+        self.best: Attempt
         self.best_fit: Fit | None = None
         self.failure: FitError | None = None
 
     def fit(
         self, candidate: Candidate, stage: str, initial: Mapping[str, Tensor] | None = None
-    ) -> tuple[Tried, Fit | None]:
-        """Fits and judges one; it may take its share of the time left. None: the fit failed."""
+    ) -> tuple[Attempt, Fit | None]:
+        """Fits and scores one candidate, within its share of the time left. None: the fit failed."""
         name = f"{candidate!r}, {stage}"
         began = time.monotonic() - self.snapshots.spent(name)
-        options, preparation = self.options, self.preparation
-        training, validation = preparation.rows(
-            candidate.encoding, candidate.transform, whitened=candidate.whitened
-        )
-        standardised = preparation.standardised(candidate.transform)
+        options, data = self.options, self.data
+        training, validation = data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+        standardisation = data.standardisation(candidate.transform)
         batch_size = options.batch_size or int(np.clip(len(training) // 8, 32, 512))
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
-        left = self.budget - self.clock.seconds() + self.snapshots.spent(name)
+        left = self.budget - self.time_budget.spent() + self.snapshots.spent(name)
         share = TIME_OF_STAGE[stage]
         budget = max(0.1, left) * share / max(share, self.time_left)
         self.time_left -= share
@@ -132,7 +130,7 @@ class _Search:
         fit_options = FitOptions(
             prior=options.make_prior(),
             noise=candidate.noise,
-            noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardised.scale,
+            noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardisation.scale,
             noise_components=options.noise_components,
             hidden=candidate.hidden,
             activation=options.activation,
@@ -146,24 +144,24 @@ class _Search:
             epochs=epochs,
             warm_up_steps=0 if settling else round(warm_up_share(len(training)) * epochs * minibatches),
             temperature=1.0 if candidate.temperature is None else candidate.temperature,
-            rising=candidate.temperature is None,
-            levelled=not settling,
+            temperature_path=candidate.temperature is None,
+            beta_nll=not settling,
             patience=options.patience,
             seed=options.seed + (SECOND_SEED if settling else 0),
             budget=budget,
-            patience_of_budget=self.patience,
+            budget_patience=self.patience,
         )
 
         title = "" if stage == FULL else f"{stage}: "
         outcome: Fit | None = None
         try:
-            judged = fit_or_resume(
+            scored = fit_or_resume(
                 self.snapshots,
                 name,
                 training,
                 validation,
                 fit_options,
-                lambda outcome: self.judge(candidate, outcome, validation),
+                lambda outcome: self.score(candidate, outcome, validation),
                 title=f"{title}{candidate}",
                 initial=initial,
                 reporter=self.reporter,
@@ -171,40 +169,40 @@ class _Search:
             )
         except FitError as error:
             self.failure = error
-            tried = Tried(candidate, stage, math.inf, math.inf, time.monotonic() - began)
+            attempt = Attempt(candidate, stage, math.inf, math.inf, time.monotonic() - began)
             self.reporter.say(f"{title}{candidate}: passed over: {error}")
         else:
-            outcome = judged.fit
+            outcome = scored.fit
             candidate = replace(candidate, temperature=outcome.temperature)
-            tried = Tried(candidate, stage, judged.nll, judged.crps, judged.seconds)
+            attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds)
             self.reporter.say(
-                f"{title}{candidate}: validation NLL {tried.nll:.3f} nats, CRPS {tried.crps:.4g} "
-                f"({tried.seconds:.1f} s)"
+                f"{title}{candidate}: validation NLL {attempt.nll:.3f} nats, CRPS {attempt.crps:.4g} "
+                f"({attempt.seconds:.1f} s)"
             )
             self.interrupted = outcome.stopped == "interrupted"
-        self.tried.append(tried)
-        return tried, outcome
+        self.attempts.append(attempt)
+        return attempt, outcome
 
-    def judge(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[float, float]:
+    def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[float, float]:
         """NLL and CRPS on the rows held out."""
-        preparation = self.preparation
-        targets = torch.from_numpy(preparation.targets[preparation.split.validation])
-        standardised, seed = preparation.standardised(candidate.transform), self.options.seed
+        data = self.data
+        targets = torch.from_numpy(data.targets[data.split.validation])
+        standardisation, seed = data.standardisation(candidate.transform), self.options.seed
         return held_out_scores(
-            outcome.network, outcome.likelihood, validation, targets, standardised, seed=seed
+            outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed
         )
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Trials, then the full fit; an interruption ends the search."""
         chosen = self._base()
-        levers = list(self._levers())
-        trials = sum(len(lever.others) for lever in levers) + 1 if levers else 0
+        dimensions = list(self._dimensions())
+        trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
         stages = [TRIAL] * trials + [FULL] + [SETTLING] * (self.options.temperature is None)
         self.time_left = sum(TIME_OF_STAGE[stage] for stage in stages)
-        if levers:
+        if dimensions:
             self._keep(*self.fit(chosen, TRIAL))
-            for lever in levers:
-                chosen = self._pull(lever, chosen)
+            for dimension in dimensions:
+                chosen = self._search_dimension(dimension, chosen)
             # A narrow margin among few rows is chance.
             if chosen.temperature is None:
                 chosen = self._reconsider(chosen)
@@ -212,21 +210,21 @@ class _Search:
             self._fit_in_full(chosen)
         if self.best_fit is None:
             raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
-        return Found(self.best.candidate, self.best_fit, tuple(self.tried), self.interrupted)
+        return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted)
 
-    def _pull(self, lever: Lever, chosen: Candidate) -> Candidate:
-        """Tries the values of one lever; what is chosen then."""
-        values = list(lever.others)
+    def _search_dimension(self, dimension: SearchDimension, chosen: Candidate) -> Candidate:
+        """Tries the values of one dimension; what is chosen then."""
+        values = list(dimension.others)
         while values and not self.interrupted:
             value, before = values.pop(0), self.best.loss
-            tried, outcome = self.fit(replace(chosen, **{lever.name: value}), TRIAL)
-            self._keep(tried, outcome)
-            if abs(tried.loss - before) < NARROW:
-                given_up = getattr(chosen, lever.name) if tried.loss < before else value
-                self.narrow[lever.name] = replace(chosen, **{lever.name: given_up})
-            if tried.loss >= before and lever.otherwise:
-                values = list(lever.otherwise) if value == lever.others[0] else []
-        return self._chosen(rising=chosen.temperature is None)
+            attempt, outcome = self.fit(replace(chosen, **{dimension.name: value}), TRIAL)
+            self._keep(attempt, outcome)
+            if abs(attempt.loss - before) < NARROW:
+                given_up = getattr(chosen, dimension.name) if attempt.loss < before else value
+                self.narrow[dimension.name] = replace(chosen, **{dimension.name: given_up})
+            if attempt.loss >= before and dimension.otherwise:
+                values = list(dimension.otherwise) if value == dimension.others[0] else []
+        return self._chosen(temperature_path=chosen.temperature is None)
 
     def _reconsider(self, chosen: Candidate) -> Candidate:
         """Tries again what was given up by a narrow margin, with what was chosen after it; what is chosen then."""
@@ -235,82 +233,82 @@ class _Search:
             if now not in (then, chosen) and not self.interrupted:
                 self.time_left += TIME_OF_STAGE[TRIAL]
                 self._keep(*self.fit(now, TRIAL))
-                chosen = self._chosen(rising=True)
+                chosen = self._chosen(temperature_path=True)
         return chosen
 
-    def _chosen(self, *, rising: bool) -> Candidate:
+    def _chosen(self, *, temperature_path: bool) -> Candidate:
         """The best so far, at its temperature or at one that rises."""
-        return replace(self.best.candidate, temperature=None) if rising else self.best.candidate
+        return replace(self.best.candidate, temperature=None) if temperature_path else self.best.candidate
 
-    def _keep(self, tried: Tried, outcome: Fit | None) -> None:
+    def _keep(self, attempt: Attempt, outcome: Fit | None) -> None:
         """The better of it and what there is."""
-        if self.best_fit is None or (outcome is not None and tried.loss < self.best.loss):
-            self.best, self.best_fit = tried, outcome
+        if self.best_fit is None or (outcome is not None and attempt.loss < self.best.loss):
+            self.best, self.best_fit = attempt, outcome
 
     def _fit_in_full(self, chosen: Candidate) -> None:
         """The fit with all members, in place of any trial, and what it settles to if that is better."""
-        trial = self.best.loss if self.tried else None
-        tried, outcome = self.fit(chosen, FULL)
+        trial = self.best.loss if self.attempts else None
+        attempt, outcome = self.fit(chosen, FULL)
         if outcome is None or self.interrupted:
-            self._keep(tried, outcome)
+            self._keep(attempt, outcome)
             return
-        self.best, self.best_fit = tried, outcome
+        self.best, self.best_fit = attempt, outcome
         if self.options.temperature is None:
             temperature = outcome.temperature
             if chosen.temperature is not None and trial is not None:
-                temperature = next_temperature(temperature, trial, tried.loss)
+                temperature = next_temperature(temperature, trial, attempt.loss)
             start = learned_tensors(outcome.network, outcome.likelihood)
-            self._keep(*self.fit(replace(tried.candidate, temperature=temperature), SETTLING, start))
+            self._keep(*self.fit(replace(attempt.candidate, temperature=temperature), SETTLING, start))
 
     def _base(self) -> Candidate:
         """Where the search starts."""
         options = self.options
-        rising = len(self.preparation.split.training) >= FEW_ROWS
+        temperature_path = len(self.data.split.training) >= FEW_ROWS
         return Candidate(
             noise="heteroscedastic" if options.noise == "auto" else options.noise,
             transform="none" if options.transform == "auto" else options.transform,
             encoding="standard" if options.encoding == "auto" else options.encoding,
             whitened=options.whiten == "yes" and self._whitening() is not None,
             hidden=HIDDEN if options.hidden is None else options.hidden,
-            temperature=options.temperature or (None if rising else TEMPERATURES[1]),
+            temperature=options.temperature or (None if temperature_path else TEMPERATURES[1]),
         )
 
     def _whitening(self) -> Whitening | None:
         """The directions that there are, whatever the encoding."""
-        return self.preparation.encoder("standard", whitened=True).whitening
+        return self.data.encoder("standard", whitened=True).whitening
 
-    def _levers(self) -> Iterator[Lever]:
+    def _dimensions(self) -> Iterator[SearchDimension]:
         """What is still open."""
-        options, preparation = self.options, self.preparation
+        options, data = self.options, self.data
         # Noise that is known in the target's unit is not the same at all logarithms.
-        if options.transform == "auto" and options.noise != "fixed" and preparation.fits("log"):
-            yield Lever("transform", ("log",))
+        if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
+            yield SearchDimension("transform", ("log",))
         if options.noise == "auto":
-            few = len(preparation.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
-            yield Lever("noise", ("homoscedastic",) if few else ("mixture",))
+            few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
+            yield SearchDimension("noise", ("homoscedastic",) if few else ("mixture",))
         # After the noise: many inputs and a flexible density together would learn a small table by heart.
-        bins = preparation.encoder("piecewise").width - preparation.encoder("standard").width
+        bins = data.encoder("piecewise").width - data.encoder("standard").width
         if options.encoding == "auto" and bins:
-            yield Lever("encoding", ("piecewise",))
-        if options.whiten == "auto" and len(preparation.split.training) >= FEW_ROWS:
+            yield SearchDimension("encoding", ("piecewise",))
+        if options.whiten == "auto" and len(data.split.training) >= FEW_ROWS:
             whitening = self._whitening()
             if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
-                yield Lever("whitened", (True,))
+                yield SearchDimension("whitened", (True,))
         if self._base().temperature is not None and options.temperature is None:
-            yield Lever("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
+            yield SearchDimension("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
 
 
 def search(
-    preparation: Preparation,
+    data: TrainingData,
     options: TrainOptions,
     reporter: Reporter,
     device: str = "cpu",
     snapshots: Snapshots | None = None,
-) -> Found:
+) -> SearchResult:
     """Fits candidates and keeps the best; one whose fit becomes non-finite is passed over, and that is said.
 
     Args:
-        preparation: The table.
+        data: The table.
         options: Validated options; what they fix is not searched.
         reporter: Is told of the progress.
         device: Where to fit.
@@ -319,4 +317,4 @@ def search(
     Raises:
         FitError: Every fit became non-finite.
     """
-    return _Search(preparation, options, reporter, device, snapshots or Snapshots()).run()
+    return _Search(data, options, reporter, device, snapshots or Snapshots()).run()

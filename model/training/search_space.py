@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TEMPERATURES", "Lever", "next_temperature"]
+__all__ = ["TEMPERATURES", "SearchDimension", "next_temperature"]
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """1 is the posterior of the exact free energy; below it the data weigh more than they would if the model were true."""
@@ -14,8 +14,8 @@ MUCH_BETTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Lever:
-    """A field of a candidate, and the values to try beside the one that it has.
+class SearchDimension:
+    """A field of a candidate, and the values to try in place of its own.
 
     Attributes:
         name: The field.

@@ -44,7 +44,12 @@ class Snapshots:
     """
 
     def __init__(
-        self, home: Path | None = None, *, resume: bool = False, seconds: float = SECONDS_BETWEEN_SNAPSHOTS
+        self,
+        home: Path | None = None,
+        *,
+        resume: bool = False,
+        seconds: float = SECONDS_BETWEEN_SNAPSHOTS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Reads and writes nothing yet.
 
@@ -52,14 +57,15 @@ class Snapshots:
             home: ``CHECKPOINTS/NAME``; None: nothing is kept.
             resume: Whether to go on from what is there.
             seconds: Least time between two snapshots of a fit; 0: one after every epoch.
+            clock: Monotonic seconds.
         """
         self.carried, self.resumable = 0.0, False
         self._files = None if home is None else SnapshotFiles(home / DIRECTORY)
-        self._resume, self._seconds = resume, seconds
+        self._resume, self._seconds, self._clock = resume, seconds, clock
         self._fingerprint: Mapping[str, Any] = {}
         self._fits: dict[str, dict[str, Any]] = {}
         self._say: Callable[[str], None] = lambda _: None
-        self._began = self._written = time.monotonic()
+        self._began = self._written = self._clock()
         self._cost = 0.0
         self._complained = False
 
@@ -83,7 +89,7 @@ class Snapshots:
             CheckpointError: It is damaged.
         """
         self._fingerprint, self._say = fingerprint, say
-        self._began = self._written = time.monotonic()
+        self._began = self._written = self._clock()
         if self._files is None:
             return
         if not self._files.acquire():
@@ -164,7 +170,7 @@ class Snapshots:
         if self._files is None or not self._files.held:
             return False
         wait = max(self._seconds, LEAST_RATIO * self._cost) if self._seconds else 0.0
-        return time.monotonic() - self._written >= wait
+        return self._clock() - self._written >= wait
 
     def keep(self, fit: str, state: FitState) -> None:
         """Writes the state of a fit under way."""
@@ -201,7 +207,7 @@ class Snapshots:
     def _write(self, fit: str, status: str, state: FitState) -> None:
         if self._files is None or not self._files.held:
             return
-        began = time.monotonic()
+        began = self._clock()
         try:
             file, sha256 = self._files.write_tensors(state.tensors)
         except OSError as error:
@@ -210,11 +216,11 @@ class Snapshots:
             entry = {"status": status, "file": file, "sha256": sha256, "numbers": state.numbers}
             if self._commit(self._files, self._fits | {fit: entry}):
                 self._fits[fit] = entry
-        self._written = time.monotonic()
+        self._written = self._clock()
         self._cost = self._written - began
 
     def _commit(self, files: SnapshotFiles, fits: Mapping[str, Mapping[str, Any]]) -> bool:
-        seconds = self.carried + time.monotonic() - self._began
+        seconds = self.carried + self._clock() - self._began
         content = {"fingerprint": self._fingerprint, "seconds": seconds, "fits": fits}
         try:
             files.write_index(content, [entry["file"] for entry in fits.values() if entry["file"]])

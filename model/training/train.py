@@ -14,14 +14,13 @@ from murho.model.data.schema_inference import columns_from_table, make_schema, p
 from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BeyondRule
-from murho.model.evaluation.cross_calibration import calibrate_and_judge
-from murho.model.fitting.training_data import Preparation, rows_of
-from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.evaluation.cross_calibration import calibrate_and_score
+from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.spec_parts import LikelihoodSpec, TargetSpec
-from murho.model.training.extrapolation_prior import slope_of, with_doubt
+from murho.model.posterior.spec_parts import LikelihoodSpec
+from murho.model.training.extrapolation_prior import extrapolation_slope, with_extrapolation_prior
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
@@ -98,7 +97,7 @@ def train(
     columns = columns_from_table(table, plan)
     split = split_rows(len(targets), options.seed, options.members)
     reporter.say(split.describe())
-    training_columns = rows_of(columns, split.training)
+    training_columns = select_rows(columns, split.training)
     schema = make_schema(plan, training_columns)
     for feature in schema.features:
         if len(feature.categories) == MOST_CATEGORIES:
@@ -106,32 +105,32 @@ def train(
                 f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
                 "if any, are one"
             )
-    preparation = Preparation(schema, columns, targets, split)
+    data = TrainingData(schema, columns, targets, split)
     snapshots.begin(make_fingerprint(columns, targets, target, options, device), reporter.say)
-    found = search(preparation, options, reporter, device, snapshots)
+    found = search(data, options, reporter, device, snapshots)
     chosen, candidate = found.fit, found.candidate
     reporter.say(f"chose {candidate}")
     if found.interrupted:
         reporter.say(f"interrupted: kept the best parameters so far (epoch {chosen.best_epoch})")
         if snapshots.resumable:
             reporter.say("--resume goes on from the last snapshot, and writes a further version")
-    standardised = preparation.standardised(candidate.transform)
+    standardisation = data.standardisation(candidate.transform)
 
-    tensors = learned_tensors(chosen.network, chosen.likelihood)
     architecture = chosen.network.architecture
-    encoder = preparation.encoder(candidate.encoding, whitened=candidate.whitened)
-    slope = slope_of(len(schema.features))
-    tensors = with_doubt(tensors, architecture, encoder.unmoved, slope, means=chosen.likelihood.means)
+    encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
+    slope = extrapolation_slope(len(schema.features))
+    tensors = learned_tensors(chosen.network, chosen.likelihood)
+    tensors = with_extrapolation_prior(
+        tensors, architecture, encoder.zero_in_training, slope, means=chosen.likelihood.means
+    )
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
         likelihood=LikelihoodSpec(
-            candidate.noise,
-            sigma=chosen.likelihood.sigma if isinstance(chosen.likelihood, FixedNoise) else None,
-            components=options.noise_components if candidate.noise == "mixture" else None,
+            **chosen.likelihood.to_json(),
             wide=None if candidate.noise == "fixed" else WideRule.after(len(split.training)),
         ),
-        target=TargetSpec(standardised.transform, standardised.location, standardised.scale),
+        target=standardisation,
         schema=schema,
         encoder=encoder,
         beyond=BeyondRule(slope),
@@ -139,9 +138,9 @@ def train(
     )
     groups = split.held_out(architecture.members)
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
-    conformal, metrics = calibrate_and_judge(
+    conformal, metrics = calibrate_and_score(
         Posterior(spec, tensors),
-        preparation.encoded(candidate.encoding, whitened=candidate.whitened),
+        data.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,
         groups,
         calibrating=calibrating,
@@ -156,7 +155,7 @@ def train(
         "stopped": chosen.stopped,
         "interrupted": found.interrupted,
         "temperature": candidate.temperature,
-        "candidates": [tried.to_json() for tried in found.tried],
+        "candidates": [attempt.to_json() for attempt in found.attempts],
         "options": options.model_dump(mode="json"),
         "example": _example(schema, training_columns),
         "seconds": round(snapshots.carried + time.monotonic() - began, 3),

@@ -153,7 +153,7 @@ def test_kept_scores_of_peers_are_shown_without_running_any(
     monkeypatch.setattr(
         tabular,
         "kept_runs",
-        lambda peer, *_: {number: run_of(1.0) for number in range(SPLITS_ON_DISK.get(peer, 0))},
+        lambda peer, *_: {number: run_of(1.0) for number in range(SPLITS_ON_DISK.get(peer.name, 0))},
     )
     output = tmp_path / "out"
     arguments = [

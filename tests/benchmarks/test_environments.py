@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks import environments
-from benchmarks.environments import STAMP, PeerEnvironmentError, environment, python_of, pythons_of
-from benchmarks.peers import ENVIRONMENTS, PEERS
+from benchmarks.environments import STAMP, PeerEnvironmentError, environment, python_of
 from murho.model.errors import MurhoError, OptionError
-from tests.benchmarks.stand_ins import no_tfp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,16 +100,3 @@ def test_what_pip_said_last_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp
     assert str(caught.value).endswith("no route to host")
     assert len(str(caught.value).splitlines()) < 20
     assert isinstance(caught.value, MurhoError)
-
-
-def test_peers_whose_environment_cannot_be_made_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environments, "environment", no_tfp)
-    peers = {"one": "step-pyro", "two": "step-tfp", "three": "step-pyro"}
-    pythons, missing = pythons_of(peers, {"step-pyro": [], "step-tfp": []})
-    assert pythons == {"one": Path(sys.executable), "three": Path(sys.executable)}
-    assert missing == {"two": "no network here"}
-
-
-def test_every_peer_has_a_pinned_environment() -> None:
-    for peer in PEERS.values():
-        assert all("==" in requirement for requirement in ENVIRONMENTS[peer.environment])

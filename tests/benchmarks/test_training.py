@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from benchmarks import training
-from benchmarks.step_peers.processes import StepError
+from benchmarks.processes import ProcessError
 from benchmarks.training import made_up_table, main, measure
 from murho.model.data.tables import read_table
 
@@ -92,7 +92,7 @@ def test_tables_measured_before_a_failure_are_kept(
 ) -> None:
     def out_of_memory(rows: int, inputs: int, **_: object) -> dict[str, Any]:
         if rows > 20:
-            raise StepError("murho_command ended with status -9")
+            raise ProcessError("murho_command ended with status -9")
         return {"rows": rows, "inputs": inputs}
 
     monkeypatch.setattr(training, "measure", out_of_memory)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import FitOptions
+from murho.model.fitting.fit_types import FitOptions
 from murho.model.networks.priors import GaussianPrior
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.posterior.posterior import Posterior
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.training.train import Trained
 
 Asked = TypeVar("Asked")

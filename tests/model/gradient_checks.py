@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from murho.model.fitting.gradients import GradientStep
-from murho.model.fitting.objective import free_energy
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
+from tests.model.oracles import free_energy
 
 if TYPE_CHECKING:
-    from murho.model.likelihoods.registry import ObservationModel
+    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.priors import Prior
 
 INPUTS = 4
 
 
 def small_network(
-    likelihood: ObservationModel, *, activation: str = "silu", members: int, skip: bool, seed: int = 0
+    likelihood: Likelihood, *, activation: str = "silu", members: int, skip: bool, seed: int = 0
 ) -> BayesianNetwork:
     """Two hidden layers, double precision."""
     architecture = Architecture(INPUTS, (6, 5), likelihood.outputs, activation, members, skip)
@@ -26,7 +26,7 @@ def small_network(
 
 
 def assert_gradient_is_of_the_free_energy(
-    network: BayesianNetwork, likelihood: ObservationModel, prior: Prior, draws: int
+    network: BayesianNetwork, likelihood: Likelihood, prior: Prior, draws: int
 ) -> None:
     """The loss of one minibatch, its parts and its gradient: written out, and by automatic differentiation."""
     generator = torch.Generator().manual_seed(1)

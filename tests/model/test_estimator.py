@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.posterior.posterior import Posterior
 
 QUICK: dict[str, Any] = {

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.distributions.transforms import Identity
+from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.engines.monte_carlo_error import MonteCarloError
 from murho.model.engines.prediction import Prediction, PredictOptions
@@ -19,7 +19,7 @@ from murho.model.errors import CheckpointError
 from murho.model.networks.bayesian_network import Architecture
 from murho.model.posterior.checkpoint import CheckpointReference
 from murho.model.posterior.model_spec import ModelSpec
-from murho.model.posterior.spec_parts import LikelihoodSpec, TargetSpec
+from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.support import call_murho
@@ -65,7 +65,7 @@ def spec_of(schema: Schema, **parts: Any) -> ModelSpec:
     return ModelSpec(
         architecture=Architecture(encoder.width, (), 1),
         likelihood=LikelihoodSpec("fixed", sigma=0.1),
-        target=TargetSpec(Identity(), 20.0, 5.0),
+        target=Standardisation(Identity(), 20.0, 5.0),
         schema=schema,
         encoder=encoder,
         **parts,
@@ -119,7 +119,7 @@ class FakeModel:
             else None,
         )
 
-    def unfamiliar(
+    def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
         found = self.schema.outside(columns)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from murho.service import app
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 def test_importing_the_application_imports_no_torch() -> None:
     # The service answers /healthz while torch is still being imported by the thread that loads the checkpoints.
-    code = "import sys, service.server; sys.exit('torch' in sys.modules)"
+    code = "import sys, murho.service.server; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 def test_the_command_itself_imports_next_to_nothing() -> None:
-    code = "import sys, service.commands; sys.exit(bool({'fastapi', 'numpy'} & set(sys.modules)))"
+    code = "import sys, murho.service.commands; sys.exit(bool({'fastapi', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
@@ -29,7 +30,7 @@ def test_a_failure_to_load_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(threads: int) -> None:
         raise ImportError(f"no torch for {threads} threads")
 
-    monkeypatch.setattr("murho.service.app._set_threads", fail)
+    monkeypatch.setattr(app, "_set_threads", fail)
     with make_client(FakeModel(), threads=3) as client:
         client.wait_until_loaded()
         assert client.get("/healthz").status_code == 200

@@ -73,7 +73,9 @@ def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
 
 def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
     class InGap(Broken):
-        def unfamiliar(self, columns: Columns, limit: int | None = None, **_: Any) -> list[UnfamiliarValue]:
+        def input_warnings(
+            self, columns: Columns, limit: int | None = None, **_: Any
+        ) -> list[UnfamiliarValue]:
             found = [UnfamiliarValue(row, "Weight", "in a gap") for row in range(len(columns["Weight"]))]
             return found[:limit]
 

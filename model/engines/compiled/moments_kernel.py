@@ -1,6 +1,6 @@
 """One row's Gaussians from its outputs under S draws, and what they come to, compiled.
 
-What `model.likelihoods.gaussian` and `model.distributions.predictive` do with PyTorch for many rows at once, here for
+What `model.likelihoods` and `model.distributions.predictive` do with PyTorch for many rows at once, here for
 one: all of it stays in the first cache. Components of a row lie one behind the other, the first ones of all draws, then
 the second ones.
 """

@@ -35,7 +35,7 @@ def test_chunks_change_nothing_and_rows_unlike_the_training_rows_are_counted(
     whole, unlike = score_table(table, LocalScorer(rent), options)
     monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
     parts, unlike_in_parts = score_table(table, LocalScorer(rent), options)
-    named = rent.unfamiliar(columns_from_table(table, rent.schema))
+    named = rent.input_warnings(columns_from_table(table, rent.schema))
     assert unlike == unlike_in_parts == len({item.row for item in named}) >= 1
     for name, values in whole.items():
         np.testing.assert_allclose(parts[name], values, rtol=1e-5)

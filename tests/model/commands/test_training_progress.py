@@ -6,17 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from murho.model.commands.training_progress import TerminalReporter
-from murho.model.fitting.fit import Epoch
+from murho.model.fitting.fit_types import Epoch
 
 if TYPE_CHECKING:
     import pytest
 
 
-def test_a_log_gets_a_first_and_a_last_line_with_every_figure(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("murho.model.commands.training_progress.SECONDS_BETWEEN_LINES", 1e9)
-    reporter = TerminalReporter()
+def test_a_log_gets_a_first_and_a_last_line_with_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = TerminalReporter(seconds_between_lines=1e9)
     reporter.say("rows: 3")
     reporter.begin("fixed noise")
     for number in (1, 2, 3):

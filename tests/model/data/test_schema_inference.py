@@ -332,8 +332,8 @@ class TestMakeSchema:
         encoder = Encoder.fit(schema, columns)
         unseen = encoder.names.index("shop is unseen")
         assert encoder.encode(columns)[200:300, unseen].tolist() == [1.0] * 100
-        assert unseen not in encoder.unmoved  # rare categories have moved it
-        assert Encoder.from_json(encoder.to_json(), schema).unmoved == encoder.unmoved
+        assert unseen not in encoder.zero_in_training  # rare categories have moved it
+        assert Encoder.from_json(encoder.to_json(), schema).zero_in_training == encoder.zero_in_training
 
     def test_ranges_and_categories_are_those_of_the_rows_given(self) -> None:
         table = read_table(CARS)

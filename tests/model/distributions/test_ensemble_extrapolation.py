@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity
 
@@ -24,9 +24,9 @@ def test_the_crps_of_a_mixture_of_all_members_is_foretold() -> None:
     alone = sum(crps([member]) for member in range(10)) / 10
     pairs = [(one, two) for one in range(10) for two in range(one)]
     together = sum(crps(list(pair)) for pair in pairs) / len(pairs)
-    assert score_of_all(alone, together, 2, 10) == pytest.approx(crps(list(range(10))), rel=1e-6)
+    assert ensemble_score(alone, together, 2, 10) == pytest.approx(crps(list(range(10))), rel=1e-6)
 
 
 @pytest.mark.parametrize(("judges", "members"), [(1, 10), (1, 1), (5, 5)])
 def test_where_one_judges_or_all_do_nothing_is_foretold(judges: int, members: int) -> None:
-    assert score_of_all(2.0, 1.0, judges, members) == 1.0
+    assert ensemble_score(2.0, 1.0, judges, members) == 1.0

@@ -4,7 +4,7 @@ import numpy as np
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.input_warnings import unfamiliar
+from murho.model.encoding.input_warnings import input_warnings
 
 
 def encoder(*, whitened: bool = True) -> Encoder:
@@ -37,7 +37,7 @@ IN_GAP = "4 degrees is in a gap of the training rows, between 1 and 9 degrees"
 
 
 def test_each_kind_of_novelty_is_named_in_the_order_of_rows_and_features() -> None:
-    found = [(item.row, item.feature, item.message) for item in unfamiliar(encoder(), ROWS)]
+    found = [(item.row, item.feature, item.message) for item in input_warnings(encoder(), ROWS)]
     assert [item[:2] for item in found] == [
         (1, "right"),
         (2, "heat"),
@@ -53,32 +53,34 @@ def test_each_kind_of_novelty_is_named_in_the_order_of_rows_and_features() -> No
 
 
 def test_without_whitening_combinations_are_not_looked_at() -> None:
-    found = unfamiliar(encoder(whitened=False), ROWS)
+    found = input_warnings(encoder(whitened=False), ROWS)
     assert (1, "right") not in [(item.row, item.feature) for item in found]
     assert UnfamiliarValue(2, "heat", IN_GAP) in found
 
 
 def test_no_more_are_listed_than_asked_for_and_these_are_the_first() -> None:
-    every = unfamiliar(encoder(), ROWS)
+    every = input_warnings(encoder(), ROWS)
     for limit in range(len(every) + 1):
-        assert unfamiliar(encoder(), ROWS, limit) == every[:limit]
+        assert input_warnings(encoder(), ROWS, limit) == every[:limit]
 
 
 def test_rows_that_are_known_to_be_beyond_are_all_that_is_looked_at_for_gaps_and_combinations() -> None:
-    every = unfamiliar(encoder(), ROWS)
-    of_encoded = ((rows := encoder().encode(ROWS)) < encoder().reach[0]) | (rows > encoder().reach[1])
-    assert unfamiliar(encoder(), ROWS, among=of_encoded.any(axis=1)) == every
+    every = input_warnings(encoder(), ROWS)
+    of_encoded = ((rows := encoder().encode(ROWS)) < encoder().training_range[0]) | (
+        rows > encoder().training_range[1]
+    )
+    assert input_warnings(encoder(), ROWS, among=of_encoded.any(axis=1)) == every
     none = np.zeros(5, dtype=bool)
-    assert unfamiliar(encoder(), ROWS, among=none) == encoder().schema.outside(ROWS)
+    assert input_warnings(encoder(), ROWS, among=none) == encoder().schema.outside(ROWS)
     for row in range(5):
         only = none.copy()
         only[row] = True
-        found = [item for item in unfamiliar(encoder(), ROWS, among=only) if item.row == row]
+        found = [item for item in input_warnings(encoder(), ROWS, among=only) if item.row == row]
         assert found == [item for item in every if item.row == row]
 
 
 def test_rows_like_the_training_rows_and_missing_cells_are_not_listed() -> None:
     rows = {name: column[:1].copy() for name, column in ROWS.items()}
-    assert unfamiliar(encoder(), rows) == []
+    assert input_warnings(encoder(), rows) == []
     rows["heat"] = np.array([np.nan])
-    assert unfamiliar(encoder(), rows) == []
+    assert input_warnings(encoder(), rows) == []

@@ -75,7 +75,7 @@ def test_training_rows_are_within_reach_to_the_last_bit_and_a_step_further_is_no
     columns = columns_from_table(table, plan)
     schema = make_schema(plan, columns)
     encoder = Encoder.fit(schema, columns, encoding=encoding)
-    lower, upper = encoder.reach
+    lower, upper = encoder.training_range
     encoded = encoder.encode(columns)
     assert ((lower <= encoded) & (encoded <= upper)).all()
 
@@ -101,7 +101,7 @@ def test_columns_that_no_training_row_moves_are_named() -> None:
     plan = plan_columns(table, "rent")
     columns = columns_from_table(table, plan)
     encoder = Encoder.fit(make_schema(plan, columns), columns)
-    assert [encoder.names[number] for number in encoder.unmoved] == [
+    assert [encoder.names[number] for number in encoder.zero_in_training] == [
         "district is unseen",
         "size beyond the training rows",
         "day beyond the training rows",
@@ -110,7 +110,7 @@ def test_columns_that_no_training_row_moves_are_named() -> None:
     size[7] = 60_000.0  # moves "size beyond the training rows"
     columns = {**columns, "size": size}
     encoder = Encoder.fit(make_schema(plan, columns), columns)
-    assert [encoder.names[number] for number in encoder.unmoved] == [
+    assert [encoder.names[number] for number in encoder.zero_in_training] == [
         "district is unseen",
         "day beyond the training rows",
     ]

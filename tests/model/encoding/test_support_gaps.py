@@ -14,7 +14,7 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.encoder import ENCODINGS, Encoder
 from murho.model.encoding.feature_encodings import Scaled
 from murho.model.encoding.scaling import Scale
-from murho.model.encoding.support_gaps import MARGIN, MOST_GAPS, Gaps
+from murho.model.encoding.support_gaps import MARGIN, MOST_GAPS, SupportGaps
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
@@ -22,7 +22,7 @@ from tests.model.conftest import make_table, present, train_quickly
 
 
 def gaps_of(values: np.ndarray[Any, Any]) -> tuple[tuple[float, float], ...]:
-    return Gaps.fit(values, Scale.fit(values)).ends
+    return SupportGaps.fit(values, Scale.fit(values)).ends
 
 
 def encoder_of(column: np.ndarray[Any, Any], encoding: str = "standard") -> Encoder:
@@ -46,14 +46,14 @@ def test_a_value_left_out_of_a_grid_is_a_gap() -> None:
 
 
 def test_numbers_at_the_ends_of_float64_leave_no_gap() -> None:
-    assert Gaps.fit(np.array([-1.7e308, 1.7e308]), Scale(0.0, 1.0)).ends == ()
+    assert SupportGaps.fit(np.array([-1.7e308, 1.7e308]), Scale(0.0, 1.0)).ends == ()
 
 
 def test_of_many_gaps_the_widest_are_kept_in_order() -> None:
     wide = np.arange(MOST_GAPS + 10) % 7 + 10.0
     steps = np.stack([np.full(len(wide), 1e-3), wide], axis=1).ravel()
     column = np.concatenate([[0.0], np.cumsum(steps), [-1e-3, -2e-3]])
-    gaps = Gaps.fit(column, Scale(0.0, 1.0))
+    gaps = SupportGaps.fit(column, Scale(0.0, 1.0))
     widths = [high - low for low, high in gaps.ends]
     assert len(gaps) == MOST_GAPS
     assert sorted(np.round(widths, 6)) == sorted(wide)[-MOST_GAPS:]
@@ -66,12 +66,12 @@ def test_the_distance_is_that_of_two_lines_weighted_by_their_precision(share: fl
     value = low + share * (high - low)
     above, below = value - low - MARGIN * width, high - value - MARGIN * width
     expected = (above**-2 + below**-2) ** -0.5 if above > 0 and below > 0 else 0.0
-    gaps = Gaps(((-5.0, -4.0), (low, high), (high, high + 1.0)))
+    gaps = SupportGaps(((-5.0, -4.0), (low, high), (high, high + 1.0)))
     assert gaps.distance(np.array([value]))[0] == pytest.approx(expected, rel=1e-9, abs=1e-9 * width)
 
 
 def test_outside_of_gaps_and_for_missing_cells_the_distance_is_zero() -> None:
-    gaps = Gaps(((1.0, 2.0), (2.0, 4.0)))
+    gaps = SupportGaps(((1.0, 2.0), (2.0, 4.0)))
     values = np.array([np.nan, -np.inf, -1.0, 1.0, 1.009, 2.0, 3.99, 4.0, 9.0, np.inf])
     np.testing.assert_array_equal(gaps.distance(values), 0.0)
     assert gaps.around(3.0) == (2.0, 4.0)
@@ -81,12 +81,12 @@ def test_outside_of_gaps_and_for_missing_cells_the_distance_is_zero() -> None:
 def test_the_input_beyond_the_training_rows_is_zero_for_them_and_not_in_gaps(encoding: str) -> None:
     column = np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(3.0, 4.0, 101), [np.nan]])
     encoder = encoder_of(column, encoding)
-    (at,) = encoder.beyond_columns
+    (at,) = encoder.range_distance_columns
     assert not encoder.encode({"x": column})[:, at].any()
     middle = encoder.encode({"x": np.array([2.0, 1.5, 5.0])})[:, at]
     halfway, aside = 0.98 * 0.5**0.5, (0.48**-2 + 1.48**-2) ** -0.5
     np.testing.assert_allclose(middle * np.nanstd(column), [halfway, aside, 1.0], rtol=1e-5)
-    assert list(encoder.unmoved) == [at]
+    assert list(encoder.zero_in_training) == [at]
 
 
 def test_a_column_with_outliers_has_no_gaps() -> None:

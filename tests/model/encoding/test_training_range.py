@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.encoding.training_range import BEYOND, BeyondRule, Outside, Reach
+from murho.model.encoding.training_range import BEYOND, BeyondRule, Outside, TrainingRange
 from murho.model.errors import CheckpointError
 
 if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
 
-REACH = Reach(torch.tensor([-1.0, 0.0, -torch.inf]), torch.tensor([2.0, 0.0, torch.inf]))
+RANGE = TrainingRange(torch.tensor([-1.0, 0.0, -torch.inf]), torch.tensor([2.0, 0.0, torch.inf]))
 ROWS = torch.tensor([[-1.0, 0.0, 9.0], [2.0, 0.0, -9.0], [2.1, 0.0, 0.0], [0.0, 1.0, 0.0], [-5.0, -1.0, 0.0]])
 
 
 def test_the_ends_are_inside_and_one_column_is_enough_to_be_outside() -> None:
-    assert REACH.outside(ROWS).tolist() == [False, False, True, True, True]
+    assert RANGE.outside(ROWS).tolist() == [False, False, True, True, True]
 
 
 def test_the_nearest_point_is_inside_and_that_of_a_row_inside_is_the_row() -> None:
-    nearest = REACH.nearest(ROWS)
+    nearest = RANGE.nearest(ROWS)
     assert nearest[2:].tolist() == [[2.0, 0.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
     assert torch.equal(nearest[:2], ROWS[:2])
-    assert not REACH.outside(nearest).any()
+    assert not RANGE.outside(nearest).any()
 
 
 @pytest.mark.parametrize("mask", [[True, False, True], [False, False, False], [True, True, True], []])
@@ -39,14 +39,16 @@ def test_rows_are_told_apart_by_their_numbers(mask: list[bool]) -> None:
 
 
 def test_the_reach_of_a_checkpoint_is_its_encoders(rent: Posterior) -> None:
-    reach = Reach.of(rent.encoder, BeyondRule(), rent.device)
-    np.testing.assert_array_equal(torch.stack((reach.least, reach.most)).numpy(), rent.encoder.reach)
+    bounds = TrainingRange.of(rent.encoder, BeyondRule(), rent.device)
+    np.testing.assert_array_equal(
+        torch.stack((bounds.least, bounds.most)).numpy(), rent.encoder.training_range
+    )
 
 
 def test_of_an_older_checkpoint_no_row_is_outside(rent: Posterior) -> None:
-    reach = Reach.of(rent.encoder, None, rent.device)
-    assert not reach.outside(torch.full((1, rent.encoder.width), 1e6)).any()
-    assert not reach.outside(torch.full((1, rent.encoder.width), -1e6)).any()
+    bounds = TrainingRange.of(rent.encoder, None, rent.device)
+    assert not bounds.outside(torch.full((1, rent.encoder.width), 1e6)).any()
+    assert not bounds.outside(torch.full((1, rent.encoder.width), -1e6)).any()
 
 
 @pytest.mark.parametrize("rule", [BeyondRule(), BeyondRule(0.5)])

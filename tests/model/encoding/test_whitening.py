@@ -66,7 +66,7 @@ def test_the_other_inputs_stay_as_they_are() -> None:
     )
     kept = [encoder.names.index(name) for name in plain.names]
     np.testing.assert_array_equal(encoder.encode(columns)[:, kept], plain.encode(columns))
-    assert list(encoder.beyond_columns) == [4, 5, 6, 7] == list(encoder.unmoved)
+    assert list(encoder.range_distance_columns) == [4, 5, 6, 7] == list(encoder.zero_in_training)
 
 
 def test_directions_are_the_small_principal_components() -> None:
@@ -115,7 +115,7 @@ def test_rows_that_break_the_pattern_are_beyond_though_each_number_is_ordinary()
     broken = {name: column[:1].copy() for name, column in columns.items()}
     broken["right"] = broken["right"] - 0.5 * np.sign(broken["right"])  # 500 times the usual difference
     row = encoder.encode(broken)[0]
-    least, most = encoder.reach
+    least, most = encoder.training_range
     names = list(encoder.names)
     held, beyond = (
         row[names.index(name)]
@@ -134,10 +134,10 @@ def test_training_rows_are_within_reach_outliers_too() -> None:
     columns["right"][7] += 0.05  # a slip of fifty times the usual difference
     encoder = fitted(columns)
     rows = encoder.encode(columns)
-    least, most = encoder.reach
+    least, most = encoder.training_range
     assert ((rows >= least) & (rows <= most)).all()
     assert np.abs(rows[:, 3]).max() == 5.0
-    assert 7 not in encoder.unmoved  # a training row is out there
+    assert 7 not in encoder.zero_in_training  # a training row is out there
 
 
 @functools.cache
@@ -173,7 +173,7 @@ def test_a_checkpoint_keeps_it(encoding: str) -> None:
     again = Encoder.from_json(encoder.to_json(), encoder.schema)
     assert again.names == encoder.names
     np.testing.assert_array_equal(again.encode(columns), encoder.encode(columns))
-    np.testing.assert_array_equal(again.reach, encoder.reach)
+    np.testing.assert_array_equal(again.training_range, encoder.training_range)
 
 
 @pytest.mark.parametrize(

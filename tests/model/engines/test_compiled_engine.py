@@ -11,7 +11,7 @@ import pytest
 
 from murho.model.engines.compiled.loader import Kernels, load
 from murho.model.engines.compiled_engine import CompiledEngine
-from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.likelihoods.fixed import FixedNoise
 from tests.model.engines.engine_contract import (
     CALIBRATION,
     EVERYTHING,
@@ -67,7 +67,7 @@ def test_rows_that_it_finds_no_proof_for_are_found_by_the_reference(kernels: Ker
 
 def test_it_knows_the_observation_models_that_its_code_was_written_for() -> None:
     class OtherNoise(FixedNoise):
-        kind = "other"
+        mixture_outputs = False
 
     known = target_model("fixed")
     assert CompiledEngine.knows(known)

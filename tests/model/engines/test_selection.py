@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from murho.model.engines.selection import select_engine
-from murho.model.likelihoods.gaussian import FixedNoise
+from murho.model.likelihoods.fixed import FixedNoise
 from tests.model.engines.engine_contract import target_model
 
 CPU = torch.device("cpu")
@@ -28,7 +28,7 @@ def test_on_a_gpu_it_is_pytorch() -> None:
 
 def test_for_an_observation_model_without_compiled_code_it_is_pytorch() -> None:
     class OtherNoise(FixedNoise):
-        kind = "other"
+        mixture_outputs = False
 
     assert select_engine(replace(target_model("fixed"), likelihood=OtherNoise(0.1)), CPU).name == "torch"
 

@@ -12,7 +12,7 @@ import pytest
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
-from murho.model.evaluation.evaluate import evaluate_table, judge, judge_in_full
+from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_rows, evaluate_table
 from murho.model.posterior.posterior import Posterior
 from tests.model.conftest import make_table
 from tests.support import ROOT
@@ -57,7 +57,7 @@ def test_the_page_on_evaluation_explains_every_key(report: dict[str, Any]) -> No
 def test_in_short_and_in_full_agree(rent: Posterior, report: dict[str, Any]) -> None:
     table = make_table(rows=200, seed=5)
     columns = columns_from_table(table, rent.schema)
-    short = judge(rent, rent.encoder.encode(columns), target_from_table(table, "rent"))
+    short = evaluate_rows(rent, rent.encoder.encode(columns), target_from_table(table, "rent"))
     assert set(short) == {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated"}
     for key, value in short.items():
         if key in ("raw", "calibrated"):
@@ -101,7 +101,7 @@ def test_rows_without_a_target_are_left_out_and_counted(rent: Posterior) -> None
 
 def test_one_row_is_judged_as_far_as_it_goes(rent: Posterior) -> None:
     table = make_table(rows=1, seed=6)
-    report = judge_in_full(
+    report = evaluate_in_full(
         rent, columns_from_table(table, rent.schema), target_from_table(table, "rent"), samples=8
     )
     assert report["n"] == 1

@@ -15,7 +15,7 @@ from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.evaluation.metrics import COVERAGES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
 from tests.model.conftest import make_table
-from tests.model.judges import judge_gaussians
+from tests.model.scored_rows import score_gaussians
 
 with warnings.catch_warnings():
     # Python's own complaint about its source, made once, when it is first compiled.
@@ -23,14 +23,14 @@ with warnings.catch_warnings():
     import uncertainty_toolbox as toolbox
 
 if TYPE_CHECKING:
-    from murho.model.evaluation.row_scores import Judged
+    from murho.model.evaluation.row_scores import RowScores
     from murho.model.posterior.posterior import Posterior
 
 
 class Predictions(NamedTuple):
     """One Gaussian a row, as a judgement and as the arrays that other libraries take."""
 
-    judged: Judged
+    row_scores: RowScores
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -41,27 +41,27 @@ def predictions(request: pytest.FixtureRequest) -> Predictions:
     noise = generator.uniform(0.5, 6.0, 400)
     targets = generator.normal(means + 0.4, noise)  # a little off, so that errors have a sign
     stds = (request.param * noise).astype(np.float32).astype(np.float64)
-    return Predictions(judge_gaussians(means, stds, targets), (means, stds, targets))
+    return Predictions(score_gaussians(means, stds, targets), (means, stds, targets))
 
 
 def test_point_scores(predictions: Predictions) -> None:
     means, _, targets = predictions.arrays
     theirs = toolbox.prediction_error_metrics(means, targets)
-    report = predictions.judged.report()
+    report = predictions.row_scores.report()
     for ours, name in (("rmse", "rmse"), ("mae", "mae"), ("r2", "r2")):
         assert report[ours] == pytest.approx(theirs[name], rel=1e-9)
 
 
 def test_nll_crps_and_sharpness(predictions: Predictions) -> None:
-    report = predictions.judged.report()
+    report = predictions.row_scores.report()
     assert report["nll"] == pytest.approx(toolbox.nll_gaussian(*predictions.arrays), rel=1e-9)
     assert report["crps"] == pytest.approx(toolbox.crps_gaussian(*predictions.arrays), rel=1e-5)
-    sharpness = np.sqrt(np.mean(predictions.judged.std**2))
+    sharpness = np.sqrt(np.mean(predictions.row_scores.std**2))
     assert sharpness == pytest.approx(toolbox.sharpness(predictions.arrays[1]), rel=1e-9)
 
 
 def test_pinball_loss(predictions: Predictions) -> None:
-    report = predictions.judged.raw.pinball_report()
+    report = predictions.row_scores.raw.pinball_report()
     assert report["mean"] == pytest.approx(toolbox.check_score(*predictions.arrays), rel=1e-6)
     for level in (5, 50, 95):
         one = {"start_q": level / 100.0, "end_q": level / 100.0, "resolution": 1}
@@ -69,7 +69,7 @@ def test_pinball_loss(predictions: Predictions) -> None:
 
 
 def test_interval_scores(predictions: Predictions) -> None:
-    report = predictions.judged.report()["raw"]["interval_score"]
+    report = predictions.row_scores.report()["raw"]["interval_score"]
     for coverage in COVERAGES:
         one = {"start_p": coverage / 100.0, "end_p": coverage / 100.0, "resolution": 1}
         theirs = toolbox.interval_score(*predictions.arrays, **one)
@@ -79,7 +79,7 @@ def test_interval_scores(predictions: Predictions) -> None:
 @pytest.mark.parametrize(("ours", "theirs"), [("quantiles", "quantile"), ("bands", "interval")])
 def test_calibration_errors(predictions: Predictions, ours: str, theirs: str) -> None:
     """Of 101 levels theirs have, the first and the last are without error; ours are the 99 between."""
-    report = reliability(pit_of(predictions.judged.scores))["calibration_error"][ours]
+    report = reliability(pit_of(predictions.row_scores.scores))["calibration_error"][ours]
     options: dict[str, Any] = {"num_bins": 101, "vectorized": True, "prop_type": theirs}
     absolute = toolbox.mean_absolute_calibration_error(*predictions.arrays, **options)
     square = toolbox.root_mean_squared_calibration_error(*predictions.arrays, **options)

@@ -15,21 +15,21 @@ from murho.model.errors import OptionError
 from murho.model.evaluation import row_scores as judging
 from murho.model.evaluation.metrics import PERCENTILES
 from murho.model.evaluation.pit import kolmogorov_smirnov, pit_of
-from murho.model.evaluation.row_scores import Judged, judge_rows, normal_scores
-from tests.model.judges import gaussian_posterior, judge_gaussians
+from murho.model.evaluation.row_scores import RowScores, normal_scores, score_rows
+from tests.model.scored_rows import gaussian_posterior, score_gaussians
 
 if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
 
 
 def test_of_a_standard_normal_everything_is_known() -> None:
-    judged = judge_gaussians(np.zeros(2), np.ones(2), np.array([1.0, -3.0]))
-    np.testing.assert_allclose(judged.errors, [-1.0, 3.0])
-    np.testing.assert_allclose(judged.nll, 0.5 * np.log(2.0 * np.pi) + np.array([0.5, 4.5]))
-    np.testing.assert_allclose(judged.scores, [1.0, -3.0], rtol=1e-9)
-    np.testing.assert_allclose(judged.std, 1.0)
-    np.testing.assert_allclose(judged.epistemic, 0.0, atol=1e-12)
-    report = judged.report()
+    row_scores = score_gaussians(np.zeros(2), np.ones(2), np.array([1.0, -3.0]))
+    np.testing.assert_allclose(row_scores.errors, [-1.0, 3.0])
+    np.testing.assert_allclose(row_scores.nll, 0.5 * np.log(2.0 * np.pi) + np.array([0.5, 4.5]))
+    np.testing.assert_allclose(row_scores.scores, [1.0, -3.0], rtol=1e-9)
+    np.testing.assert_allclose(row_scores.std, 1.0)
+    np.testing.assert_allclose(row_scores.epistemic, 0.0, atol=1e-12)
+    report = row_scores.report()
     assert report["raw"]["coverage"] == {"50": 0.0, "80": 0.5, "90": 0.5, "95": 0.5}
     assert report["raw"]["width"]["90"] == pytest.approx(2.0 * 1.6448536, rel=1e-5)
     # The row at -3 lies 1.355 below a band of width 3.29.
@@ -43,7 +43,7 @@ def test_calibrated_bands_go_through_the_map() -> None:
     scores = 2.0 * torch.special.ndtri(torch.from_numpy(0.5 + 0.5 * levels)).numpy()[:, 0]
     calibration = fit_conformal_map(scores)
     assert calibration is not None
-    report = judge_gaussians(np.zeros(1), np.ones(1), np.zeros(1), calibration).report()
+    report = score_gaussians(np.zeros(1), np.ones(1), np.zeros(1), calibration).report()
     for coverage, width in report["raw"]["width"].items():
         assert report["calibrated"]["width"][coverage] == pytest.approx(2.0 * width, rel=0.01)
 
@@ -53,12 +53,12 @@ def test_calibrated_bands_go_through_the_map() -> None:
 def test_twice_the_pinball_loss_over_all_levels_is_the_crps(seed: int, scale: float) -> None:
     generator = np.random.default_rng(seed)
     means, stds = generator.normal(0.0, scale, 40), scale * generator.uniform(0.5, 2.0, 40)
-    judged = judge_gaussians(means, stds, generator.normal(means, stds))
-    losses = judged.raw.pinball / 40.0
-    of_level = dict(zip(judged.raw.levels, losses, strict=True))
+    row_scores = score_gaussians(means, stds, generator.normal(means, stds))
+    losses = row_scores.raw.pinball / 40.0
+    of_level = dict(zip(row_scores.raw.levels, losses, strict=True))
     # 99 levels are a trapezoidal rule in steps of 1 % without its ends, which are zero or small.
     crps = 2.0 * sum(of_level[level] for level in PERCENTILES) / 100.0
-    assert crps == pytest.approx(judged.crps.mean(), rel=0.02)
+    assert crps == pytest.approx(row_scores.crps.mean(), rel=0.02)
 
 
 @given(st.integers(0, 2**32))
@@ -79,13 +79,13 @@ def test_chunks_and_parts_change_nothing(rent: Posterior, monkeypatch: pytest.Mo
     rows = generator.normal(size=(50, rent.architecture.inputs)).astype(np.float32)
     targets = generator.normal(700.0, 100.0, 50)
 
-    def judged(some: slice) -> Judged:
-        return judge_rows(rent, rows[some], targets[some], samples=32, calibration=rent.calibration)
+    def row_scores(some: slice) -> RowScores:
+        return score_rows(rent, rows[some], targets[some], samples=32, calibration=rent.calibration)
 
-    whole = judged(slice(None)).report()
-    assert Judged.joined([judged(slice(13)), judged(slice(13, None))]).report() == _close(whole)
+    whole = row_scores(slice(None)).report()
+    assert RowScores.joined([row_scores(slice(13)), row_scores(slice(13, None))]).report() == _close(whole)
     monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 7)
-    assert judged(slice(None)).report() == _close(whole)
+    assert row_scores(slice(None)).report() == _close(whole)
 
 
 def _close(report: dict[str, object]) -> dict[str, object]:
@@ -102,4 +102,4 @@ def _close(report: dict[str, object]) -> dict[str, object]:
 def test_without_draws_there_is_nothing_to_judge(rent: Posterior) -> None:
     rows = np.zeros((1, rent.architecture.inputs), dtype=np.float32)
     with pytest.raises(OptionError, match="draw"):
-        judge_rows(rent, rows, np.zeros(1), samples=0)
+        score_rows(rent, rows, np.zeros(1), samples=0)

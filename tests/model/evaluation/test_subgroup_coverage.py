@@ -11,7 +11,7 @@ from scipy import stats
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
-from tests.model.judges import judged_rows
+from tests.model.scored_rows import scored_rows
 
 small_whole = arrays(np.int64, 30, elements=st.integers(0, 8))
 
@@ -28,7 +28,7 @@ def test_rank_correlation_is_scipys_with_ties(first: np.ndarray, second: np.ndar
 def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
     """Forty rows: the ten surest are never inside, the others always."""
     stds = np.linspace(4.0, 0.1, 40)
-    groups = coverage_by_std(judged_rows(errors=2.0 * stds, stds=stds, inside=stds > 1.05))
+    groups = coverage_by_std(scored_rows(errors=2.0 * stds, stds=stds, inside=stds > 1.05))
     assert [group["rows"] for group in groups] == [4] * 10
     assert [group["raw"] for group in groups] == [0.0, 0.0, 0.5, *[1.0] * 7]
     assert all(group["few"] for group in groups)
@@ -41,7 +41,7 @@ def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
 def test_groups_by_std_are_equal_and_whole(count: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     stds, inside = generator.integers(1, 9, count).astype(float), generator.random(count) < 0.8
-    groups = coverage_by_std(judged_rows(np.ones(count), stds, inside))
+    groups = coverage_by_std(scored_rows(np.ones(count), stds, inside))
     sizes = [group["rows"] for group in groups]
     assert sum(sizes) == count
     assert max(sizes) - min(sizes) <= 1
@@ -60,7 +60,7 @@ def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> No
     cells = np.array(["a"] * 25 + ["b"] * 30 + ["c"] * 19 + ["never seen"] + [None] * 5, dtype=object)
     inside = np.array([cell in ("b", "c") for cell in cells])
     groups = coverage_by_category(
-        judged_rows(np.zeros(80), np.ones(80), inside),
+        scored_rows(np.zeros(80), np.ones(80), inside),
         schema(("kind", FeatureKind.CATEGORICAL)),
         {"kind": cells},
     )["kind"]
@@ -75,7 +75,7 @@ def test_small_categories_are_put_together_and_missing_cells_stand_alone() -> No
 def test_a_single_small_category_keeps_its_name() -> None:
     cells = np.array(["a"] * 25 + ["b"] * 3, dtype=object)
     groups = coverage_by_category(
-        judged_rows(np.zeros(28), np.ones(28), np.ones(28, dtype=bool)),
+        scored_rows(np.zeros(28), np.ones(28), np.ones(28, dtype=bool)),
         schema(("kind", FeatureKind.CATEGORICAL)),
         {"kind": cells},
     )["kind"]
@@ -85,7 +85,7 @@ def test_a_single_small_category_keeps_its_name() -> None:
 def test_booleans_are_categories_and_numbers_are_not() -> None:
     columns = {"lift": np.array([1.0, 0.0, np.nan] * 20), "size": np.arange(60.0)}
     report = coverage_by_category(
-        judged_rows(np.zeros(60), np.ones(60), columns["lift"] == 1.0),
+        scored_rows(np.zeros(60), np.ones(60), columns["lift"] == 1.0),
         schema(("lift", FeatureKind.BOOLEAN), ("size", FeatureKind.NUMERIC)),
         columns,
     )

@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from murho.model.distributions.ensemble_extrapolation import score_of_all
+from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.distributions.predictive import Predictive
-from murho.model.distributions.transforms import Identity
+from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.fitting.cross_fit_rows import Rows, held_out_scores, mixture_nll
 from murho.model.fitting.fit import fit
-from murho.model.fitting.training_data import Standardised
-from murho.model.likelihoods.gaussian import HomoscedasticNoise
+from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
 from tests.model.conftest import small_options, small_rows
 
 
@@ -74,7 +73,7 @@ def test_members_that_have_not_seen_a_row_validate_it_and_tell_what_all_would_sc
         )
     pair = -float(judges.exp().mean(dim=0).log().clamp_min(-15.0).mean())
     alone = -float(judges.clamp_min(-15.0).mean())
-    assert value == pytest.approx(score_of_all(alone, pair, 2, 10), rel=1e-4)
+    assert value == pytest.approx(ensemble_score(alone, pair, 2, 10), rel=1e-4)
 
 
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
@@ -84,14 +83,14 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
-    standardised = Standardised(Identity(), 3.0, 2.0)
+    standardisation = Standardisation(Identity(), 3.0, 2.0)
     targets = rows.targets.double() * 2.0 + 3.0
     found = held_out_scores(
         outcome.network,
         outcome.likelihood,
         Rows(rows.features, rows.targets, folds),
         targets,
-        standardised,
+        standardisation,
         seed=0,
         draws=4,
     )
@@ -107,7 +106,7 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
             means[members, row : row + 1] * 2.0 + 3.0,
             noises[members, row : row + 1] * 2.0,
             None if weights is None else weights[members, row : row + 1],
-            standardised.transform,
+            standardisation.transform,
         )
         target = targets[row : row + 1]
         return torch.stack((-predictive.log_density(target), predictive.crps(target))).squeeze(1)
@@ -115,5 +114,5 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     pairs = [(row, [int(folds[0, row]), 5 + int(folds[1, row])]) for row in range(20)]
     together = torch.stack([score(row, judges) for row, judges in pairs]).mean(dim=0)
     alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
-    expected = [score_of_all(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
+    expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
     assert found == pytest.approx(expected, rel=1e-3)

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import Epoch, Fit, FitOptions, fit
+from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_state import FitState, finished_fit, finished_state
+from murho.model.fitting.fit_types import Epoch, Fit, FitOptions
 from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
@@ -190,7 +191,7 @@ def test_a_resumed_fit_ends_with_the_same_parameters_bit_for_bit(noise: str, opt
         epochs=40,
         skip=True,
         learning_rate=1e-3 if optimiser == "sgd" else 1e-2,
-        rising=optimiser == "adam",
+        temperature_path=optimiser == "adam",
     )
     whole = fit(rows, rows, options)
     for epoch in (1, 25):  # before the first validation, and after it

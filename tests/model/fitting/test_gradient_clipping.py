@@ -9,7 +9,7 @@ from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_state import make_model
-from murho.model.fitting.gradient_clipping import GRADIENT_NORM, Guard
+from murho.model.fitting.gradient_clipping import GRADIENT_NORM, GradientClipping
 from murho.model.fitting.objective import FreeEnergy
 from murho.model.networks.named_tensors import learned_tensors
 from tests.model.conftest import small_options, small_rows
@@ -61,7 +61,7 @@ def test_each_member_is_clipped_by_itself() -> None:
         parameter.grad[1] = 1e6
     assert network.mu.grad is not None
     before = network.mu.grad[0].clone()
-    Guard(network, likelihood).bound(FINE, torch.zeros(1), torch.zeros(1), 1)
+    GradientClipping(network, likelihood).clip(FINE, torch.zeros(1), torch.zeros(1), 1)
     gradients = [network.mu.grad, network.rho.grad, *(p.grad for p in likelihood.parameters())]
     squares = sum(gradient.square().sum(dim=1) for gradient in gradients if gradient is not None)
     assert isinstance(squares, torch.Tensor)
@@ -73,20 +73,20 @@ def test_large_finite_gradients_do_not_stop_a_fit() -> None:
     network, likelihood = make_model(small_options(), 2, torch.Generator())
     for parameter in (network.mu, network.rho, *likelihood.parameters()):
         parameter.grad = torch.full_like(parameter, 1e30)  # its square is not finite
-    Guard(network, likelihood).bound(FINE, torch.zeros(1), torch.zeros(1), 1)
+    GradientClipping(network, likelihood).clip(FINE, torch.zeros(1), torch.zeros(1), 1)
     assert network.mu.grad is not None
     assert bool(torch.isfinite(network.mu.grad).all())
 
 
 def test_a_validation_that_is_not_finite_names_the_parameter() -> None:
     network, likelihood = make_model(small_options(), 2, torch.Generator())
-    guard = Guard(network, likelihood)
-    guard.check_validation(1.0, 3)
-    assert guard.parameters_are_finite()
+    clipping = GradientClipping(network, likelihood)
+    clipping.check_validation(1.0, 3)
+    assert clipping.parameters_are_finite()
     with pytest.raises(FitError, match=r"epoch 3 \(the validation\)"):
-        guard.check_validation(torch.inf, 3)
+        clipping.check_validation(torch.inf, 3)
     with torch.no_grad():
         network.rho[0, -1] = torch.nan  # the last entry is the last layer's bias: names follow the parameters
-    assert not guard.parameters_are_finite()
+    assert not clipping.parameters_are_finite()
     with pytest.raises(FitError, match=r"epoch 4 \(layers\.1\.bias\.rho\)"):
-        guard.check_validation(torch.nan, 4)
+        clipping.check_validation(torch.nan, 4)

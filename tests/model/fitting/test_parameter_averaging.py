@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from murho.model.fitting.parameter_averaging import RunningAverage
+from murho.model.fitting.parameter_averaging import ParameterAverage
 
 
 def test_the_average_of_constant_parameters_is_those_parameters() -> None:
     parameter = torch.tensor([1.0, -2.0])
-    averaged = RunningAverage([parameter])
+    averaged = ParameterAverage([parameter])
     for _ in range(10):
         averaged.step()
     torch.testing.assert_close(averaged.average[0], parameter)
@@ -18,7 +18,7 @@ def test_the_average_of_constant_parameters_is_those_parameters() -> None:
 def test_noise_around_a_value_is_averaged_out() -> None:
     generator = torch.Generator().manual_seed(0)
     parameter = torch.zeros(1000)
-    averaged = RunningAverage([parameter])
+    averaged = ParameterAverage([parameter])
     for _ in range(600):
         parameter.copy_(torch.randn(1000, generator=generator))
         averaged.step()
@@ -27,7 +27,7 @@ def test_noise_around_a_value_is_averaged_out() -> None:
 
 def test_the_best_average_stays_when_parameters_move_on() -> None:
     parameter = torch.ones(3)
-    averaged = RunningAverage([parameter])
+    averaged = ParameterAverage([parameter])
     averaged.keep()
     parameter.fill_(5.0)
     averaged.step()

@@ -1,4 +1,4 @@
-"""The schedule: a falling learning rate, a rising KL, and a hurry under a budget."""
+"""The schedule: a falling learning rate, a rising weight of the KL, and a hurry under a budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from murho.model.fitting.schedule import FINAL_LEARNING_RATE, FINAL_RATE_OF_RISING, Schedule
+from murho.model.fitting.schedule import FINAL_LEARNING_RATE, FINAL_RATE_OF_PATH, Schedule
 from tests.model.conftest import small_options
 
 
@@ -27,7 +27,9 @@ def test_the_learning_rate_falls_and_the_weight_of_the_kl_rises() -> None:
 
 
 def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
-    schedule = Schedule(small_options(learning_rate=0.1, warm_up_steps=4, temperature=0.5, rising=True), 10)
+    schedule = Schedule(
+        small_options(learning_rate=0.1, warm_up_steps=4, temperature=0.5, temperature_path=True), 10
+    )
     rates, temperatures = [], []
     while not schedule.done:
         assert schedule.warm
@@ -38,7 +40,7 @@ def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
     assert ratios == pytest.approx([100.0**0.1] * 9)
     assert temperatures[-1] == pytest.approx(0.5)
     assert rates == sorted(rates, reverse=True)
-    assert schedule.learning_rate == pytest.approx(0.1 * FINAL_RATE_OF_RISING)
+    assert schedule.learning_rate == pytest.approx(0.1 * FINAL_RATE_OF_PATH)
 
 
 def test_under_a_budget_it_goes_through_in_the_steps_that_there_is_time_for() -> None:

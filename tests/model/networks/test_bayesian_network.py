@@ -11,7 +11,6 @@ from murho.model.engines.draws import make_draws
 from murho.model.engines.forward import forward
 from murho.model.errors import OptionError
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
-from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior
 
 
 def _network(**changes: object) -> BayesianNetwork:
@@ -50,19 +49,10 @@ def test_a_row_under_local_reparameterisation_is_distributed_as_under_draws_of_w
     assert float(gap) < 0.06 * float(by_weights.std())
 
 
-def test_kl_sums_over_every_weight_and_bias_of_each_member() -> None:
-    network = _network()
-    sigma = network.sigma()
-    expected = torch.distributions.kl_divergence(
-        torch.distributions.Normal(network.mu, sigma), torch.distributions.Normal(0.0, 2.0)
-    ).sum(dim=1)
-    torch.testing.assert_close(network.kl(GaussianPrior(2.0)), expected)
-
-
-def test_empirical_bayes_has_a_scale_for_every_tensor() -> None:
-    network = _network()
-    variance = EmpiricalBayesPrior().variance(network.mu, network.sigma(), network.groups)
-    assert variance.shape == (2, 6)  # weights and biases of three layers
+@pytest.mark.parametrize(("skip", "groups"), [(False, 6), (True, 7)])
+def test_every_weight_and_bias_tensor_is_a_group_and_so_is_the_skip(skip: bool, groups: int) -> None:
+    network = _network(skip=skip)  # weights and biases of three layers
+    assert network.groups.unique().tolist() == list(range(groups))
 
 
 def test_members_do_not_interact() -> None:

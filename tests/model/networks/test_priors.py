@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from torch.distributions import Categorical, MixtureSameFamily, Normal, kl_divergence
+from torch.distributions import Normal, kl_divergence
 
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.networks.priors import (
     EmpiricalBayesPrior,
     GaussianPrior,
     ScaleMixturePrior,
-    gaussian_kl,
     prior_from_json,
     prior_to_json,
 )
+from tests.model.oracles import best_variance, kl, scale_mixture
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from murho.model.networks.priors import Prior
 
 PRIORS = [GaussianPrior(0.7), ScaleMixturePrior(0.5, 1.5, 0.1), EmpiricalBayesPrior()]
+
+
+def _kl(prior: Prior, *posterior: Any) -> Tensor:
+    return prior.kl_gradient(*posterior)[0]
 
 
 def _posterior(members: int = 2, count: int = 30) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,15 +39,22 @@ def _posterior(members: int = 2, count: int = 30) -> tuple[Tensor, Tensor, Tenso
     return mu, sigma, groups
 
 
-def test_gaussian_kl_equals_torch_distributions_summed_over_weights() -> None:
-    mu, sigma, groups = _posterior()
-    expected = kl_divergence(Normal(mu, sigma), Normal(0.0, 0.7)).sum(dim=1)
-    torch.testing.assert_close(GaussianPrior(0.7).kl(mu, sigma, groups), expected)
+@pytest.mark.parametrize("prior", PRIORS)
+def test_divergence_and_gradient_equal_automatic_differentiation(prior: Prior) -> None:
+    mu, sigma, groups = _posterior(members=3)
+    mu.requires_grad_()
+    sigma.requires_grad_()
+    expected = kl(prior, mu, sigma, groups, torch.Generator().manual_seed(0))
+    assert expected.shape == (3,)
+    gradients = torch.autograd.grad(expected.sum(), (mu, sigma))
+    found = prior.kl_gradient(mu.detach(), sigma.detach(), groups, torch.Generator().manual_seed(0))
+    for ours, theirs in zip(found, (expected.detach(), *gradients), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_gaussian_kl_of_the_prior_from_itself_is_zero() -> None:
-    zero, one = torch.zeros(5, dtype=torch.float64), torch.full((5,), 0.7, dtype=torch.float64)
-    assert gaussian_kl(zero, one, 0.7).abs().max() < 1e-15
+    zero, scale = torch.zeros(1, 5, dtype=torch.float64), torch.full((1, 5), 0.7, dtype=torch.float64)
+    assert _kl(GaussianPrior(0.7), zero, scale, torch.zeros(5, dtype=torch.long)).abs().max() < 1e-14
 
 
 def test_gaussian_kl_equals_its_monte_carlo_estimate() -> None:
@@ -51,30 +62,22 @@ def test_gaussian_kl_equals_its_monte_carlo_estimate() -> None:
     generator = torch.Generator().manual_seed(11)
     weights = mu + sigma * torch.randn(200_000, 21, generator=generator, dtype=torch.float64)
     ratio = (Normal(mu, sigma).log_prob(weights) - Normal(0.0, 0.7).log_prob(weights)).sum(dim=1)
-    exact = GaussianPrior(0.7).kl(mu, sigma, groups)[0]
+    exact = _kl(GaussianPrior(0.7), mu, sigma, groups)[0]
     assert abs(float(ratio.mean() - exact)) < 5.0 * float(ratio.std()) / math.sqrt(len(ratio))
-
-
-def test_scale_mixture_density_equals_torch_distributions() -> None:
-    prior = ScaleMixturePrior(0.3, 1.5, 0.1)
-    weights = torch.linspace(-6.0, 6.0, 101, dtype=torch.float64)
-    scales = torch.tensor([1.5, 0.1], dtype=torch.float64)
-    mixture = MixtureSameFamily(
-        Categorical(torch.tensor([0.3, 0.7], dtype=torch.float64)), Normal(torch.zeros(2).double(), scales)
-    )
-    torch.testing.assert_close(prior.log_density(weights), mixture.log_prob(weights))
 
 
 def test_scale_mixture_estimate_is_unbiased() -> None:
     prior = ScaleMixturePrior(0.5, 1.5, 0.1)
     mu, sigma, groups = _posterior(members=1, count=21)
     generator = torch.Generator().manual_seed(5)
-    estimates = prior.kl(mu.expand(20_000, -1), sigma.expand(20_000, -1), groups, generator)
+    estimates = _kl(prior, mu.expand(20_000, -1), sigma.expand(20_000, -1), groups, generator)
     # The exact value, weight by weight, by quadrature over 12 sigma.
     grid = torch.linspace(-12.0, 12.0, 20_001, dtype=torch.float64)
     weights = mu[0, :, None] + sigma[0, :, None] * grid
     density = torch.exp(-0.5 * grid.square()) / math.sqrt(2.0 * math.pi)
-    log_ratio = Normal(mu[0, :, None], sigma[0, :, None]).log_prob(weights) - prior.log_density(weights)
+    log_ratio = Normal(mu[0, :, None], sigma[0, :, None]).log_prob(weights) - scale_mixture(
+        prior, mu
+    ).log_prob(weights)
     exact = torch.trapezoid(density * log_ratio, grid).sum()
     assert abs(float(estimates.mean() - exact)) < 5.0 * float(estimates.std()) / math.sqrt(20_000)
 
@@ -82,10 +85,10 @@ def test_scale_mixture_estimate_is_unbiased() -> None:
 def test_scale_mixture_of_equal_components_is_the_gaussian_in_expectation() -> None:
     mu, sigma, groups = _posterior(members=1, count=25)
     generator = torch.Generator().manual_seed(6)
-    estimates = ScaleMixturePrior(0.5, 0.7, 0.7).kl(
-        mu.expand(5000, -1), sigma.expand(5000, -1), groups, generator
+    estimates = _kl(
+        ScaleMixturePrior(0.5, 0.7, 0.7), mu.expand(5000, -1), sigma.expand(5000, -1), groups, generator
     )
-    exact = GaussianPrior(0.7).kl(mu, sigma, groups)[0]
+    exact = _kl(GaussianPrior(0.7), mu, sigma, groups)[0]
     assert abs(float(estimates.mean() - exact)) < 5.0 * float(estimates.std()) / math.sqrt(5000)
 
 
@@ -94,11 +97,11 @@ def test_empirical_bayes_variance_is_the_best_one() -> None:
     mu, sigma, groups = _posterior(members=1)
 
     def divergence(variance: Tensor) -> Tensor:
-        kl = gaussian_kl(mu, sigma, variance.sqrt()[:, groups]).sum()
+        normal = Normal(torch.zeros_like(mu), variance.sqrt()[:, groups])
         penalty = ((prior.alpha + 1.0) * variance.log() + prior.beta / variance).sum()
-        return kl + penalty
+        return kl_divergence(Normal(mu, sigma), normal).sum() + penalty
 
-    best = prior.variance(mu, sigma, groups)
+    best = best_variance(prior, mu, sigma, groups)
     for factor in (0.9, 0.99, 1.01, 1.1):
         assert divergence(best * factor) > divergence(best)
 
@@ -106,24 +109,15 @@ def test_empirical_bayes_variance_is_the_best_one() -> None:
 def test_empirical_bayes_gradient_is_that_of_a_fixed_prior_of_the_best_scale() -> None:
     prior = EmpiricalBayesPrior()
     mu, sigma, groups = _posterior(members=1)
-    through, fixed = mu.clone().requires_grad_(), mu.clone().requires_grad_()
-    prior.kl(through, sigma, groups).sum().backward()
-    scale = prior.variance(mu, sigma, groups).sqrt()[:, groups]
-    gaussian_kl(fixed, sigma, scale).sum().backward()
-    torch.testing.assert_close(through.grad, fixed.grad)
+    scale = best_variance(prior, mu, sigma, groups).sqrt()[:, groups]
+    fixed = mu.clone().requires_grad_()
+    kl_divergence(Normal(fixed, sigma), Normal(torch.zeros_like(mu), scale)).sum().backward()
+    torch.testing.assert_close(prior.kl_gradient(mu, sigma, groups)[1], fixed.grad)
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-def test_kl_has_one_finite_value_a_member_and_finite_gradients(prior: Prior) -> None:
-    mu, sigma, groups = _posterior(members=3)
-    mu.requires_grad_()
-    sigma.requires_grad_()
-    kl = prior.kl(mu, sigma, groups, torch.Generator().manual_seed(0))
-    assert kl.shape == (3,)
-    kl.sum().backward()
-    assert mu.grad is not None
-    assert sigma.grad is not None
-    assert bool(torch.isfinite(mu.grad).all() and torch.isfinite(sigma.grad).all())
+def test_model_json_holds_the_kind_and_all_parameters() -> None:
+    expected = {"kind": "scale-mixture", "pi": 0.3, "sigma1": 1.5, "sigma2": 0.1}
+    assert prior_to_json(ScaleMixturePrior(0.3, 1.5, 0.1)) == expected
 
 
 @pytest.mark.parametrize("prior", PRIORS)

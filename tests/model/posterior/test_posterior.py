@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from murho.model.data.schema_inference import columns_from_table
-from murho.model.encoding.training_range import Reach
+from murho.model.encoding.training_range import TrainingRange
 from murho.model.engines import draw_cache as kept_draws
 from murho.model.engines.draws import make_draws, mirrored
 from murho.model.engines.forward import forward
@@ -291,7 +291,7 @@ def test_where_a_row_lies_is_found_out_once_a_tile(
 ) -> None:
     outputs = rent.architecture.outputs
     monkeypatch.setattr(rent, "tile_values", 600 * OPTIONS.samples * outputs)
-    with patch.object(Reach, "outside", autospec=True, side_effect=Reach.outside) as outside:
+    with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:
         rent.predict(columns, dataclasses.replace(OPTIONS, mc_error=True))
     assert [len(call.args[1]) for call in outside.call_args_list] == [600, 400]
 
@@ -315,6 +315,6 @@ def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
     posterior = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=draws_bytes)
     assert posterior.architecture.outputs == 2
     monkeypatch.setattr(posterior, "tile_values", rows_per_draw * OPTIONS.samples)
-    with patch.object(Reach, "outside", autospec=True, side_effect=Reach.outside) as outside:
+    with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:
         posterior.predict(columns, OPTIONS)
     assert [len(call.args[1]) for call in outside.call_args_list] == parts

@@ -14,7 +14,7 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.distributions.calibration import ConformalMap
 from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.pit import pit_of
-from murho.model.evaluation.row_scores import judge_rows
+from murho.model.evaluation.row_scores import score_rows
 from murho.model.posterior.posterior import Posterior
 from tests.model.conftest import make_table, present, train_quickly
 
@@ -143,17 +143,17 @@ def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:
     near, far = _at(posterior), _at(posterior, size=500.0)
     both = {name: np.concatenate([near[name], far[name]]) for name in near}
     targets = np.full(40, 700.0)
-    judged = judge_rows(
+    row_scores = score_rows(
         posterior, posterior.encoder.encode(both), targets, samples=256, calibration=posterior.calibration
     )
-    assert judged.outside.tolist() == [False] * 20 + [True] * 20
-    assert judged.calibrated is not None
+    assert row_scores.outside.tolist() == [False] * 20 + [True] * 20
+    assert row_scores.calibrated is not None
     band = _band(posterior, both)
     inside = (band[:, 0] <= targets) & (targets <= band[:, 1])
-    np.testing.assert_array_equal(judged.calibrated.inside[:, -1], inside)
+    np.testing.assert_array_equal(row_scores.calibrated.inside[:, -1], inside)
     exceedance = posterior.predict(both, PredictOptions(thresholds=(700.0,))).exceedance
     assert exceedance is not None
-    pit = pit_of(judged.scores, posterior.calibration, judged.outside)
+    pit = pit_of(row_scores.scores, posterior.calibration, row_scores.outside)
     np.testing.assert_allclose(pit, 1.0 - exceedance[:, 0], atol=1e-5)
 
 

@@ -16,7 +16,13 @@ from murho.model.engines.draws import Draws, make_draws
 from murho.model.engines.forward import forward
 from murho.model.errors import OptionError
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
-from murho.model.revision.signal_to_noise import PRUNED_RHO, cut, doubting_inputs, is_removed, signal_to_noise
+from murho.model.revision.signal_to_noise import (
+    PRUNED_RHO,
+    cut,
+    extrapolation_inputs,
+    is_removed,
+    signal_to_noise,
+)
 
 if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
@@ -152,7 +158,7 @@ def test_a_fraction_that_removes_nothing_new_is_refused() -> None:
 
 
 def test_inputs_that_tell_doubt_are_those_beyond_the_range_and_of_unseen_categories(rent: Posterior) -> None:
-    names = [rent.encoder.names[number] for number in doubting_inputs(rent.encoder)]
+    names = [rent.encoder.names[number] for number in extrapolation_inputs(rent.encoder)]
     assert names == ["district is unseen", "size beyond the training rows", "day beyond the training rows"]
 
 

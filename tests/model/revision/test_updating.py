@@ -15,14 +15,14 @@ from torch import Tensor
 from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
 from murho.model.errors import OptionError
-from murho.model.evaluation.cross_calibration import calibrate_and_judge
+from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.fitting.fit import fit
-from murho.model.likelihoods.gaussian import NOISE_FLOOR
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.networks.layers import inverse_softplus
 from murho.model.networks.posterior_prior import PosteriorPrior, flat, sigmas
 from murho.model.posterior.posterior import Posterior
 from murho.model.revision import update_fit
-from murho.model.revision.posterior_shift import Movement
+from murho.model.revision.posterior_shift import PosteriorShift
 from murho.model.revision.pruning import prune
 from murho.model.revision.revisions import Revision, labelled_rows
 from murho.model.revision.update_fit import UpdateOptions
@@ -34,7 +34,7 @@ from tests.model.conftest import Notes, make_table, present, train_quickly
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.revision.revisions import LabelledRows
 
 NOISE = 0.5
@@ -161,10 +161,10 @@ def _rows(revision: Revision, count: int, seed: int = 11) -> LabelledRows:
 def test_one_row_hardly_moves_it_and_more_rows_move_it_further(revision: Revision) -> None:
     one = _update(revision, _rows(revision, 1), epochs=400)
     forty = _update(revision, _rows(revision, 40), epochs=400)
-    assert one.movement.kl < 0.5
-    assert one.movement.moved == 0.0
-    assert max(layer.shift for layer in one.movement.layers) < 0.2
-    assert forty.movement.kl > 3.0 * one.movement.kl
+    assert one.shift.kl < 0.5
+    assert one.shift.moved == 0.0
+    assert max(layer.shift for layer in one.shift.layers) < 0.2
+    assert forty.shift.kl > 3.0 * one.shift.kl
 
 
 def test_few_rows_leave_noise_and_calibration_and_are_all_learned_from(
@@ -202,8 +202,8 @@ def test_enough_rows_are_cross_fitted_judged_and_calibrate(
     assert present(spec.calibration).rows == spec.metrics["n"] == 60
     groups = split_rows(60, revision.posterior.seed, 2).held_out(2)
     arguments = (rows.encoded, rows.targets, groups)
-    _, before = calibrate_and_judge(revision.posterior, *arguments, calibrating=())
-    _, after = calibrate_and_judge(updated.revision.posterior, *arguments, calibrating=())
+    _, before = calibrate_and_score(revision.posterior, *arguments, calibrating=())
+    _, after = calibrate_and_score(updated.revision.posterior, *arguments, calibrating=())
     assert spec.records["update"]["before"]["nll"] == pytest.approx(before["nll"])
     assert spec.records["update"]["after"]["nll"] == pytest.approx(after["nll"])
     training, validation, options, _ = seen[0]
@@ -241,8 +241,8 @@ def test_it_starts_at_the_old_posterior_which_is_the_prior_without_a_warm_up(
     assert options.warm_up_steps == 0
     # The version it came from is as it was, and the new one is elsewhere.
     assert all(torch.equal(revision.tensors[name], tensor) for name, tensor in before.items())
-    moved = Movement.between(before, updated.revision.tensors, revision.posterior.architecture)
-    assert updated.movement == moved
+    moved = PosteriorShift.between(before, updated.revision.tensors, revision.posterior.architecture)
+    assert updated.shift == moved
     assert moved.kl > 0.0
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from murho.model.runtime.time_budget import Clock
+from murho.model.runtime.time_budget import TimeBudget
 
 
 @pytest.fixture
@@ -18,21 +18,21 @@ def times(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 
 
 def test_by_default_the_wall_counts(times: dict[str, float]) -> None:
-    clock = Clock(before=2.0)
+    time_budget = TimeBudget(before=2.0)
     times["wall"] += 10.0
     times["thread"] += 4.0
-    assert clock.seconds() == pytest.approx(12.0)
+    assert time_budget.spent() == pytest.approx(12.0)
 
 
 def test_a_patient_clock_counts_the_processor_time_of_its_thread(times: dict[str, float]) -> None:
-    clock = Clock(patience=3.0)
+    time_budget = TimeBudget(patience=3.0)
     times["wall"] += 10.0
     times["thread"] += 4.0
-    assert clock.seconds() == pytest.approx(4.0)
+    assert time_budget.spent() == pytest.approx(4.0)
 
 
 def test_patience_has_an_end(times: dict[str, float]) -> None:
-    clock = Clock(patience=3.0)
+    time_budget = TimeBudget(patience=3.0)
     times["wall"] += 30.0
     times["thread"] += 4.0
-    assert clock.seconds() == pytest.approx(10.0)
+    assert time_budget.spent() == pytest.approx(10.0)

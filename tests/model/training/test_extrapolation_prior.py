@@ -9,7 +9,11 @@ from torch.nn import functional
 from murho.model.engines.draws import make_draws
 from murho.model.engines.forward import forward
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
-from murho.model.training.extrapolation_prior import SILENT, slope_of, with_doubt
+from murho.model.training.extrapolation_prior import (
+    NEGLIGIBLE_SIGMA,
+    extrapolation_slope,
+    with_extrapolation_prior,
+)
 
 
 def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
@@ -21,7 +25,7 @@ def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
 def test_every_draw_leaves_the_range_on_a_line_of_its_own(hidden: tuple[int, ...]) -> None:
     """The standard deviation over draws is the slope times the distance, whatever the row."""
     architecture = Architecture(4, hidden, 2, "silu", members=3, skip=bool(hidden))
-    tensors = with_doubt(_tensors(architecture), architecture, [2, 3], 0.5)
+    tensors = with_extrapolation_prior(_tensors(architecture), architecture, [2, 3], 0.5)
     draws = make_draws(tensors, architecture, seed=1, samples=3000)
     rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
     rows[:, 2:] = 0.0
@@ -39,7 +43,7 @@ def test_every_draw_leaves_the_range_on_a_line_of_its_own(hidden: tuple[int, ...
 
 def test_without_a_skip_the_first_layer_doubts() -> None:
     architecture = Architecture(3, (16,), 1, "silu", skip=False)
-    tensors = with_doubt(_tensors(architecture), architecture, [2], 0.5)
+    tensors = with_extrapolation_prior(_tensors(architecture), architecture, [2], 0.5)
     assert not tensors["layers.0.weight.mu"][:, 2].any()
     sigma = functional.softplus(tensors["layers.0.weight.rho"][:, 2])
     torch.testing.assert_close(sigma, torch.full_like(sigma, 0.125))
@@ -50,7 +54,7 @@ def test_everything_else_stays_as_it_was_and_the_given_tensors_are_not_touched()
     given = _tensors(architecture)
     before = {name: tensor.clone() for name, tensor in given.items()}
     noise = {"noise.rho": torch.zeros(2, 1)}
-    changed = with_doubt(given | noise, architecture, [1], 0.7)
+    changed = with_extrapolation_prior(given | noise, architecture, [1], 0.7)
     for name, tensor in before.items():
         assert torch.equal(given[name], tensor)
     assert torch.equal(changed.pop("noise.rho"), noise["noise.rho"])
@@ -60,11 +64,11 @@ def test_everything_else_stays_as_it_was_and_the_given_tensors_are_not_touched()
         expected = {"layers.0.weight": [1], "layers.1.weight": [7]}.get(name.rpartition(".")[0], [])
         assert differs == expected, name
     silent = functional.softplus(changed["layers.0.weight.rho"][:, 1])
-    torch.testing.assert_close(silent, torch.full_like(silent, SILENT))
+    torch.testing.assert_close(silent, torch.full_like(silent, NEGLIGIBLE_SIGMA))
     outputs = functional.softplus(changed["layers.1.weight.rho"][:, 7])
-    torch.testing.assert_close(outputs, torch.tensor([[0.7, SILENT]]).expand(2, 2))
+    torch.testing.assert_close(outputs, torch.tensor([[0.7, NEGLIGIBLE_SIGMA]]).expand(2, 2))
 
 
 def test_of_many_features_each_has_its_share_of_the_variance() -> None:
-    assert slope_of(1) == 1.0
-    assert 12 * slope_of(12) ** 2 == pytest.approx(1.0)
+    assert extrapolation_slope(1) == 1.0
+    assert 12 * extrapolation_slope(12) ** 2 == pytest.approx(1.0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from murho.model.errors import FitError
-from murho.model.training.resuming import Judged, fit_or_resume
+from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.snapshots import Snapshots
 from tests.model.conftest import Notes, make_table, small_options, small_rows, train_quickly
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from murho.model.fitting.fit import Epoch, Fit
+    from murho.model.fitting.fit_types import Epoch, Fit
 
 
-def _run(snapshots: Snapshots, notes: Notes, scores: tuple[float, float] = (1.5, 2.5)) -> Judged:
+def _run(snapshots: Snapshots, notes: Notes, scores: tuple[float, float] = (1.5, 2.5)) -> ScoredFit:
     rows = small_rows()
 
-    def judge(_: Fit) -> tuple[float, float]:
+    def score(_: Fit) -> tuple[float, float]:
         return scores
 
     return fit_or_resume(
@@ -33,7 +33,7 @@ def _run(snapshots: Snapshots, notes: Notes, scores: tuple[float, float] = (1.5,
         rows,
         rows,
         small_options(),
-        judge,
+        score,
         title="fit a",
         reporter=notes,
         device=torch.device("cpu"),

@@ -13,15 +13,16 @@ import pytest
 import torch
 
 from murho.model.likelihoods.registry import NOISE_KINDS
-from murho.model.training.candidates import Candidate, Tried
+from murho.model.training import search
+from murho.model.training.candidates import Attempt, Candidate
 from murho.model.training.options import make_options
-from murho.model.training.resuming import Judged, fit_or_resume
+from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.search import FEW_ROWS, default_budget, warm_up_share
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch, Fit
+    from murho.model.fitting.fit_types import Epoch, Fit
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
 
@@ -67,7 +68,7 @@ def test_the_prior_comes_in_sooner_where_rows_are_many() -> None:
 
 
 def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", 100)
+    monkeypatch.setattr(search, "FEW_ROWS", 100)
     notes = Notes()
     spec = train(make_table(), "rent", make_options(QUICK), reporter=notes).spec
     tried = spec.training["candidates"]
@@ -98,14 +99,14 @@ def test_whitening_that_is_asked_for_is_done_where_there_is_something_to_whiten(
 def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_known(
     monkeypatch: pytest.MonkeyPatch, log_alone: float, log_with_bins: float, tried_again: bool, transform: str
 ) -> None:
-    def judged(*arguments: Any, title: str, **others: Any) -> Judged:
+    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
         found = fit_or_resume(*arguments, title=title, **others)
         log, bins = "transform log" in title, "piecewise" in title
         nll = (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
         return replace(found, nll=nll, crps=1.0)
 
-    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", 100)
-    monkeypatch.setattr("murho.model.training.search.fit_or_resume", judged)
+    monkeypatch.setattr(search, "FEW_ROWS", 100)
+    monkeypatch.setattr(search, "fit_or_resume", scored)
     options = make_options(QUICK | {"noise": "heteroscedastic"})
     spec = train(make_table(), "rent", options, reporter=Notes()).spec
     trials = [one for one in spec.training["candidates"] if one["stage"] == "trial"]
@@ -122,7 +123,7 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
 def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_trials_scored(
     monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
-    def judged(*arguments: Any, title: str, **others: Any) -> Judged:
+    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
         stage = title.split(": ")[0] if ": " in title else "full"
         assert (others["initial"] is not None) == (stage == "settling")
         found = fit_or_resume(*arguments, title=title, **others)
@@ -130,7 +131,7 @@ def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_tr
         return replace(found, nll={"trial": -9.0, better: -1.0}.get(stage, 1.0), crps=1.0)
 
     kept: dict[str, Fit] = {}
-    monkeypatch.setattr("murho.model.training.search.fit_or_resume", judged)
+    monkeypatch.setattr(search, "fit_or_resume", scored)
     options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
     trained = train(make_table(), "rent", options, reporter=Notes())
     assert trained.spec.architecture.members == 10
@@ -184,7 +185,7 @@ def test_a_logarithmic_target_is_recognised() -> None:
 def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
     monkeypatch: pytest.MonkeyPatch, few_rows: int, apart: float, tried: set[bool]
 ) -> None:
-    monkeypatch.setattr("murho.model.training.search.FEW_ROWS", few_rows)
+    monkeypatch.setattr(search, "FEW_ROWS", few_rows)
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
@@ -196,8 +197,8 @@ def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
 
 def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
     candidate = Candidate("mixture", "none", "standard", False, (8,), 1.0)
-    loss = Tried(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
-    in_cents = Tried(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
+    loss = Attempt(candidate, "full", nll=2.0, crps=0.5, seconds=1.0).loss
+    in_cents = Attempt(candidate, "full", nll=2.0 + math.log(100.0), crps=50.0, seconds=1.0).loss
     assert in_cents - loss == pytest.approx(math.log(100.0))
     assert str(candidate) == "mixture noise, transform none, standard encoding, hidden 8, temperature 1"
     whitened = replace(candidate, whitened=True, temperature=None)

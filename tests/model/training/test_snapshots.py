@@ -27,7 +27,7 @@ from tests.support import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.training.train import Trained
 
 CARS = ROOT / "examples" / "cars.csv"
@@ -259,7 +259,7 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path: Path, monkeypatch: pytest.Monk
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     notes = Notes()
     _assert_same(run(None), run(tmp_path, notes))
     assert [line for line in notes.lines if "snapshot" in line] == [
@@ -269,8 +269,7 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_between_snapshots_there_is_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = [0.0]
-    monkeypatch.setattr("murho.model.training.snapshots.time.monotonic", lambda: now[0])
-    with Snapshots(tmp_path, seconds=30.0) as snapshots:
+    with Snapshots(tmp_path, seconds=30.0, clock=lambda: now[0]) as snapshots:
         snapshots.begin({}, lambda _: None)
         now[0] = 29.9
         assert not snapshots.due()

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 import torch
 
-from benchmarks.cars import measure_all
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.splits import split_rows
 from murho.model.engines.prediction import PredictOptions
@@ -17,13 +16,11 @@ from murho.model.errors import TableError
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.training import train as training
 from tests.model.conftest import Notes, make_table, present, train_quickly
-from tests.support import ROOT
+from tests.model.held_out_cars import coverages_and_far_ratios
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit import Epoch
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.posterior.posterior import Posterior
-
-EXAMPLES = ROOT / "examples"
 
 
 def test_a_tiny_table_is_fitted_and_says_that_nothing_is_held_out() -> None:
@@ -129,9 +126,7 @@ def test_evaluation_reports_raw_and_calibrated_bands(rent: Posterior) -> None:
 @pytest.mark.slow
 def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
     """A fifth of the rows held out each time: what the README promises."""
-    runs = measure_all(count=4)  # the benchmark itself takes ten
-    coverages = [run["calibrated"]["coverage"]["90"] for run in runs]
-    ratios = [run["far_ratio"] for run in runs]
+    coverages, ratios = coverages_and_far_ratios(seeds=4)
     assert 0.85 <= np.mean(coverages) <= 0.95, coverages
     assert min(ratios) >= 2.0, ratios
 

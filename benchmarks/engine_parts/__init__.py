@@ -1,0 +1,1 @@
+"""The parts of `benchmarks.engine`: cells are measured, answers judged by a reference, tables made."""

@@ -1,0 +1,96 @@
+"""A posterior of Murho's with the parameters of a task: as if `murho train` had written it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from benchmarks.peers.engine_task import (
+    ACTIVATION,
+    COLUMNS,
+    COMPONENTS,
+    EDGE,
+    INPUTS,
+    inverse_softplus,
+)
+from benchmarks.peers.network_task import NOISE
+from murho.model.distributions.wide_component import WideRule
+from murho.model.encoding.training_range import BEYOND
+from murho.model.posterior.model_spec import ModelSpec
+from murho.model.posterior.posterior import Posterior
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from benchmarks.peers.engine_task import EngineTask
+
+__all__ = ["DEFAULT_SEED", "ROWS", "facts_of", "posterior_of", "spec_of", "tensors_of"]
+
+DEFAULT_SEED = 0
+"""Of the draws."""
+ROWS = 1000
+"""That learned noise is said to be learned from."""
+
+
+def facts_of(task: EngineTask) -> dict[str, Any]:
+    """``model.json``: numeric columns ``x0``, ``x1``, … of mean 0 and standard deviation 1, and the target ``y``."""
+    names = [f"x{number}" for number in range(COLUMNS)]
+    features: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "kind": "numeric",
+            "unit": None,
+            "missing": False,
+            "minimum": -EDGE,
+            "maximum": EDGE,
+            "categories": [],
+        }
+        for name in names
+    ]
+    encodings = {name: {"scale": {"mean": 0.0, "std": 1.0, "limit": None}} for name in names}
+    return {
+        "architecture": {
+            "inputs": INPUTS,
+            "hidden": list(task.hidden),
+            "outputs": task.sizes[-1][1],
+            "activation": ACTIVATION,
+            "members": 1,
+            "skip": False,
+        },
+        "likelihood": {
+            "kind": task.noise,
+            "sigma": NOISE if task.noise == "fixed" else None,
+            "components": COMPONENTS if task.noise == "mixture" else None,
+            "wide": None if task.noise == "fixed" else WideRule.after(ROWS).to_json(),
+        },
+        "schema": {"features": features, "target": {"name": "y", "unit": None}, "left_out": {}},
+        "encoding": {"encoding": "standard", "features": encodings},
+        "target": {"location": 0.0, "scale": 1.0, "transform": {"kind": "none"}},
+        "calibration": None,
+        "beyond": {"rule": BEYOND},
+        "default_seed": DEFAULT_SEED,
+    }
+
+
+def spec_of(task: EngineTask) -> ModelSpec:
+    """What ``model.json`` says, read."""
+    return ModelSpec.from_json(facts_of(task))
+
+
+def tensors_of(task: EngineTask) -> dict[str, Tensor]:
+    """Both mu and rho by their names in a checkpoint, one member."""
+    tensors = {}
+    for number, layer in enumerate(task.posterior()):
+        for part, mu, sigma in (
+            ("weight", layer.weight_mu, layer.weight_sigma),
+            ("bias", layer.bias_mu[None], layer.bias_sigma[None]),
+        ):
+            tensors[f"layers.{number}.{part}.mu"] = torch.from_numpy(mu[None])
+            tensors[f"layers.{number}.{part}.rho"] = torch.from_numpy(inverse_softplus(sigma)[None])
+    return tensors
+
+
+def posterior_of(task: EngineTask) -> Posterior:
+    """Ready to answer, on the CPU."""
+    return Posterior(spec_of(task), tensors_of(task))

@@ -1,0 +1,102 @@
+"""Murho: the steps of `model.fitting.fit.fit`, with all that it does beside the gradient.
+
+Timed from the end of a fit's first epoch to the end of its last: shuffling and gathering the minibatches, clipping
+gradients, schedule, optimiser, the running average of the parameters. Validation on one row, every 50 steps, is
+in it, too, and of no weight. Runs in Murho's own environment.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from benchmarks.peers.exchange import drive
+from benchmarks.peers.network_task import NOISE
+from benchmarks.peers.step_task import DRAWS, LEARNING_RATE, PRIOR_SIGMA, StepTask, Timing, step_session
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting.fit import fit
+from murho.model.fitting.fit_types import FitOptions
+from murho.model.networks.priors import GaussianPrior
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from murho.model.fitting.fit_types import Epoch, Fit
+
+EPOCHS = 1_000_000
+"""More than any stretch lasts; the learning rate falls along the epochs allowed, so hardly in any stretch."""
+
+
+class _Clock:
+    """Listens to a fit, and interrupts it, as a person may, when it has run for long enough."""
+
+    def __init__(self, epochs: int | None, seconds: float) -> None:
+        self._epochs, self._seconds = epochs, seconds
+        self._began: tuple[float, float] | None = None
+        self.epochs, self.wall, self.processor = 0, 0.0, 0.0
+
+    def epoch(self, _: Epoch) -> None:
+        """One more epoch is done."""
+        now = time.perf_counter(), time.process_time()
+        if self._began is None:
+            self._began = time.perf_counter(), time.process_time()
+            return
+        self.epochs += 1
+        self.wall, self.processor = now[0] - self._began[0], now[1] - self._began[1]
+        if self.wall >= self._seconds if self._epochs is None else self.epochs >= self._epochs:
+            raise KeyboardInterrupt
+
+
+class Murho:
+    """Fits, from the start in each stretch."""
+
+    def __init__(self, task: StepTask) -> None:
+        torch.set_num_threads(1)
+        rows, targets = (torch.from_numpy(part) for part in task.data())
+        # Several members are the folds of a cross-fit, as `murho train` has them: each sees rows of its own.
+        folds = (torch.arange(task.rows) % task.members).unsqueeze(0) if task.members > 1 else None
+        self._training, self._validation = Rows(rows, targets, folds), Rows(rows[:1], targets[:1])
+        self._options = FitOptions(
+            GaussianPrior(PRIOR_SIGMA),
+            noise="fixed",
+            noise_sigma=NOISE,
+            hidden=task.hidden,
+            members=task.members,
+            learning_rate=LEARNING_RATE,
+            batch_size=task.batch,
+            epochs=EPOCHS,
+            early_stop=False,
+            validation_draws=1,
+            seed=task.seed,
+        )
+        seen = self._training.seen_by(task.members).shape[1]
+        self._minibatches = -(-seen // task.batch)
+        self._fit: Fit | None = None
+
+    def take(self, *, steps: int | None = None, seconds: float | None = None) -> Timing:
+        """See `benchmarks.peers.step_task.System.take`; whole epochs."""
+        epochs = None if steps is None else -(-steps // self._minibatches)
+        clock = _Clock(epochs, 0.0 if seconds is None else seconds)
+        self._fit = fit(self._training, self._validation, self._options, progress=clock)
+        return Timing(clock.epochs * self._minibatches, clock.wall, clock.processor)
+
+    def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `benchmarks.peers.step_task.System.predict`."""
+        if self._fit is None:
+            raise AssertionError("it has taken steps")
+        network, inputs, generator = (
+            self._fit.network,
+            torch.from_numpy(rows),
+            torch.Generator().manual_seed(0),
+        )
+        with torch.no_grad():  # draw by draw, as peers: it must not be what memory peaks at
+            draws = [network(inputs, generator)[..., 0].mean(dim=0) for _ in range(DRAWS)]
+        mean: NDArray[np.float32] = torch.stack(draws).mean(dim=0).numpy()
+        return mean
+
+
+if __name__ == "__main__":
+    drive(step=step_session(Murho))

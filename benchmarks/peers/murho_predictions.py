@@ -1,0 +1,78 @@
+"""Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
+
+Draws of recent seeds are kept, so that a second call of the
+same seed makes none. What a call takes with draws made anew, as in every call of a peer, without percentiles, with
+exceedance of thresholds besides, and what it takes to the network's outputs under every draw, is timed too.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
+from benchmarks.peers.engine_task import engine_session
+from benchmarks.peers.exchange import drive
+from murho.model.engines.draws import Draws, make_draws
+from murho.model.engines.prediction import PredictOptions
+from murho.model.runtime.threads import threads_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from benchmarks.peers.engine_task import Call, EngineTask
+
+__all__ = ["prepare"]
+
+THRESHOLDS = (-1.0, 0.0, 1.0)
+"""Of targets whose standard deviation is 1 to 1.5."""
+VALUES_AT_A_TIME = 2**19
+"""Function values that the network is asked for at once: as many as fit into a tile of the engine."""
+
+
+def prepare(task: EngineTask) -> dict[str, Call]:
+    """Sets it up."""
+    torch.set_num_threads(task.threads)
+    posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not push out the kept one
+    seeds = count(DEFAULT_SEED + 1)
+    tensors = tensors_of(task)
+
+    @cache
+    def kept(samples: int) -> Draws:
+        return make_draws(tensors, posterior.architecture, seed=DEFAULT_SEED, samples=samples)
+
+    def call(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        answer = posterior.predict_encoded(rows, PredictOptions(samples=samples))
+        return {name: getattr(answer, name) for name in ("mean", "epistemic_std", "std", "percentiles")}
+
+    def fresh(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        other.predict_encoded(rows, PredictOptions(samples=samples, seed=next(seeds)))
+        return {}
+
+    def network(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        step = max(1, VALUES_AT_A_TIME // samples)
+        weights = sum(layer[0].numel() for layer in kept(samples).layers)
+        with threads_for(len(rows) * samples * weights):
+            for start in range(0, len(rows), step):
+                posterior.engine.forward(kept(samples), torch.from_numpy(rows[start : start + step]))
+        return {}
+
+    def moments(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        posterior.predict_encoded(rows, PredictOptions(samples=samples, percentiles=()))
+        return {}
+
+    def exceedance(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        posterior.predict_encoded(rows, PredictOptions(samples=samples, thresholds=THRESHOLDS))
+        return {}
+
+    return {"call": call, "fresh": fresh, "moments": moments, "exceedance": exceedance, "network": network}
+
+
+if __name__ == "__main__":
+    drive(engine=engine_session(prepare))

@@ -1,0 +1,57 @@
+"""Gaussian noise of a known standard deviation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+from murho.model.errors import OptionError
+from murho.model.likelihoods.gaussian import GaussianNoise
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from murho.model.likelihoods.likelihood import LikelihoodOptions
+
+__all__ = ["FixedNoise"]
+
+
+class FixedNoise(GaussianNoise):
+    """``N(y; output, sigma^2)`` with a known sigma.
+
+    Attributes:
+        sigma: Standard deviation in standardised units.
+    """
+
+    kind = "fixed"
+
+    def __init__(self, sigma: float) -> None:
+        """Takes the known noise.
+
+        Args:
+            sigma: Standard deviation in standardised units.
+
+        Raises:
+            OptionError: It is not a positive number.
+        """
+        super().__init__()
+        if not (math.isfinite(sigma) and sigma > 0.0):
+            raise OptionError(f"noise sigma must be a positive number, not {sigma!r}")
+        self.sigma = sigma
+
+    @classmethod
+    def make(cls, options: LikelihoodOptions) -> Self:
+        """See `Likelihood.make`."""
+        if options.sigma is None:
+            raise OptionError(
+                "fixed noise needs its standard deviation: give --noise-sigma, in the target's unit"
+            )
+        return cls(options.sigma)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Likelihood.to_json`."""
+        return super().to_json() | {"sigma": self.sigma}
+
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one for all
+        """See `GaussianNoise.noise`; ``[1, 1]``."""
+        return outputs.new_full((1, 1), self.sigma)

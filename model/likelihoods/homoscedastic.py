@@ -1,0 +1,62 @@
+"""Gaussian noise of one learned standard deviation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from murho.model.likelihoods.gaussian import GaussianNoise
+from murho.model.likelihoods.likelihood import INITIAL_NOISE, NOISE_FLOOR
+from murho.model.networks.layers import inverse_softplus
+
+if TYPE_CHECKING:
+    from murho.model.likelihoods.likelihood import LikelihoodOptions
+
+__all__ = ["HomoscedasticNoise", "noise_of", "rho_of"]
+
+
+def noise_of(rho: Tensor) -> Tensor:
+    """``floor + softplus(rho)``: the learned standard deviation, standardised units; any shape."""
+    return NOISE_FLOOR + functional.softplus(rho)
+
+
+def rho_of(noise: Tensor) -> Tensor:
+    """The inverse of `noise_of`; just above the floor rho is held finite."""
+    return inverse_softplus((noise - NOISE_FLOOR).clamp_min(1e-8))
+
+
+class HomoscedasticNoise(GaussianNoise):
+    """``N(y; output, noise^2)`` with the learned ``noise = floor + softplus(rho)``, one a member.
+
+    Attributes:
+        rho: Unconstrained scale of the noise, ``[M, 1]``.
+    """
+
+    kind = "homoscedastic"
+
+    def __init__(self, members: int, initial: float = INITIAL_NOISE) -> None:
+        """Starts at a given noise.
+
+        Args:
+            members: M.
+            initial: Standard deviation to start from, standardised units.
+        """
+        super().__init__()
+        rho = rho_of(torch.tensor(initial, dtype=torch.float64)).float()
+        self.rho = nn.Parameter(rho.expand(members, 1).clone())
+
+    @classmethod
+    def make(cls, options: LikelihoodOptions) -> Self:
+        """See `Likelihood.make`."""
+        return cls(options.members)
+
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - the same for every row
+        """See `GaussianNoise.noise`; ``[M, 1]`` or ``[S, 1]``."""
+        return noise_of(self.rho if members is None else self.rho[members])
+
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
+        by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
+        self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus

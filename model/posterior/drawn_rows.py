@@ -1,0 +1,60 @@
+"""Rows under the draws of a posterior: what evaluation and calibration ask of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from murho.model.engines.prediction import PredictOptions
+from murho.model.engines.prediction_plan import PredictionPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.distributions.calibration import ConformalMap
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.encoding.training_range import Outside
+    from murho.model.engines.engine import Engine
+    from murho.model.engines.target_model import TargetModel
+
+__all__ = ["DrawnRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """B rows under S draws.
+
+    Attributes:
+        outputs: Of the network, ``[S, B, P]``, standardised; by PyTorch, whatever engine answers.
+        members: Member of each draw, ``[S]``.
+        outside: Which rows lie beyond the training rows.
+        target: What the outputs say of the target.
+        engine: What computes percentiles.
+    """
+
+    outputs: Tensor
+    members: Tensor
+    outside: Outside
+    target: TargetModel
+    engine: Engine
+
+    def predictive(self) -> Predictive:
+        """The distribution of the target of each row, not calibrated; by PyTorch, the same to the bit everywhere."""
+        return self.target.predictive(self.outputs, self.members)
+
+    def percentiles(
+        self, levels: Sequence[float], calibration: ConformalMap | None = None
+    ) -> NDArray[np.float64]:
+        """Percentiles of an observation, ``[B, K]``, the target's unit.
+
+        Args:
+            levels: Strictly between 0 and 100, K.
+            calibration: What they go through; None: nothing.
+        """
+        options = PredictOptions(samples=len(self.members), percentiles=tuple(levels))
+        plan = PredictionPlan.of(options, calibration, self.outputs.device)
+        return self.engine.answer(plan, self.outputs, self.members, self.outside)["percentiles"]

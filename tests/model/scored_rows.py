@@ -1,0 +1,67 @@
+"""Scores of predictives that are written down, not learned."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+
+from murho.model.distributions.transforms import Identity
+from murho.model.encoding.training_range import Outside
+from murho.model.engines.target_model import TargetModel
+from murho.model.engines.torch_engine import TorchEngine
+from murho.model.evaluation.metrics import PERCENTILES, BandScores, band_levels
+from murho.model.evaluation.row_scores import RowScores, score_rows
+from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
+from murho.model.networks.layers import inverse_softplus
+from murho.model.posterior.drawn_rows import DrawnRows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.distributions.calibration import ConformalMap
+    from murho.model.posterior.posterior import Posterior
+
+ALL_LEVELS = sorted({*band_levels(), *PERCENTILES})
+
+
+def gaussian_posterior(copies: int = 3) -> Posterior:
+    """Stands in for a posterior: a row ``(mean, std)`` is its own predictive, a mixture of equal Gaussians."""
+    target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
+
+    def drawn(rows: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None) -> DrawnRows:
+        means, noise = rows.double().T
+        outputs = torch.stack((means, inverse_softplus(noise - NOISE_FLOOR)), dim=1).expand(copies, -1, -1)
+        nowhere = Outside.of(torch.zeros(len(rows), dtype=torch.bool))
+        return DrawnRows(outputs, torch.zeros(copies).long(), nowhere, target, TorchEngine(target))
+
+    return cast("Posterior", SimpleNamespace(device=torch.device("cpu"), seed=0, drawn=drawn))
+
+
+def score_gaussians(
+    means: NDArray[np.float64],
+    stds: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    calibration: ConformalMap | None = None,
+) -> RowScores:
+    """Scores of one Gaussian a row, at all levels; means and stds are rounded to float32."""
+    rows = np.stack([means, stds], axis=1).astype(np.float32)
+    return score_rows(
+        gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS
+    )
+
+
+def scored_rows(
+    errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]
+) -> RowScores:
+    """Scores of which only errors, std and whether the row lay inside its bands are known."""
+    nothing = np.zeros(len(errors))
+    bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), np.zeros(4), np.zeros(4), np.zeros(0))
+    return RowScores(
+        nothing, errors, nothing, nothing, nothing, nothing, stds, bands, None, np.zeros(len(errors), bool)
+    )
