@@ -5,6 +5,7 @@ Its checkpoints are those of ``murho train``: ``murho serve`` serves what `BBBRe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from warnings import warn
@@ -23,6 +24,7 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
 from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
+from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
 from murho.model.training.train import train
@@ -39,8 +41,6 @@ __all__ = ["BBBRegressor"]
 
 HARMLESS = ("ignored", "every cell is the same", "every cell is missing")
 """Reasons to leave out a column that call for no warning."""
-OF_THE_FILE = ("format", "name", "tensors")
-"""What `write_checkpoint` adds to the facts."""
 
 
 class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  # scikit-learn has no types
@@ -92,8 +92,9 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             with use_threads_for_fitting(device):
                 trained = train(table, target, options, reporter=self.reporter(), device=device)
         names = {"columns": self._names(), "named": hasattr(self, "feature_names_in_")}
-        self._adopt({**trained.facts, "estimator": names}, trained.tensors, device)
-        if trained.facts["training"]["interrupted"]:
+        spec = replace(trained.spec, records={**trained.spec.records, "estimator": names})
+        self._adopt(spec, trained.tensors, device)
+        if spec.training["interrupted"]:
             raise KeyboardInterrupt
         for name, reason in self.posterior_.schema.left_out.items():
             if reason not in HARMLESS:
@@ -179,7 +180,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             CheckpointError: The name is forbidden, or the directory can't be written.
         """
         check_is_fitted(self)
-        return write_checkpoint(Path(directory), name, self.posterior_.facts, self._tensors)
+        return write_checkpoint(Path(directory), name, self.posterior_.spec, self._tensors)
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, *, device: str = "cpu") -> Self:
@@ -199,12 +200,12 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             directory = find_checkpoint(directory.parent, directory.name)
         with as_value_errors():
             posterior = Posterior.load(directory, resolve_device(device))  # checks all of it
-        facts = {name: value for name, value in posterior.facts.items() if name not in OF_THE_FILE}
+        spec = posterior.spec
         features = [feature.name for feature in posterior.schema.features]
         try:
-            names = facts.get("estimator", {"columns": features, "named": True})
+            names = spec.records.get("estimator", {"columns": features, "named": True})
             columns, named = [str(name) for name in names["columns"]], bool(names["named"])
-            estimator = cls(**cls.parameters_of(facts["training"]["options"]), device=device)
+            estimator = cls(**cls.parameters_of(spec.training["options"]), device=device)
         except (AttributeError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"{directory}: estimator or training.options is malformed: {error!r}"
@@ -213,11 +214,11 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         if named:
             estimator.feature_names_in_ = np.array(columns, dtype=object)
         tensors = safetensors.torch.load_file(directory / TENSORS_FILE)
-        estimator._adopt(facts, tensors, str(posterior.device))
+        estimator._adopt(spec, tensors, str(posterior.device))
         return estimator
 
-    def _adopt(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str) -> None:
-        self.posterior_ = Posterior(facts, tensors, device=device)
+    def _adopt(self, spec: ModelSpec, tensors: Mapping[str, Tensor], device: str) -> None:
+        self.posterior_ = Posterior(spec, tensors, device=device)
         self._tensors = dict(tensors)
 
     def _names(self) -> list[str]:
@@ -272,4 +273,5 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         except OptionError:  # pickled with a GPU, and there is none here
             device = "cpu"
         # Copies: a file that joblib maps into memory can't be written, and PyTorch warns of such arrays.
-        self._adopt(facts, {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, device)
+        tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+        self._adopt(ModelSpec.from_json(facts), tensors, device)

@@ -1,14 +1,33 @@
-"""Strict reading of a checkpoint's JSON data: errors say where, what was expected, and what was found."""
+"""Strict reading of a checkpoint's JSON data.
+
+Every ``expect_…`` takes a value and its path, and returns the value or raises a `CheckpointError` that says where, what
+was expected, and what was found.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from murho.model.errors import CheckpointError
+from murho.model.errors import CheckpointError, OptionError
 
-__all__ = ["expect_fields", "expect_number", "expect_numbers", "expect_text", "wrong"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "expect_fields",
+    "expect_flag",
+    "expect_list",
+    "expect_number",
+    "expect_numbers",
+    "expect_object",
+    "expect_text",
+    "expect_whole",
+    "option_errors_at",
+    "wrong",
+]
 
 
 def wrong(where: str, expected: str, found: object) -> CheckpointError:
@@ -18,46 +37,71 @@ def wrong(where: str, expected: str, found: object) -> CheckpointError:
     return CheckpointError(f"{where}: expected {expected}, found {shown}")
 
 
-def expect_fields(data: object, where: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the data if they are an object with exactly these fields.
+@contextmanager
+def option_errors_at(where: str) -> Iterator[None]:
+    """Turns an `OptionError` of the object that is made from the field ``where`` into a `CheckpointError`."""
+    try:
+        yield
+    except OptionError as error:
+        raise CheckpointError(f"{where}: {error}") from error
 
-    Raises:
-        CheckpointError: They are not.
-    """
-    if not isinstance(data, dict) or set(data) != set(names):
-        found = sorted(map(str, data)) if isinstance(data, dict) else data
-        raise wrong(where, f"an object with exactly the fields {', '.join(names) or '(none)'}", found)
+
+def expect_object(data: object, where: str) -> dict[str, Any]:
+    """Returns the data if they are an object."""
+    if not isinstance(data, dict):
+        raise wrong(where, "an object", data)
     return data
 
 
-def expect_text(value: object, where: str) -> str:
-    """Returns the value if it is a text that is not empty.
+def expect_fields(
+    data: object, where: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Returns the data if they are an object with these fields, perhaps some of the optional ones, and no others."""
+    if not isinstance(data, dict) or not set(names) <= set(data) <= {*names, *optional}:
+        expected = f"an object with exactly the fields {', '.join(names) or '(none)'}"
+        if optional:
+            expected += f", and perhaps {', '.join(optional)}"
+        raise wrong(where, expected, sorted(map(str, data)) if isinstance(data, dict) else data)
+    return data
 
-    Raises:
-        CheckpointError: It is not.
-    """
+
+def expect_list(value: object, where: str) -> list[Any]:
+    """Returns the value if it is a list."""
+    if not isinstance(value, list):
+        raise wrong(where, "a list", value)
+    return value
+
+
+def expect_text(value: object, where: str) -> str:
+    """Returns the value if it is a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise wrong(where, "a text that is not empty", value)
     return value
 
 
-def expect_number(value: object, where: str) -> float:
-    """Returns the value if it is a finite number.
+def expect_flag(value: object, where: str) -> bool:
+    """Returns the value if it is true or false."""
+    if not isinstance(value, bool):
+        raise wrong(where, "true or false", value)
+    return value
 
-    Raises:
-        CheckpointError: It is not.
-    """
+
+def expect_whole(value: object, where: str, least: int = 0) -> int:
+    """Returns the value if it is a whole number, not below the least."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise wrong(where, f"a whole number from {least}", value)
+    return value
+
+
+def expect_number(value: object, where: str) -> float:
+    """Returns the value if it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise wrong(where, "a finite number", value)
     return float(value)
 
 
 def expect_numbers(value: object, where: str) -> tuple[float, ...]:
-    """Returns the values if they are a list of finite numbers.
-
-    Raises:
-        CheckpointError: They are not.
-    """
+    """Returns the values if they are a list of finite numbers."""
     if not isinstance(value, list):
         raise wrong(where, "a list of numbers", value)
     return tuple(expect_number(number, f"{where}[{index}]") for index, number in enumerate(value))

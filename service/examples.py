@@ -19,8 +19,7 @@ __all__ = ["curl_line", "example_row"]
 
 def example_row(model: ModelLike) -> dict[str, Any]:
     """Returns one row that the model takes: a training row if the checkpoint has one, else a middling one."""
-    training = model.facts.get("training")
-    stored = training.get("example") if isinstance(training, dict) else None
+    stored = model.spec.training.get("example")
     names = [feature.name for feature in model.schema.features]
     if isinstance(stored, dict) and list(stored) == names:
         return stored

@@ -57,7 +57,7 @@ def _model(loaded: LoadedModel, address: str) -> str:
     return f"""<section>
 <h2>{escape(model.name)}</h2>
 <p>predicts {predicts} <span class="soft">· version {escape(model.version)}{older}</span></p>
-{_metrics(model.facts.get("metrics"), model.schema)}
+{_metrics(model.spec.metrics, model.schema)}
 <h3>Features</h3>
 <div class="scroll">{_table(("Feature", "Kind", "Training range", "Missing"), rows)}</div>{more}
 <h3>Try it</h3>
@@ -65,10 +65,8 @@ def _model(loaded: LoadedModel, address: str) -> str:
 </section>"""
 
 
-def _metrics(metrics: object, schema: Schema) -> str:
+def _metrics(metrics: Mapping[str, Any], schema: Schema) -> str:
     """Returns the held-out metrics that the checkpoint has."""
-    if not isinstance(metrics, dict):
-        return ""
     unit = f" {schema.target.unit}" if schema.target.unit else ""
     shown = [(title, f"{metrics[key]:.4g}{unit}") for key, title in METRICS if _is_number(metrics.get(key))]
     if _is_number(metrics.get("nll")):

@@ -15,12 +15,11 @@ from murho.service.errors import ClientGoneError, ComputationError, NotReadyErro
 from murho.service.scheduler import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Schema, UnfamiliarValue
     from murho.model.engines.prediction import Prediction, PredictOptions
+    from murho.model.posterior.model_spec import ModelSpec
     from murho.service.scheduler import Abandoned, Scheduler
 
 __all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]
@@ -46,7 +45,7 @@ class ModelLike(Protocol):
         """Features and target."""
 
     @property
-    def facts(self) -> Mapping[str, Any]:
+    def spec(self) -> ModelSpec:
         """The content of `model.json`."""
 
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.engine_parts.murho_posterior import facts_of, tensors_of
+from benchmarks.engine_parts.murho_posterior import spec_of, tensors_of
 from benchmarks.peers.engine_task import COLUMNS
 from benchmarks.processes import ProcessError, run_script
 from murho.model.posterior.checkpoint import write_checkpoint
@@ -48,7 +48,7 @@ def memory_of_a_file(task: EngineTask, rows: int, samples: int) -> dict[str, flo
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_checkpoint(folder, "engine", facts_of(task), tensors_of(task))
+        write_checkpoint(folder, "engine", spec_of(task), tensors_of(task))
         found = []
         for count in (1, rows):
             given, answered = folder / f"rows-{count}.parquet", folder / "answers.parquet"

@@ -17,6 +17,7 @@ from benchmarks.peers.engine_task import (
 from benchmarks.peers.network_task import NOISE
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BEYOND
+from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from benchmarks.peers.engine_task import EngineTask
 
-__all__ = ["DEFAULT_SEED", "ROWS", "facts_of", "posterior_of", "tensors_of"]
+__all__ = ["DEFAULT_SEED", "ROWS", "facts_of", "posterior_of", "spec_of", "tensors_of"]
 
 DEFAULT_SEED = 0
 """Of the draws."""
@@ -72,6 +73,11 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
     }
 
 
+def spec_of(task: EngineTask) -> ModelSpec:
+    """What ``model.json`` says, read."""
+    return ModelSpec.from_json(facts_of(task))
+
+
 def tensors_of(task: EngineTask) -> dict[str, Tensor]:
     """Both mu and rho by their names in a checkpoint, one member."""
     tensors = {}
@@ -87,4 +93,4 @@ def tensors_of(task: EngineTask) -> dict[str, Tensor]:
 
 def posterior_of(task: EngineTask) -> Posterior:
     """Ready to answer, on the CPU."""
-    return Posterior(facts_of(task), tensors_of(task))
+    return Posterior(spec_of(task), tensors_of(task))

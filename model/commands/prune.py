@@ -51,7 +51,7 @@ def prune(
     rows = None if data is None else read_labelled_rows(data, revision.posterior)
     pruned = prune_revision(revision, fraction, rows)
     written = pruned.revision
-    directory = write_checkpoint(checkpoints, name, written.facts, written.tensors)
+    directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
     if figure is not None:
         draw(pruned.cut, f"{name}, version {revision.posterior.version}", figure)
     if json:

@@ -22,7 +22,7 @@ BINS_PER_LINE = 4
 
 def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
     """What was removed, layer by layer and by signal-to-noise ratio, and what that changed."""
-    cut, version = pruned.cut, pruned.revision.facts["pruning"]["from_version"]
+    cut, version = pruned.cut, pruned.revision.spec.records["pruning"]["from_version"]
     free = cut.total("weights") - cut.total("held")
     lines = [
         f"removed {cut.total('removed'):,} of {free:,} weights of version {version}: "
@@ -43,7 +43,7 @@ def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
         lines += [*_comparison(pruned.before, pruned.after, version, unit), ""]
     match pruned.calibration:
         case "made anew":
-            lines.append(f"bands calibrated anew on {pruned.revision.facts['pruning']['rows']} rows")
+            lines.append(f"bands calibrated anew on {pruned.revision.spec.records['pruning']['rows']} rows")
         case "kept":
             lines.append(
                 f"bands calibrated as in version {version}, which had all its weights; "
@@ -79,7 +79,7 @@ def histogram_lines(cut: Cut) -> list[str]:
 
 def updated_lines(updated: Updated, unit: str | None) -> list[str]:
     """How far the posterior moved, and what that changed on the new rows."""
-    facts = updated.revision.facts["update"]
+    facts = updated.revision.spec.records["update"]
     version = facts["from_version"]
     learned = facts["learned_rows"]
     lines = [
@@ -90,13 +90,14 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
         *_comparison(updated.before, updated.after, version, unit),
     ]
     if updated.held_out:
-        lines.append(_who_judged(updated.revision.facts["architecture"]["members"]))
+        lines.append(_who_judged(updated.revision.spec.architecture.members))
         if updated.after["nll"] > updated.before["nll"] and updated.after["crps"] > updated.before["crps"]:
             lines.append(f"both are worse than before: version {version} may be the one to serve")
     else:
         lines.append("(after: on the rows just learned from, so better than new rows would show)")
-    if updated.calibration == "made anew":
-        lines.append(f"bands calibrated anew on {updated.revision.facts['calibration']['rows']} new rows")
+    conformal = updated.revision.spec.calibration
+    if updated.calibration == "made anew" and conformal is not None:
+        lines.append(f"bands calibrated anew on {conformal.rows} new rows")
     elif updated.calibration == "kept":
         lines.append(f"bands calibrated as in version {version}")
     else:

@@ -74,8 +74,8 @@ def print_revision(directory: Path, written: Revision, which: str) -> None:
             "checkpoint": str(directory),
             "name": directory.parent.name,
             "version": directory.name,
-            which: written.facts[which],
-            "metrics": written.facts["metrics"],
+            which: written.spec.records[which],
+            "metrics": written.spec.metrics,
         }
     )
 

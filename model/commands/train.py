@@ -75,8 +75,8 @@ def train(
             trained = train_on_table(
                 table, column, options, reporter=reporter, device=resolved, snapshots=snapshots
             )
-        directory = write_checkpoint(checkpoints, chosen_name, trained.facts, trained.tensors)
-        if not trained.facts["training"]["interrupted"]:
+        directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors)
+        if not trained.spec.training["interrupted"]:
             snapshots.remove()
     _report(trained, directory, as_json=json)
 
@@ -88,21 +88,21 @@ def _name_of(data: Path) -> str:
 def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
     from murho.model.evaluation import metrics
 
-    facts = trained.facts
+    spec = trained.spec
     if as_json:
         print_json(
             {
                 "checkpoint": str(directory),
                 "name": directory.parent.name,
                 "version": directory.name,
-                "interrupted": facts["training"]["interrupted"],
-                "metrics": facts["metrics"],
+                "interrupted": spec.training["interrupted"],
+                "metrics": spec.metrics,
             }
         )
         return
     lines = [
-        f"on {facts['metrics']['n']} held-out rows, after {facts['training']['seconds']:.1f} s:",
-        *metrics.summary(facts["metrics"], facts["target"]["unit"]),
-        f"saved {directory}" + (" (interrupted)" if facts["training"]["interrupted"] else ""),
+        f"on {spec.metrics['n']} held-out rows, after {spec.training['seconds']:.1f} s:",
+        *metrics.summary(spec.metrics, spec.schema.target.unit),
+        f"saved {directory}" + (" (interrupted)" if spec.training["interrupted"] else ""),
     ]
     print_lines(lines)

@@ -61,11 +61,11 @@ def update(
     with use_threads_for_fitting(resolved):
         updated = update_revision(revision, rows, options, reporter=TerminalReporter(), device=resolved)
     written = updated.revision
-    directory = write_checkpoint(checkpoints, name, written.facts, written.tensors)
+    directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
     if json:
         print_revision(directory, written, "update")
         return
-    interrupted = " (interrupted)" if written.facts["update"]["interrupted"] else ""
+    interrupted = " (interrupted)" if written.spec.records["update"]["interrupted"] else ""
     lines = updated_lines(updated, written.posterior.schema.target.unit)
     print_lines([*lines, f"saved {directory}{interrupted}"])
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from murho.model.distributions.ensemble_extrapolation import ensemble_score
-from murho.model.errors import CheckpointError
+from murho.model.json_validation import expect_fields, expect_numbers, expect_whole, wrong
 
 __all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
 
+METHOD = "split-conformal"
 FURTHEST_SCORE = 3.0
 """Scores further out than this say of a row that it is odd, not how well members agree."""
 MAXIMUM_KNOTS = 400
@@ -79,31 +80,32 @@ class ConformalMap:
     def to_json(self) -> dict[str, Any]:
         """For ``model.json``."""
         return {
-            "method": "split-conformal",
+            "method": METHOD,
             "rows": self.rows,
             "nominal": list(self.nominal),
             "observed": list(self.observed),
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ConformalMap:
+    def from_json(cls, data: object) -> Self:
         """The inverse of `to_json`.
 
         Raises:
-            CheckpointError: The knots are not two increasing lists of positive numbers of the same length.
+            CheckpointError: The knots are not two increasing lists of positive numbers of the same length, or a field
+                is missing or unknown.
         """
-        try:
-            if data["method"] != "split-conformal":
-                raise CheckpointError(f"calibration method {data['method']!r} is unknown to this version")
-            nominal = tuple(float(value) for value in data["nominal"])
-            observed = tuple(float(value) for value in data["observed"])
-            rows = int(data["rows"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"calibration is malformed: {error!r}") from error
+        fields = expect_fields(data, "calibration", ("method", "rows", "nominal", "observed"))
+        if fields["method"] != METHOD:
+            raise wrong("calibration.method", f'"{METHOD}"', fields["method"])
+        rows = expect_whole(fields["rows"], "calibration.rows", least=1)
+        nominal, observed = (
+            expect_numbers(fields[name], f"calibration.{name}") for name in ("nominal", "observed")
+        )
         for name, knots in (("nominal", nominal), ("observed", observed)):
-            increasing = all(a < b for a, b in zip((0.0, *knots), knots, strict=False))
-            if not (knots and increasing and np.isfinite(knots[-1]) and len(nominal) == len(observed)):
-                raise CheckpointError(f"calibration.{name} must be increasing positive numbers")
+            if not knots or any(a >= b for a, b in zip((0.0, *knots), knots, strict=False)):
+                raise wrong(f"calibration.{name}", "increasing positive numbers, at least one", knots)
+        if len(nominal) != len(observed):
+            raise wrong("calibration.observed", f"as many numbers as nominal, {len(nominal)}", observed)
         return cls(nominal, observed, rows)
 
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI, normal_cdf
-from murho.model.errors import CheckpointError
-from murho.model.json_validation import expect_fields, expect_number
+from murho.model.json_validation import expect_fields, expect_number, wrong
 
 __all__ = ["TRANSFORMS", "Identity", "Logarithm", "Standardisation", "Transform", "transform_from_json"]
 
@@ -246,6 +245,6 @@ def transform_from_json(data: object) -> Identity | Logarithm:
     if data is None:
         return Identity()
     kind = data.get("kind") if isinstance(data, dict) else None
-    if kind not in TRANSFORMS:
-        raise CheckpointError(f"target.transform.kind must be one of {', '.join(TRANSFORMS)}, found {kind!r}")
+    if not isinstance(kind, str) or kind not in TRANSFORMS:
+        raise wrong("target.transform.kind", f"one of {', '.join(TRANSFORMS)}", kind)
     return TRANSFORMS[kind].from_json(data)

@@ -7,20 +7,46 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from murho.model.errors import CheckpointError
+from murho.model.json_validation import expect_fields, expect_number, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
     from murho.model.encoding.encoder import Encoder
 
-__all__ = ["BEYOND", "Outside", "TrainingRange"]
+__all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
 
 BEYOND = "edge"
 """The rule, named in ``model.json``, for rows beyond the training rows: they scatter as rows at the edge do, and
 calibration only widens their bands."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeyondRule:
+    """That a checkpoint follows the rule `BEYOND`; checkpoints from before that rule follow none.
+
+    Attributes:
+        slope: Prior standard deviation of a slope beyond the training range, see `model.training.extrapolation_prior`;
+            None if it is not known.
+    """
+
+    slope: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``."""
+        return {"rule": BEYOND} if self.slope is None else {"rule": BEYOND, "slope": self.slope}
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """The inverse of `to_json`.
+
+        Raises:
+            CheckpointError: The rule is not `BEYOND`, or the slope is no number.
+        """
+        fields = expect_fields(data, "beyond", ("rule",), optional=("slope",))
+        if fields["rule"] != BEYOND:
+            raise wrong("beyond.rule", f'"{BEYOND}"', fields["rule"])
+        return cls(expect_number(fields["slope"], "beyond.slope") if "slope" in fields else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +99,12 @@ class TrainingRange:
     most: Tensor
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any], encoder: Encoder, device: torch.device) -> Self:
-        """What ``model.json`` says of rows beyond; without bounds if it says nothing, as older checkpoints do.
-
-        Raises:
-            CheckpointError: The rule is not `BEYOND`.
-        """
-        beyond = facts.get("beyond")
-        if beyond is None:
+    def of(cls, encoder: Encoder, rule: BeyondRule | None, device: torch.device) -> Self:
+        """The range of an encoder's training rows; without bounds if there is no rule for rows beyond it."""
+        if rule is None:
             bounds = torch.tensor([[-torch.inf], [torch.inf]]).expand(-1, encoder.width)
-        elif isinstance(beyond, dict) and beyond.get("rule") == BEYOND:
-            bounds = torch.from_numpy(encoder.training_range)
         else:
-            raise CheckpointError(f"model.json: beyond.rule must be {BEYOND!r}, found {beyond!r}")
+            bounds = torch.from_numpy(encoder.training_range)
         least, most = bounds.to(device)
         return cls(least, most)
 

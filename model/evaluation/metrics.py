@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -136,21 +136,21 @@ class BandScores:
         return {"mean": mean} | {str(level): of_level[float(level)] for level in (5, 50, 95)}
 
 
-def summary(facts: dict[str, Any], unit: str | None) -> list[str]:
+def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
     """Held-out metrics as lines for people.
 
     Args:
-        facts: As stored in a checkpoint's ``metrics``.
+        scores: As stored in a checkpoint's ``metrics``.
         unit: The target's unit, if known.
     """
     suffix = f" {unit}" if unit else ""
     lines = [
-        f"RMSE {facts['rmse']:.4g}{suffix}   MAE {facts['mae']:.4g}{suffix}   "
-        f"NLL {facts['nll']:.3f} nats   CRPS {facts['crps']:.4g}{suffix}"
+        f"RMSE {scores['rmse']:.4g}{suffix}   MAE {scores['mae']:.4g}{suffix}   "
+        f"NLL {scores['nll']:.3f} nats   CRPS {scores['crps']:.4g}{suffix}"
     ]
     for kind in ("raw", "calibrated"):
-        if facts.get(kind):  # a checkpoint without calibration has none
-            shares = facts[kind]["coverage"].items()
+        if scores.get(kind):  # a checkpoint without calibration has none
+            shares = scores[kind]["coverage"].items()
             bands = "   ".join(f"{level} %: {100 * share:.1f} %" for level, share in shares)
             lines.append(f"coverage of {kind} bands   {bands}")
     return lines

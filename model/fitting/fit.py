@@ -249,7 +249,7 @@ def fit(
             by the members that have not seen it.
         options: How to fit.
         initial: Tensors to start from instead of random means, by the names of
-            `model.fitting.fit_state.learned_tensors`.
+            `model.networks.named_tensors.learned_tensors`.
         state: A state that ``keeper`` got from the same fit. The fit resumes from it, to the same parameters.
         keeper: Gets the state at the end of an epoch when it is due.
         device: Where to compute; the CPU by default.

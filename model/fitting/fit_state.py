@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import Tensor
 
 from murho.model.errors import FitError
 from murho.model.fitting.fit_types import Epoch, Fit
 from murho.model.likelihoods.registry import make_likelihood
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
+from murho.model.networks.named_tensors import learned_tensors, tensor_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from torch import Tensor
 
     from murho.model.fitting.fit_types import FitOptions
     from murho.model.likelihoods.likelihood import Likelihood
@@ -28,7 +30,6 @@ __all__ = [
     "finished_state",
     "history_from_json",
     "history_to_json",
-    "learned_tensors",
     "make_model",
     "start_from",
 ]
@@ -89,14 +90,6 @@ def make_model(
     return BayesianNetwork(architecture, generator, likelihood.initial_outputs), likelihood
 
 
-def learned_tensors(network: BayesianNetwork, likelihood: Likelihood) -> dict[str, Tensor]:
-    """Every mu and rho, and the noise's own parameters as ``noise.NAME``; views, detached."""
-    tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
-    return tensors | {
-        f"noise.{name}": parameter.detach() for name, parameter in likelihood.named_parameters()
-    }
-
-
 def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str) -> None:
     """Copies tensors by name into those of the same names.
 
@@ -108,22 +101,11 @@ def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: st
     Raises:
         FitError: A tensor is missing, unknown, of another shape or type, or not finite; it is named.
     """
-    for name in given:
-        if name not in there:
-            raise FitError(f"{what} holds a tensor {name!r} that this fit does not have")
+    problem = tensor_problem(given, there)
+    if problem is not None:
+        raise FitError(f"{what} does not fit: {problem}")
     for name, tensor in there.items():
-        value = given.get(name)
-        if value is None:
-            raise FitError(f"{what} lacks the tensor {name!r}, shape {list(tensor.shape)}")
-        if value.shape != tensor.shape:
-            raise FitError(
-                f"{what} has {name!r} of shape {list(value.shape)}, but this fit needs {list(tensor.shape)}"
-            )
-        if value.is_floating_point() != tensor.is_floating_point():
-            raise FitError(f"{what} has {name!r} of type {value.dtype}, but this fit needs {tensor.dtype}")
-        if not bool(torch.isfinite(value).all()):
-            raise FitError(f"{what} has NaN or infinity in the tensor {name!r}")
-        tensor.copy_(value)
+        tensor.copy_(given[name])
 
 
 def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: Likelihood) -> None:

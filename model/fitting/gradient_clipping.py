@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from murho.model.errors import FitError
-from murho.model.fitting.fit_state import learned_tensors
+from murho.model.networks.named_tensors import learned_tensors, noise_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,8 +93,10 @@ class GradientClipping:
         """In the order in which they are computed: what is not finite spreads from the last layer to the first."""
         network = self._network
         named = [
-            (f"the gradient of noise.{name}", parameter.grad)
-            for name, parameter in self._likelihood.named_parameters()
+            (f"the gradient of {name}", parameter.grad)
+            for name, parameter in zip(
+                noise_tensors(self._likelihood), self._likelihood.parameters(), strict=True
+            )
             if parameter.grad is not None
         ]
         if network.mu.grad is not None and network.rho.grad is not None:

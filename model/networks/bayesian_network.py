@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from murho.model.errors import OptionError
+from murho.model.json_validation import (
+    expect_fields,
+    expect_flag,
+    expect_list,
+    expect_text,
+    expect_whole,
+    option_errors_at,
+)
 from murho.model.networks.layers import inverse_softplus, local_reparameterisation
 
 if TYPE_CHECKING:
@@ -75,6 +83,38 @@ class Architecture:
         if self.skip and self.hidden:
             layers[-1] = (self.hidden[-1] + self.inputs, self.outputs)
         return tuple(layers)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``."""
+        return {
+            "inputs": self.inputs,
+            "hidden": list(self.hidden),
+            "outputs": self.outputs,
+            "activation": self.activation,
+            "members": self.members,
+            "skip": self.skip,
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """The inverse of `to_json`.
+
+        Raises:
+            CheckpointError: A field is missing, unknown, of another type or out of range.
+        """
+        fields = expect_fields(data, "architecture", tuple(cls.__dataclass_fields__))
+        inputs, outputs, members = (
+            expect_whole(fields[name], f"architecture.{name}", least=1)
+            for name in ("inputs", "outputs", "members")
+        )
+        hidden = tuple(
+            expect_whole(width, f"architecture.hidden[{index}]", least=1)
+            for index, width in enumerate(expect_list(fields["hidden"], "architecture.hidden"))
+        )
+        activation = expect_text(fields["activation"], "architecture.activation")
+        skip = expect_flag(fields["skip"], "architecture.skip")
+        with option_errors_at("architecture"):
+            return cls(inputs, hidden, outputs, activation, members, skip)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every tensor of the network, in the order in which draws consume random numbers."""

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from murho.model.errors import OptionError
+from murho.model.json_validation import expect_fields, expect_number, option_errors_at, wrong
 
 __all__ = [
     "EmpiricalBayesPrior",
     "GaussianPrior",
     "Prior",
     "ScaleMixturePrior",
+    "prior_from_json",
     "prior_to_json",
 ]
 
@@ -196,3 +198,19 @@ def prior_to_json(prior: Prior) -> dict[str, object]:
         if isinstance(prior, cls):
             return {"kind": kind, **{name: getattr(prior, name) for name in cls.__dataclass_fields__}}
     raise OptionError(f"prior {prior!r} is none of {', '.join(_PRIORS)}")
+
+
+def prior_from_json(data: object) -> Prior:
+    """The inverse of `prior_to_json`.
+
+    Raises:
+        CheckpointError: The kind is unknown, or a parameter is missing, unknown or out of range.
+    """
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in _PRIORS:
+        raise wrong("prior.kind", f"one of {', '.join(_PRIORS)}", kind)
+    cls = _PRIORS[kind]
+    names = tuple(cls.__dataclass_fields__)
+    fields = expect_fields(data, "prior", ("kind", *names))
+    with option_errors_at("prior"):
+        return cls(**{name: expect_number(fields[name], f"prior.{name}") for name in names})

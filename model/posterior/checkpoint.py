@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import os
 import re
 import shutil
 import tempfile
@@ -20,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from murho.model.errors import CheckpointError
+from murho.model.runtime.durable_files import sync_directory, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+
+    from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = [
     "FORMAT",
@@ -33,8 +35,7 @@ __all__ = [
     "default_root",
     "find_checkpoint",
     "list_checkpoints",
-    "read_facts",
-    "read_tensors",
+    "read_checkpoint",
     "validate_name",
     "write_checkpoint",
 ]
@@ -144,19 +145,45 @@ def find_checkpoint(root: Path, name: str, version: str | None = None) -> Path:
     raise CheckpointError(f"checkpoint {name!r} has no version {version!r}; there are: {there}")
 
 
-def read_facts(directory: Path) -> dict[str, Any]:
-    """``model.json`` of a version.
+def read_checkpoint(directory: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
+    """Specification and tensors of a version, all of it checked.
+
+    Args:
+        directory: ``NAME/VERSION``.
+
+    Returns:
+        What ``model.json`` says, and float32 tensors on the CPU by name.
 
     Raises:
-        CheckpointError: It is missing, no JSON object, of a newer format, or carries a forbidden name.
+        CheckpointError: A file is missing or damaged, the format is newer, a field of ``model.json`` is not as
+            expected, or the tensors don't fit it. The message names the file, and the field or the tensor.
     """
+    from murho.model.posterior.model_spec import ModelSpec
+
     path = directory / FACTS_FILE
+    facts = _read_json(path)
     try:
-        facts = orjson.loads(path.read_bytes())
+        spec = ModelSpec.from_json(facts)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    recorded = facts.get("tensors")
+    sha256 = recorded.get("sha256") if isinstance(recorded, dict) else None
+    return spec, _read_tensors(directory / TENSORS_FILE, sha256, spec.tensor_shapes())
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: the file is missing") from error
     except OSError as error:
         raise CheckpointError(f"{path}: can't be read: {error.strerror or error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """``model.json``, its format and name checked, but nothing else."""
+    try:
+        facts = orjson.loads(_read_bytes(path))
     except orjson.JSONDecodeError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error}); the file is damaged") from error
     if not isinstance(facts, dict):
@@ -175,60 +202,36 @@ def read_facts(directory: Path) -> dict[str, Any]:
     return facts
 
 
-def read_tensors(
-    directory: Path, facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, Tensor]:
-    """The tensors of a version, checked one by one.
+def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """The tensors of a file, checked one by one.
 
     Args:
-        directory: ``NAME/VERSION``.
-        facts: Its ``model.json``.
+        path: The file.
+        sha256: What ``model.json`` says of its content.
         shapes: Name and shape of every tensor that there must be.
-
-    Returns:
-        float32 tensors on the CPU, by name.
-
-    Raises:
-        CheckpointError: The file is missing, truncated or edited (its sha256 differs), or a tensor is missing,
-            unexpected, of another shape or type, or not finite. The message names file and tensor.
     """
     import safetensors.torch
     import torch
 
-    path = directory / TENSORS_FILE
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: the file is missing") from error
-    except OSError as error:
-        raise CheckpointError(f"{path}: can't be read: {error.strerror or error}") from error
-    recorded = facts.get("tensors")
-    expected = recorded.get("sha256") if isinstance(recorded, dict) else None
+    from murho.model.networks.named_tensors import tensor_problem
+
+    content = _read_bytes(path)
     actual = hashlib.sha256(content).hexdigest()
-    if expected != actual:
+    if sha256 != actual:
         raise CheckpointError(
-            f"{path}: sha256 is {actual[:12]}…, {FACTS_FILE} says {str(expected)[:12]}…: "
+            f"{path}: sha256 is {actual[:12]}…, {FACTS_FILE} says {str(sha256)[:12]}…: "
             "the file was truncated or edited; restore it or train again"
         )
     try:
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
     except Exception as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from error
-    for name in tensors:
-        if name not in shapes:
-            raise CheckpointError(f"{path}: tensor {name!r} is not expected by {FACTS_FILE}")
-    for name, shape in shapes.items():
-        tensor = tensors.get(name)
-        if tensor is None:
-            raise CheckpointError(f"{path}: tensor {name!r} is missing, expected shape {list(shape)}")
-        if tensor.dtype != torch.float32:
-            raise CheckpointError(f"{path}: tensor {name!r} is {tensor.dtype}, expected torch.float32")
-        if tuple(tensor.shape) != shape:
-            raise CheckpointError(
-                f"{path}: tensor {name!r} has shape {list(tensor.shape)}, expected {list(shape)}"
-            )
-        if not bool(torch.isfinite(tensor).all()):
-            raise CheckpointError(f"{path}: tensor {name!r} holds NaN or infinity")
+    template = {
+        name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()
+    }
+    problem = tensor_problem(tensors, template)
+    if problem is not None:
+        raise CheckpointError(f"{path}: {problem}")
     return tensors
 
 
@@ -252,28 +255,13 @@ def check_writable(root: Path, name: str) -> None:
         ) from error
 
 
-def _write_durably(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_checkpoint(root: Path, name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
+def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> Path:
     """Writes the next version of a checkpoint, all of it or nothing.
 
     Args:
         root: Directory of checkpoints.
         name: Its name.
-        facts: ``model.json`` but for ``format``, ``name`` and ``tensors``, which are added here.
+        spec: The content of ``model.json`` but for ``format``, ``name`` and ``tensors``, which are added here.
         tensors: mu, rho and noise parameters by name, float32.
 
     Returns:
@@ -283,16 +271,14 @@ def write_checkpoint(root: Path, name: str, facts: Mapping[str, Any], tensors: M
         CheckpointError: The name is forbidden, or the disk is full or not writable. Nothing of the new version
             is visible then, and older ones are untouched.
     """
-    import safetensors.torch
+    from murho.model.networks.named_tensors import tensor_bytes
 
     validate_name(name)
-    content = safetensors.torch.save(
-        {key: tensor.detach().contiguous().cpu() for key, tensor in tensors.items()}
-    )
+    content = tensor_bytes(tensors)
     complete = {
         "format": FORMAT,
         "name": name,
-        **facts,
+        **spec.to_json(),
         "tensors": {
             "file": TENSORS_FILE,
             "sha256": hashlib.sha256(content).hexdigest(),
@@ -305,15 +291,15 @@ def write_checkpoint(root: Path, name: str, facts: Mapping[str, Any], tensors: M
         home.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=home))
         temporary.chmod(0o755)
-        _write_durably(temporary / TENSORS_FILE, content)
-        _write_durably(
+        write_durably(temporary / TENSORS_FILE, content)
+        write_durably(
             temporary / FACTS_FILE,
             orjson.dumps(complete, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY),
         )
-        _sync_directory(temporary)
+        sync_directory(temporary)
         goal = _rename_to_next_version(temporary, home)
-        _sync_directory(home)
-        _sync_directory(root)
+        sync_directory(home)
+        sync_directory(root)
     except OSError as error:
         raise CheckpointError(
             f"{home}: the checkpoint could not be written: {error.strerror or error}; "

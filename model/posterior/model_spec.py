@@ -1,75 +1,213 @@
-"""The network that a checkpoint's ``model.json`` describes: its sizes, its observation model, its tensors."""
+"""The specification of a checkpoint: all that ``model.json`` says, read once and checked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
-from murho.model.errors import CheckpointError, OptionError
-from murho.model.likelihoods.registry import make_likelihood
+from murho.model.data.schema import Schema
+from murho.model.distributions.calibration import ConformalMap
+from murho.model.distributions.transforms import Identity
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.training_range import BeyondRule
+from murho.model.json_validation import (
+    expect_number,
+    expect_object,
+    expect_text,
+    expect_whole,
+    wrong,
+)
 from murho.model.networks.bayesian_network import Architecture
+from murho.model.networks.named_tensors import noise_tensors
+from murho.model.networks.priors import prior_from_json, prior_to_json
+from murho.model.posterior.spec_parts import LikelihoodSpec, target_from_json, target_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.likelihoods.likelihood import Likelihood
+    from murho.model.distributions.transforms import Standardisation
+    from murho.model.networks.priors import Prior
 
-__all__ = ["Layout"]
+__all__ = ["FILE_FIELDS", "ModelSpec"]
+
+FILE_FIELDS = ("format", "name", "tensors")
+"""Fields of ``model.json`` that describe the two files, not the model. The writer of a checkpoint adds them."""
+
+_PARTS = (
+    "created",
+    "murho",
+    "architecture",
+    "prior",
+    "likelihood",
+    "target",
+    "schema",
+    "encoding",
+    "beyond",
+    "calibration",
+    "default_seed",
+    "training",
+    "metrics",
+)
+_NEWER_FIELDS: dict[tuple[str, str], Any] = {
+    ("likelihood", "components"): None,
+    ("likelihood", "wide"): None,
+    ("target", "transform"): Identity().to_json(),
+}
+"""Fields that older files lack, and what that means."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What the tensors of a checkpoint are put into.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelSpec:
+    """What a checkpoint's parameters mean, and where they come from.
 
     Attributes:
+        created: When it was made, ISO 8601; None if a file does not say.
+        murho: Version of Murho that made it; None if a file does not say.
         architecture: The network's sizes.
-        likelihood: The observation model, its parameters not yet read.
+        prior: Prior of the weights in training; None if a file does not say.
+        likelihood: The observation model.
+        target: How the network learned the target.
+        schema: Features and target.
+        encoder: From the features to the network's D inputs.
+        beyond: The rule for rows beyond the training rows; None in older files.
+        calibration: Map to calibrated bands, or None.
+        default_seed: Seed of the draws where a request gives none.
+        training: Facts of the training: rows, epochs, candidates, options. For JSON.
+        metrics: Scores on held-out rows. For JSON.
+        records: What else the file says, by key: ``update`` and ``pruning`` (see `model.revision`), ``estimator``, and
+            what this Murho does not know. For JSON.
+        absent: Fields that the file lacks because it is older than they are. They stay away when it is written again.
     """
 
+    created: str | None = None
+    murho: str | None = None
     architecture: Architecture
-    likelihood: Likelihood
+    prior: Prior | None = None
+    likelihood: LikelihoodSpec
+    target: Standardisation
+    schema: Schema
+    encoder: Encoder
+    beyond: BeyondRule | None = None
+    calibration: ConformalMap | None = None
+    default_seed: int = 0
+    training: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    records: Mapping[str, Any] = field(default_factory=dict)
+    absent: frozenset[tuple[str, str]] = frozenset()
 
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """Reads ``architecture`` and ``likelihood`` of ``model.json``.
+    def __post_init__(self) -> None:
+        """Checks that the parts fit each other.
 
         Raises:
-            CheckpointError: One of them is malformed, or they don't fit each other.
+            CheckpointError: Inputs or outputs of the network are not those of the encoding or the likelihood.
         """
-        try:
-            described = facts["architecture"]
-            architecture = Architecture(
-                inputs=_whole(described["inputs"]),
-                hidden=tuple(_whole(width) for width in described["hidden"]),
-                outputs=_whole(described["outputs"]),
-                activation=described["activation"],
-                members=_whole(described["members"]),
-                skip=described["skip"] is True,
-            )
-            likelihood = make_likelihood(
-                facts["likelihood"]["kind"],
-                members=architecture.members,
-                sigma=facts["likelihood"].get("sigma"),
-                components=facts["likelihood"].get("components"),
-            )
-        except (KeyError, TypeError, ValueError, OptionError) as error:
-            raise CheckpointError(f"architecture or likelihood is malformed: {error}") from error
-        if likelihood.outputs != architecture.outputs:
-            raise CheckpointError(
-                f"architecture.outputs is {architecture.outputs}, "
-                f"but {likelihood.kind} noise takes {likelihood.outputs}"
-            )
-        return cls(architecture, likelihood)
+        needed = {
+            "inputs": (self.encoder.width, "encoded features"),
+            "outputs": (self.likelihood.make(members=1).outputs, f"outputs of {self.likelihood.kind} noise"),
+        }
+        for name, (count, what) in needed.items():
+            found = getattr(self.architecture, name)
+            if found != count:
+                raise wrong(f"architecture.{name}", f"{count}, the number of {what}", found)
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every tensor that the checkpoint has."""
-        parameters = self.likelihood.named_parameters()
-        return self.architecture.shapes() | {
-            f"noise.{name}": tuple(parameter.shape) for name, parameter in parameters
+    @property
+    def rows_learned(self) -> int:
+        """Rows behind the posterior: those of the training and of all updates. 0 if a file does not say."""
+        return int(self.records.get("update", {}).get("total_rows") or self.training.get("rows", 0))
+
+    @property
+    def temperature(self) -> float:
+        """Factor of the KL in training."""
+        return float(self.training.get("temperature", 1.0))
+
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor of the checkpoint."""
+        noise = noise_tensors(self.likelihood.make(self.architecture.members))
+        return self.architecture.shapes() | {name: tuple(tensor.shape) for name, tensor in noise.items()}
+
+    def made_now(self, **changes: Any) -> Self:
+        """The same with changes, made now by this Murho.
+
+        Args:
+            changes: Attributes.
+        """
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return replace(self, created=created, murho=version("murho"), **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``, but for its `FILE_FIELDS`."""
+        likelihood, target = self.likelihood.to_json(), target_to_json(self.schema.target, self.target)
+        parts = {"likelihood": likelihood, "target": target}
+        for part, name in self.absent:
+            if parts[part][name] == _NEWER_FIELDS[part, name]:
+                del parts[part][name]
+        return {
+            "created": self.created,
+            "murho": self.murho,
+            "architecture": self.architecture.to_json(),
+            "prior": None if self.prior is None else prior_to_json(self.prior),
+            **parts,
+            "schema": self.schema.to_json(),
+            "encoding": self.encoder.to_json(),
+            **({} if self.beyond is None else {"beyond": self.beyond.to_json()}),
+            "calibration": None if self.calibration is None else self.calibration.to_json(),
+            "default_seed": self.default_seed,
+            "training": dict(self.training),
+            "metrics": dict(self.metrics),
+            **self.records,
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`; `FILE_FIELDS` are passed over.
 
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"expected a whole number, found {value!r}")
-    return value
+        Raises:
+            CheckpointError: A field is missing, malformed or does not fit the others; the message begins with its path.
+        """
+        schema = Schema.from_json(data.get("schema"))
+        architecture = Architecture.from_json(data.get("architecture"))
+        likelihood = LikelihoodSpec.from_json(data.get("likelihood"))
+        target = target_from_json(data.get("target"), schema.target)
+        prior, beyond, calibration = (data.get(name) for name in ("prior", "beyond", "calibration"))
+        created, murho = (
+            None if data.get(name) is None else expect_text(data[name], name) for name in ("created", "murho")
+        )
+        return cls(
+            created=created,
+            murho=murho,
+            architecture=architecture,
+            prior=None if prior is None else prior_from_json(prior),
+            likelihood=likelihood,
+            target=target,
+            schema=schema,
+            encoder=Encoder.from_json(data.get("encoding"), schema),
+            beyond=None if beyond is None else BeyondRule.from_json(beyond),
+            calibration=None if calibration is None else ConformalMap.from_json(calibration),
+            default_seed=expect_whole(data.get("default_seed"), "default_seed"),
+            training=_training(data.get("training", {})),
+            metrics=expect_object(data.get("metrics", {}), "metrics"),
+            records=_records(
+                {key: value for key, value in data.items() if key not in (*FILE_FIELDS, *_PARTS)}
+            ),
+            absent=frozenset((part, name) for part, name in _NEWER_FIELDS if name not in data[part]),
+        )
+
+
+def _training(data: object) -> dict[str, Any]:
+    facts = expect_object(data, "training")
+    if "rows" in facts:
+        expect_whole(facts["rows"], "training.rows")
+    if "temperature" in facts:
+        expect_number(facts["temperature"], "training.temperature")
+    return facts
+
+
+def _records(data: dict[str, Any]) -> dict[str, Any]:
+    for name in ("update", "pruning", "estimator"):
+        if name in data:
+            expect_object(data[name], name)
+    if "total_rows" in data.get("update", {}):
+        expect_whole(data["update"]["total_rows"], "update.total_rows")
+    return data

@@ -12,11 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from murho.model.data.schema import Schema
-from murho.model.distributions.calibration import ConformalMap
-from murho.model.distributions.transforms import transform_from_json
-from murho.model.distributions.wide_component import WideRule
-from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.input_warnings import input_warnings
 from murho.model.encoding.training_range import Outside, TrainingRange
 from murho.model.engines.draw_cache import KEPT_BYTES, KeptDraws
@@ -26,10 +21,9 @@ from murho.model.engines.prediction_plan import PredictionPlan
 from murho.model.engines.selection import select_engine
 from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
-from murho.model.errors import CheckpointError
-from murho.model.posterior.checkpoint import read_facts, read_tensors
+from murho.model.networks.named_tensors import load_noise_tensors
+from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.drawn_rows import DrawnRows
-from murho.model.posterior.model_spec import Layout
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.predictive import Predictive
     from murho.model.engines.draws import Draws
     from murho.model.engines.engine import Engine
+    from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = ["Posterior"]
 
@@ -64,7 +59,7 @@ class Posterior:
 
     def __init__(
         self,
-        facts: Mapping[str, Any],
+        spec: ModelSpec,
         tensors: Mapping[str, Tensor],
         *,
         name: str = "unsaved",
@@ -76,55 +71,37 @@ class Posterior:
         """Takes the parts of a checkpoint; `load` reads them from disk.
 
         Args:
-            facts: ``model.json``.
+            spec: What ``model.json`` says.
             tensors: Checked tensors by name, on the CPU.
             name: Name of the checkpoint.
             version: Its version.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
             draws_bytes: Memory for draws, see `model.engines.draw_cache`.
             engine: What computes answers, see `model.engines.selection.select_engine`.
-
-        Raises:
-            CheckpointError: ``facts`` are malformed.
         """
-        self.name, self.version, self.facts = name, version, facts
+        self.name, self.version, self.spec = name, version, spec
         self.tile_values = TILE_VALUES
         self.device = torch.device(device)
-        layout = Layout.from_facts(facts)
-        self.architecture, self.likelihood = layout.architecture, layout.likelihood
-        self.schema = Schema.from_json(facts.get("schema"))
-        self.encoder = Encoder.from_json(facts.get("encoding"), self.schema)
-        if self.encoder.width != self.architecture.inputs:
-            raise CheckpointError(
-                f"architecture.inputs is {self.architecture.inputs}, "
-                f"but the schema encodes to {self.encoder.width} columns"
-            )
-        try:
-            self.location = float(facts["target"]["location"])
-            self.scale = float(facts["target"]["scale"])
-            self.seed = int(facts["default_seed"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"model.json: target or default_seed is malformed: {error!r}") from error
-        if not (np.isfinite(self.location) and np.isfinite(self.scale) and self.scale > 0.0):
-            raise CheckpointError(
-                "model.json: target.location and target.scale must be finite, the scale positive"
-            )
-        calibration = facts.get("calibration")
-        self.calibration = None if calibration is None else ConformalMap.from_json(calibration)
-        self._reach = TrainingRange.from_facts(facts, self.encoder, self.device)
+        self.architecture, self.schema, self.encoder = spec.architecture, spec.schema, spec.encoder
+        self.transform, self.location, self.scale = (
+            spec.target.transform,
+            spec.target.location,
+            spec.target.scale,
+        )
+        self.seed, self.calibration = spec.default_seed, spec.calibration
+        self._reach = TrainingRange.of(spec.encoder, spec.beyond, self.device)
         self._tensors = dict(tensors)
-        shapes = layout.architecture.shapes()
+        shapes = spec.architecture.shapes()
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
-        if "noise.rho" in self._tensors:
-            self.likelihood.load_state_dict({"rho": self._tensors["noise.rho"]})
+        self.likelihood = spec.likelihood.make(spec.architecture.members)
+        load_noise_tensors(self.likelihood, self._tensors)
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
-        self.transform = transform_from_json(facts["target"].get("transform"))
         self._target = TargetModel(
             self.likelihood,
             self.location,
             self.scale,
             self.transform,
-            WideRule.from_json(facts["likelihood"].get("wide")),
+            spec.likelihood.wide,
             self.architecture.members,
         )
         self._reference = TorchEngine(self._target)
@@ -146,23 +123,22 @@ class Posterior:
         Raises:
             CheckpointError: Something is missing, damaged or of a newer format; the message says what.
         """
-        facts = read_facts(directory)
-        try:
-            tensors = read_tensors(directory, facts, Layout.from_facts(facts).shapes())
-            where = directory.resolve()
-            return cls(
-                facts,
-                tensors,
-                name=where.parent.name,
-                version=where.name,
-                device=device,
-                draws_bytes=draws_bytes,
-                engine=engine,
-            )
-        except CheckpointError as error:
-            if str(directory) in str(error):
-                raise
-            raise CheckpointError(f"{directory / 'model.json'}: {error}") from error
+        spec, tensors = read_checkpoint(directory)
+        where = directory.resolve()
+        return cls(
+            spec,
+            tensors,
+            name=where.parent.name,
+            version=where.name,
+            device=device,
+            draws_bytes=draws_bytes,
+            engine=engine,
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``model.json`` says, as JSON: metrics of held-out rows, the schema, the training and more."""
+        return self.spec.to_json()
 
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
         """Answers for any number of rows.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy as np
 from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
 from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.posterior.posterior import Posterior
-from murho.model.revision.revisions import Revision, stamped
+from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import cut, extrapolation_inputs
 
 if TYPE_CHECKING:
+    from murho.model.distributions.calibration import ConformalMap
     from murho.model.revision.revisions import LabelledRows
     from murho.model.revision.signal_to_noise import Cut
 
@@ -57,16 +58,15 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
     """
     old = revision.posterior
     tensors, what = cut(revision.tensors, old.architecture, fraction, extrapolation_inputs(old.encoder))
-    facts = stamped(revision.facts)
-    facts["metrics"] = {}
-    calibration = "none" if facts["calibration"] is None else "kept"
+    spec = revision.spec.made_now(metrics={})
+    calibration = "none" if spec.calibration is None else "kept"
     before = after = None
     if rows is not None:
-        before, after, conformal = _judge(old, Posterior(facts, tensors), rows)
-        facts["metrics"] = after
+        before, after, conformal = _judge(old, Posterior(spec, tensors), rows)
+        spec = replace(spec, metrics=after)
         if conformal is not None:
-            facts["calibration"], calibration = conformal, "made anew"
-    facts["pruning"] = {
+            spec, calibration = replace(spec, calibration=conformal), "made anew"
+    facts = {
         "from_version": old.version,
         **what.to_json(),
         "calibration": calibration,
@@ -74,12 +74,13 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
         "before": _scores(before),
         "after": _scores(after),
     }
-    return Pruned(Revision(facts, tensors, Posterior(facts, tensors)), what, before, after, calibration)
+    spec = replace(spec, records={**spec.records, "pruning": facts})
+    return Pruned(Revision(tensors, Posterior(spec, tensors)), what, before, after, calibration)
 
 
 def _judge(
     old: Posterior, new: Posterior, rows: LabelledRows
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]:
+) -> tuple[dict[str, Any], dict[str, Any], ConformalMap | None]:
     """Scores before and after, and the calibration after, or None where there are too few rows for one."""
     order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
     enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
@@ -88,7 +89,7 @@ def _judge(
     calibrating = range(len(groups)) if enough else ()
     _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
     conformal, after = calibrate_and_score(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
-    return before, after, None if conformal is None else conformal.to_json()
+    return before, after, conformal
 
 
 def _scores(report: dict[str, Any] | None) -> dict[str, float] | None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version as version_of
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -16,7 +14,7 @@ from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.distributions.transforms import Standardisation
 from murho.model.errors import TableError
-from murho.model.posterior.checkpoint import read_tensors
+from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -26,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Feature
+    from murho.model.posterior.model_spec import ModelSpec
 
-__all__ = ["LabelledRows", "Revision", "labelled_rows", "stamped"]
+__all__ = ["LabelledRows", "Revision", "labelled_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +34,17 @@ class Revision:
     """The content of one version of a checkpoint, read or about to be written.
 
     Attributes:
-        facts: ``model.json``.
         tensors: mu, rho and noise parameters by name, on the CPU.
         posterior: The same, ready to answer.
     """
 
-    facts: dict[str, Any]
     tensors: dict[str, torch.Tensor]
     posterior: Posterior
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The content of ``model.json``."""
+        return self.posterior.spec
 
     @classmethod
     def read(cls, directory: Path) -> Self:
@@ -51,22 +53,9 @@ class Revision:
         Raises:
             CheckpointError: Something is missing, damaged or of a newer format; the message says what.
         """
-        posterior = Posterior.load(directory)
-        shapes = posterior.architecture.shapes()
-        shapes |= {
-            f"noise.{name}": tuple(parameter.shape)
-            for name, parameter in posterior.likelihood.named_parameters()
-        }
-        return cls(dict(posterior.facts), read_tensors(directory, posterior.facts, shapes), posterior)
-
-
-def stamped(facts: dict[str, Any]) -> dict[str, Any]:
-    """Facts of a version as those of the next one: made now, by this Murho; what the writer adds is left out."""
-    written = ("format", "name", "tensors")
-    return {key: value for key, value in facts.items() if key not in written} | {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "murho": version_of("murho"),
-    }
+        spec, tensors = read_checkpoint(directory)
+        where = directory.resolve()
+        return cls(tensors, Posterior(spec, tensors, name=where.parent.name, version=where.name))
 
 
 @dataclass(frozen=True, slots=True)

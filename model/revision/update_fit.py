@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import Fit, FitOptions
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise, noise_of, rho_of
+from murho.model.networks.named_tensors import NOISE_RHO
 from murho.model.networks.posterior_prior import PosteriorPrior
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from murho.model.posterior.model_spec import ModelSpec
     from murho.model.revision.revisions import LabelledRows, Revision
     from murho.model.training.candidates import Reporter
 
@@ -80,13 +82,13 @@ def split_new_rows(count: int, seed: int, members: int) -> Split:
     return split_rows(count, seed, members)
 
 
-def temperature_of(facts: Mapping[str, Any], held_out: bool) -> float:
+def temperature_of(spec: ModelSpec, held_out: bool) -> float:
     """Factor of the KL: that of the training, for only with the same do old and new rows weigh the same.
 
     But 1 where no row is held out: that a factor below 1 does good is known from held-out rows, and a handful of new
     ones would each weigh as many.
     """
-    return float(facts.get("training", {}).get("temperature", 1.0)) if held_out else 1.0
+    return spec.temperature if held_out else 1.0
 
 
 def fit_to_new_rows(
@@ -104,7 +106,7 @@ def fit_to_new_rows(
     Rows held out decide which parameters are kept. Without such rows all epochs are run, and a learned noise is held
     where it was: a handful of rows would have the noise, which has no prior, fit them alone.
     """
-    old, facts = revision.posterior, revision.facts
+    old, spec = revision.posterior, revision.spec
     architecture, target = old.architecture, torch.device(device)
     held_out = len(split.calibration) > 0
     features, targets = torch.from_numpy(rows.encoded), rows.standardised(old)
@@ -117,9 +119,9 @@ def fit_to_new_rows(
     batch_size = int(np.clip(len(training) // 8, 32, 512))
     epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // math.ceil(len(training) / batch_size))
     initial = dict(revision.tensors)
-    kind, sigma = old.likelihood.kind, facts["likelihood"].get("sigma")
+    kind, sigma = spec.likelihood.kind, spec.likelihood.sigma
     if isinstance(old.likelihood, HomoscedasticNoise) and not held_out:
-        noise = noise_of(initial.pop("noise.rho"))
+        noise = noise_of(initial.pop(NOISE_RHO))
         kind, sigma = "fixed", float(noise.square().mean().sqrt())
     reporter.begin(f"update of version {old.version}")
     outcome = fit(
@@ -130,7 +132,7 @@ def fit_to_new_rows(
             prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
             noise=kind,
             noise_sigma=sigma,
-            noise_components=facts["likelihood"].get("components"),
+            noise_components=spec.likelihood.components,
             hidden=architecture.hidden,
             activation=architecture.activation,
             skip=architecture.skip,
@@ -141,7 +143,7 @@ def fit_to_new_rows(
             epochs=epochs,
             early_stop=held_out,
             warm_up_steps=0,
-            temperature=temperature_of(facts, held_out),
+            temperature=temperature_of(spec, held_out),
             seed=seed,
         ),
         initial=initial,
@@ -160,11 +162,11 @@ def noise_of_all_rows(
     A learned noise has no prior that would hold what the earlier rows said of it. So its square is the mean of the
     old one and of the one that the new rows ask for, weighted by the numbers of rows. A fit that held it asks for none.
     """
-    if "noise.rho" not in old:
+    if NOISE_RHO not in old:
         return {}
     asked = dict(outcome.likelihood.named_parameters()).get("rho")
     if asked is None:
-        return {"noise.rho": old["noise.rho"]}
-    before, after = (noise_of(rho.detach().double()).square() for rho in (old["noise.rho"], asked))
+        return {NOISE_RHO: old[NOISE_RHO]}
+    before, after = (noise_of(rho.detach().double()).square() for rho in (old[NOISE_RHO], asked))
     square = torch.lerp(before, after, rows_learned / (rows_before + rows_learned))
-    return {"noise.rho": rho_of(square.sqrt()).float()}
+    return {NOISE_RHO: rho_of(square.sqrt()).float()}

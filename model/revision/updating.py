@@ -8,7 +8,7 @@ Nothing of the earlier rows is needed, and weights that they had made sure of st
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from murho.model.data.splits import HeldOut
@@ -17,7 +17,7 @@ from murho.model.errors import OptionError
 from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.posterior.posterior import Posterior
 from murho.model.revision.posterior_shift import PosteriorShift
-from murho.model.revision.revisions import Revision, stamped
+from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import is_removed
 from murho.model.revision.update_fit import (
     FEWEST_ROWS_TO_HOLD_OUT,
@@ -29,8 +29,6 @@ from murho.model.revision.update_fit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from murho.model.revision.revisions import LabelledRows
     from murho.model.training.candidates import Reporter
 
@@ -100,24 +98,25 @@ def update(
         reporter.say(f"interrupted: kept the best parameters so far (epoch {outcome.best_epoch})")
 
     tensors = {name: tensor.detach() for name, tensor in outcome.network.named_tensors().items()}
-    rows_before = _rows_learned(revision.facts)
+    rows_before = revision.spec.rows_learned
     learned = len(split.training)
     tensors |= noise_of_all_rows(revision.tensors, outcome, rows_before, learned)
-    facts = stamped(revision.facts)
-    if facts["likelihood"].get("wide") is not None:
-        facts["likelihood"] = facts["likelihood"] | {"wide": WideRule.after(rows_before + learned).to_json()}
-    new = Posterior(facts, tensors)
+    spec = revision.spec.made_now()
+    if spec.likelihood.wide is not None:
+        wide = WideRule.after(rows_before + learned)
+        spec = replace(spec, likelihood=replace(spec.likelihood, wide=wide))
+    new = Posterior(spec, tensors)
     groups = split.held_out(old.architecture.members) if enough else [HeldOut(split.training, None)]
     calibrating = range(0 if split.folds is not None else 1, len(groups)) if enough else ()
     _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
     conformal, after = calibrate_and_score(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
-    calibration = "none" if facts["calibration"] is None else "kept"
+    calibration = "none" if spec.calibration is None else "kept"
     if conformal is not None:
-        facts["calibration"], calibration = conformal.to_json(), "made anew"
+        spec, calibration = replace(spec, calibration=conformal), "made anew"
     if enough:
-        facts["metrics"] = after
+        spec = replace(spec, metrics=after)
     shift = PosteriorShift.between(revision.tensors, tensors, old.architecture)
-    facts["update"] = {
+    facts = {
         "from_version": old.version,
         "rows": len(rows),
         "left_out_rows": rows.left_out,
@@ -133,14 +132,13 @@ def update(
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
         "interrupted": outcome.stopped == "interrupted",
-        "temperature": temperature_of(revision.facts, enough),
+        "temperature": temperature_of(revision.spec, enough),
         "learning_rate": options.learning_rate,
         "seed": seed,
         "seconds": round(time.monotonic() - began, 3),
     }
-    return Updated(
-        Revision(facts, tensors, Posterior(facts, tensors)), shift, before, after, enough, calibration
-    )
+    spec = replace(spec, records={**spec.records, "update": facts})
+    return Updated(Revision(tensors, Posterior(spec, tensors)), shift, before, after, enough, calibration)
 
 
 def _refuse_pruned(revision: Revision) -> None:
@@ -148,16 +146,11 @@ def _refuse_pruned(revision: Revision) -> None:
     for index in range(len(old.architecture.layers)):
         name = f"layers.{index}.weight"
         if bool(is_removed(tensors[f"{name}.mu"], tensors[f"{name}.rho"]).any()):
-            source = revision.facts.get("pruning", {}).get("from_version")
+            source = revision.spec.records.get("pruning", {}).get("from_version")
             raise OptionError(
                 f"version {old.version} of {old.name!r} was pruned, and weights that are gone can't learn: update "
                 f"the version it was made from (--version {source or 'V'}), then prune the outcome"
             )
-
-
-def _rows_learned(facts: Mapping[str, Any]) -> int:
-    """Rows behind the posterior of a version."""
-    return int(facts.get("update", {}).get("total_rows") or facts.get("training", {}).get("rows", 0))
 
 
 def _scores(report: dict[str, Any]) -> dict[str, float]:

@@ -24,8 +24,8 @@ import torch
 from murho.model.data.splits import folds_of
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import held_out_scores
-from murho.model.fitting.fit_state import learned_tensors
 from murho.model.fitting.fit_types import FitOptions
+from murho.model.networks.named_tensors import learned_tensors
 from murho.model.runtime.time_budget import TimeBudget
 from murho.model.training.candidates import Attempt, Candidate, SearchResult
 from murho.model.training.resuming import fit_or_resume

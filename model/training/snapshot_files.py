@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from murho.model.errors import CheckpointError
+from murho.model.networks.named_tensors import tensor_bytes
+from murho.model.runtime.durable_files import replace_durably
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,7 +119,7 @@ class SnapshotFiles:
         """
         body = orjson.dumps(content)
         index = {"format": FORMAT, "sha256": _sha256(body), "content": orjson.Fragment(body)}
-        _write_durably(self.directory / INDEX, orjson.dumps(index))
+        replace_durably(self.directory / INDEX, orjson.dumps(index))
         known = {INDEX, LOCK, *files}
         for path in self.directory.iterdir():
             if path.name not in known:
@@ -132,14 +134,10 @@ class SnapshotFiles:
         Raises:
             OSError: It can't be written.
         """
-        import safetensors.torch
-
-        content = safetensors.torch.save(
-            {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-        )
+        content = tensor_bytes(tensors)
         sha256 = _sha256(content)
         name = sha256[:32] + TENSORS
-        _write_durably(self.directory / name, content)
+        replace_durably(self.directory / name, content)
         return name, sha256
 
     def check(self, name: str, sha256: str) -> bytes:
@@ -188,18 +186,3 @@ def _lock_for_us_alone(descriptor: int) -> bool:
     except (ImportError, OSError):
         return True
     return True
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    """Puts a file in place of another, all of it or nothing, and on the disk."""
-    temporary = path.with_name(path.name + ".writing")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

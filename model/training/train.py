@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +13,13 @@ from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
-from murho.model.encoding.training_range import BEYOND
+from murho.model.encoding.training_range import BeyondRule
 from murho.model.evaluation.cross_calibration import calibrate_and_score
-from murho.model.fitting.fit_state import learned_tensors
 from murho.model.fitting.training_data import TrainingData, select_rows
-from murho.model.networks.priors import prior_to_json
+from murho.model.networks.named_tensors import learned_tensors
+from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.model.training.extrapolation_prior import extrapolation_slope, with_extrapolation_prior
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.search import search
@@ -39,17 +38,20 @@ __all__ = ["Trained", "train"]
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What `model.posterior.checkpoint.write_checkpoint` writes.
+    """A fit, for `model.posterior.checkpoint.write_checkpoint`.
 
     Attributes:
-        facts: ``model.json``.
         tensors: mu, rho and noise parameters by name.
         posterior: The same, ready to answer.
     """
 
-    facts: dict[str, Any]
     tensors: dict[str, torch.Tensor]
     posterior: Posterior
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The content of ``model.json``."""
+        return self.posterior.spec
 
 
 def train(
@@ -121,62 +123,45 @@ def train(
     tensors = with_extrapolation_prior(
         tensors, architecture, encoder.zero_in_training, slope, means=chosen.likelihood.means
     )
-    facts: dict[str, Any] = {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "murho": version("murho"),
-        "architecture": {
-            "inputs": architecture.inputs,
-            "hidden": list(architecture.hidden),
-            "outputs": architecture.outputs,
-            "activation": architecture.activation,
-            "members": architecture.members,
-            "skip": architecture.skip,
-        },
-        "prior": prior_to_json(options.make_prior()),
-        "likelihood": {
+    spec = ModelSpec(
+        architecture=architecture,
+        prior=options.make_prior(),
+        likelihood=LikelihoodSpec(
             **chosen.likelihood.to_json(),
-            "wide": None if candidate.noise == "fixed" else WideRule.after(len(split.training)).to_json(),
-        },
-        "target": {
-            "name": schema.target.name,
-            "unit": schema.target.unit,
-            "transform": standardisation.transform.to_json(),
-            "location": standardisation.location,
-            "scale": standardisation.scale,
-        },
-        "schema": schema.to_json(),
-        "encoding": encoder.to_json(),
-        "beyond": {"rule": BEYOND, "slope": slope},
-        "calibration": None,
-        "default_seed": options.seed,
-        "training": {
-            "rows": len(split.training),
-            "validation_rows": len(split.validation),
-            "calibration_rows": len(split.calibration),
-            "left_out_rows": left_out_rows,
-            "epochs": chosen.epochs,
-            "best_epoch": chosen.best_epoch,
-            "stopped": chosen.stopped,
-            "interrupted": found.interrupted,
-            "temperature": candidate.temperature,
-            "candidates": [attempt.to_json() for attempt in found.attempts],
-            "options": options.model_dump(mode="json"),
-            "example": _example(schema, training_columns),
-        },
-        "metrics": {},
-    }
+            wide=None if candidate.noise == "fixed" else WideRule.after(len(split.training)),
+        ),
+        target=standardisation,
+        schema=schema,
+        encoder=encoder,
+        beyond=BeyondRule(slope),
+        default_seed=options.seed,
+    )
     groups = split.held_out(architecture.members)
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
-    conformal, facts["metrics"] = calibrate_and_score(
-        Posterior(facts, tensors),
+    conformal, metrics = calibrate_and_score(
+        Posterior(spec, tensors),
         data.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,
         groups,
         calibrating=calibrating,
     )
-    facts["calibration"] = None if conformal is None else conformal.to_json()
-    facts["training"]["seconds"] = round(snapshots.carried + time.monotonic() - began, 3)
-    return Trained(facts, tensors, Posterior(facts, tensors))
+    facts = {
+        "rows": len(split.training),
+        "validation_rows": len(split.validation),
+        "calibration_rows": len(split.calibration),
+        "left_out_rows": left_out_rows,
+        "epochs": chosen.epochs,
+        "best_epoch": chosen.best_epoch,
+        "stopped": chosen.stopped,
+        "interrupted": found.interrupted,
+        "temperature": candidate.temperature,
+        "candidates": [attempt.to_json() for attempt in found.attempts],
+        "options": options.model_dump(mode="json"),
+        "example": _example(schema, training_columns),
+        "seconds": round(snapshots.carried + time.monotonic() - began, 3),
+    }
+    spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
+    return Trained(tensors, Posterior(spec, tensors))
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:

@@ -41,7 +41,7 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
             "version": model.latest.version,
             "versions": list(model.versions),
             "target": _target(model.latest),
-            "metrics": model.latest.facts.get("metrics"),
+            "metrics": model.latest.spec.metrics,
             "path": f"/models/{model.name}",
         }
         for model in snapshot.models.values()
@@ -72,6 +72,7 @@ async def describe_version(name: str, version: str, parts: PartsDependency) -> J
 
 
 def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
+    facts = model.spec.to_json()
     return {
         "name": model.name,
         "version": model.version,
@@ -79,7 +80,7 @@ def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
         "target": _target(model),
         "features": [feature.describe() for feature in model.schema.features],
         "left_out": dict(model.schema.left_out),
-        **{fact: model.facts.get(fact) for fact in SHOWN_FACTS},
+        **{fact: facts[fact] for fact in SHOWN_FACTS},
     }
 
 

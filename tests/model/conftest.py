@@ -104,7 +104,7 @@ def rent_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the checkpoint ``rent`` version 1, two members, heteroscedastic."""
     root: Path = tmp_path_factory.mktemp("checkpoints")
     trained = train_quickly(make_table(), members=2, noise="heteroscedastic", epochs=60)
-    write_checkpoint(root, "rent", trained.facts, trained.tensors)
+    write_checkpoint(root, "rent", trained.spec, trained.tensors)
     return root
 
 

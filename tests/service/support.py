@@ -11,10 +11,15 @@ import httpx
 import numpy as np
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoder
 from murho.model.engines.monte_carlo_error import MonteCarloError
 from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.errors import CheckpointError
+from murho.model.networks.bayesian_network import Architecture
 from murho.model.posterior.checkpoint import CheckpointReference
+from murho.model.posterior.model_spec import ModelSpec
+from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.support import call_murho
@@ -50,6 +55,23 @@ ROW: dict[str, Any] = {
 NAMES = list(ROW)
 
 
+def spec_of(schema: Schema, **parts: Any) -> ModelSpec:
+    """The specification of a linear model of a schema."""
+    ends = {
+        feature.name: np.array([*feature.categories[:1], None] if feature.categories else [0.0, 1.0])
+        for feature in schema.features
+    }
+    encoder = Encoder.fit(schema, ends)
+    return ModelSpec(
+        architecture=Architecture(encoder.width, (), 1),
+        likelihood=LikelihoodSpec("fixed", sigma=0.1),
+        target=Standardisation(Identity(), 20.0, 5.0),
+        schema=schema,
+        encoder=encoder,
+        **parts,
+    )
+
+
 class FakeModel:
     """Answers by a formula: the mean is Weight / 100 + Horsepower, draw k is the mean plus k - (S - 1) / 2."""
 
@@ -57,10 +79,11 @@ class FakeModel:
         self.name = name
         self.version = version
         self.schema = schema
-        self.facts: Mapping[str, Any] = {
-            "metrics": {"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
-            "training": {"rows": 278},
-        }
+        self.spec = spec_of(
+            schema,
+            training={"rows": 278},
+            metrics={"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
+        )
         self.warm = False
         self.calls: list[PredictOptions] = []
         self.before: Callable[[], None] = lambda: None

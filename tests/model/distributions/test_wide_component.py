@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,23 +52,23 @@ def test_what_is_wrong_in_a_checkpoint_is_named(data: object, named: str) -> Non
 
 def test_a_learned_noise_gets_one_and_a_known_noise_none() -> None:
     trained = train_quickly(make_table())
-    rows = trained.facts["training"]["rows"]
-    assert trained.facts["likelihood"]["wide"] == WideRule.after(rows).to_json()
+    rows = trained.spec.training["rows"]
+    assert trained.spec.likelihood.wide == WideRule.after(rows)
     known = train_quickly(make_table(), noise="fixed", noise_sigma=40.0)
-    assert known.facts["likelihood"]["wide"] is None
+    assert known.spec.likelihood.wide is None
 
 
 def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_before() -> None:
     trained = train_quickly(make_table())
-    facts: dict[str, Any] = trained.facts | {"calibration": None}
-    without = facts | {"likelihood": {k: v for k, v in facts["likelihood"].items() if k != "wide"}}
+    spec = replace(trained.spec, calibration=None)
+    without = replace(spec, likelihood=replace(spec.likelihood, wide=None))
     columns = columns_from_table(make_table(rows=50, seed=3), trained.posterior.schema)
     options = PredictOptions(percentiles=(5.0, 50.0, 95.0), thresholds=(5_000.0,), draws=True)
-    wide, plain = (Posterior(some, trained.tensors).predict(columns, options) for some in (facts, without))
+    wide, plain = (Posterior(some, trained.tensors).predict(columns, options) for some in (spec, without))
     for name in ("mean", "epistemic_std", "draws"):
         assert present(getattr(wide, name)) == pytest.approx(present(getattr(plain, name)), rel=1e-12)
-    noise, rule = present(plain.aleatoric_std), WideRule.after(facts["training"]["rows"])
-    added = rule.weight * (rule.widening * noise).clip(max=facts["target"]["scale"]) ** 2
+    noise, rule = present(plain.aleatoric_std), WideRule.after(spec.training["rows"])
+    added = rule.weight * (rule.widening * noise).clip(max=spec.target.scale) ** 2
     assert (added > 0.0).all()
     assert present(wide.aleatoric_std) == pytest.approx((noise**2 + added) ** 0.5)
     assert (present(wide.exceedance) > present(plain.exceedance)).all()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from murho.model.encoding.support_gaps import MARGIN, MOST_GAPS, SupportGaps
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
-from tests.model.conftest import make_table, train_quickly
+from tests.model.conftest import make_table, present, train_quickly
 
 
 def gaps_of(values: np.ndarray[Any, Any]) -> tuple[tuple[float, float], ...]:
@@ -127,8 +128,8 @@ def test_doubt_grows_in_a_gap_as_the_slope_says_and_the_scatter_does_not() -> No
     low, high = np.nanquantile(size, [0.3, 0.7])
     table = table.filter(~((size > low) & (size < high)))
     trained = train_quickly(table, members=2, noise="heteroscedastic", epochs=40)
-    encoding = {key: value for key, value in trained.facts["encoding"].items() if key != "gaps"}
-    posterior, older = trained.posterior, Posterior(trained.facts | {"encoding": encoding}, trained.tensors)
+    spec = replace(trained.spec, encoder=replace(trained.spec.encoder, gaps={}))
+    posterior, older = trained.posterior, Posterior(spec, trained.tensors)
     low, high = max(posterior.encoder.gaps["size"].ends, key=lambda ends: ends[1] - ends[0])
     row = {name: column[:3].copy() for name, column in columns_from_table(table, posterior.schema).items()}
     row["size"] = np.array([low, (low + high) / 2.0, high])
@@ -138,7 +139,7 @@ def test_doubt_grows_in_a_gap_as_the_slope_says_and_the_scatter_does_not() -> No
     assert doubtful.aleatoric_std is not None
     part = posterior.encoder.parts[0]
     assert isinstance(part, Scaled)
-    slope = posterior.facts["beyond"]["slope"] * posterior.scale / part.scale.std
+    slope = present(present(posterior.spec.beyond).slope) * posterior.scale / part.scale.std
     expected = np.array([0.0, slope * 0.98 * (high - low) / 2.0 / 2.0**0.5, 0.0])
     grown = np.sqrt(np.square(doubtful.epistemic_std) - np.square(certain.epistemic_std))
     np.testing.assert_allclose(grown, expected, rtol=0.1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.encoding.training_range import BEYOND, Outside, TrainingRange
+from murho.model.encoding.training_range import BEYOND, BeyondRule, Outside, TrainingRange
 from murho.model.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -39,19 +39,33 @@ def test_rows_are_told_apart_by_their_numbers(mask: list[bool]) -> None:
 
 
 def test_the_reach_of_a_checkpoint_is_its_encoders(rent: Posterior) -> None:
-    bounds = TrainingRange.from_facts(rent.facts, rent.encoder, rent.device)
+    bounds = TrainingRange.of(rent.encoder, BeyondRule(), rent.device)
     np.testing.assert_array_equal(
         torch.stack((bounds.least, bounds.most)).numpy(), rent.encoder.training_range
     )
 
 
 def test_of_an_older_checkpoint_no_row_is_outside(rent: Posterior) -> None:
-    bounds = TrainingRange.from_facts({}, rent.encoder, rent.device)
+    bounds = TrainingRange.of(rent.encoder, None, rent.device)
     assert not bounds.outside(torch.full((1, rent.encoder.width), 1e6)).any()
     assert not bounds.outside(torch.full((1, rent.encoder.width), -1e6)).any()
 
 
-@pytest.mark.parametrize("beyond", [{"rule": "flat"}, {}, BEYOND])
-def test_a_rule_that_is_not_known_is_refused(rent: Posterior, beyond: object) -> None:
-    with pytest.raises(CheckpointError, match=r"beyond\.rule must be 'edge'"):
-        TrainingRange.from_facts({"beyond": beyond}, rent.encoder, rent.device)
+@pytest.mark.parametrize("rule", [BeyondRule(), BeyondRule(0.5)])
+def test_the_rule_survives_its_json(rule: BeyondRule) -> None:
+    assert BeyondRule.from_json(rule.to_json()) == rule
+
+
+@pytest.mark.parametrize(
+    ("beyond", "where"),
+    [
+        ({"rule": "flat"}, r"beyond\.rule"),
+        ({}, "beyond"),
+        (BEYOND, "beyond"),
+        ({"rule": BEYOND, "slope": None}, r"beyond\.slope"),
+        ({"rule": BEYOND, "side": "left"}, "beyond"),
+    ],
+)
+def test_a_rule_that_is_not_known_is_refused(beyond: object, where: str) -> None:
+    with pytest.raises(CheckpointError, match=f"{where}: expected"):
+        BeyondRule.from_json(beyond)

@@ -106,7 +106,7 @@ def test_parts_add_up(percentiles: np.ndarray, targets: np.ndarray, cut: int) ->
 
 def test_summary_shows_units_and_both_kinds_of_bands() -> None:
     shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
-    facts = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": None}
-    lines = summary(facts, "mpg")
+    scores = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": None}
+    lines = summary(scores, "mpg")
     assert "RMSE 1 mpg" in lines[0]
     assert lines[1:] == ["coverage of raw bands   90 %: 87.5 %"]

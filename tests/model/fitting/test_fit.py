@@ -12,9 +12,10 @@ from torch import Tensor
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
-from murho.model.fitting.fit_state import FitState, finished_fit, finished_state, learned_tensors
+from murho.model.fitting.fit_state import FitState, finished_fit, finished_state
 from murho.model.fitting.fit_types import Epoch, Fit, FitOptions
 from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.networks.named_tensors import learned_tensors
 from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
 from tests.model.conftest import small_options, small_rows
 
@@ -230,7 +231,7 @@ def test_a_state_of_another_fit_is_refused_by_the_tensors_name() -> None:
     rows, keeper = small_rows(), _KeepAt(3)
     fit(rows, rows, small_options(), keeper=keeper)
     assert keeper.state is not None
-    with pytest.raises(FitError, match=r"the snapshot has 'parameters\.mu' of shape"):
+    with pytest.raises(FitError, match=r"the snapshot does not fit: tensor 'parameters\.mu' has shape"):
         fit(rows, rows, small_options(hidden=(7,)), state=keeper.state)
 
 
@@ -261,11 +262,11 @@ def test_a_fit_starts_from_given_tensors(noise: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"layers.9.weight.mu": torch.zeros(1)}, r"holds a tensor 'layers\.9\.weight\.mu'"),
-        ({"noise.rho": None}, r"lacks the tensor 'noise\.rho', shape \[1, 1\]"),
-        ({"noise.rho": torch.zeros(3, 1)}, r"'noise\.rho' of shape \[3, 1\], but this fit needs \[1, 1\]"),
-        ({"noise.rho": torch.full((1, 1), torch.nan)}, r"NaN or infinity in the tensor 'noise\.rho'"),
-        ({"noise.rho": torch.zeros((1, 1), dtype=torch.int64)}, r"'noise\.rho' of type torch\.int64"),
+        ({"layers.9.weight.mu": torch.zeros(1)}, r"tensor 'layers\.9\.weight\.mu' is not expected"),
+        ({"noise.rho": None}, r"tensor 'noise\.rho' is missing, expected shape \[1, 1\]"),
+        ({"noise.rho": torch.zeros(3, 1)}, r"'noise\.rho' has shape \[3, 1\], expected \[1, 1\]"),
+        ({"noise.rho": torch.full((1, 1), torch.nan)}, r"'noise\.rho' holds NaN or infinity"),
+        ({"noise.rho": torch.zeros((1, 1), dtype=torch.int64)}, r"'noise\.rho' is torch\.int64, expected"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused_by_the_tensors_name(

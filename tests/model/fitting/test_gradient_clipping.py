@@ -8,9 +8,10 @@ import torch
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
-from murho.model.fitting.fit_state import learned_tensors, make_model
+from murho.model.fitting.fit_state import make_model
 from murho.model.fitting.gradient_clipping import GRADIENT_NORM, GradientClipping
 from murho.model.fitting.objective import FreeEnergy
+from murho.model.networks.named_tensors import learned_tensors
 from tests.model.conftest import small_options, small_rows
 
 FINE = FreeEnergy(torch.tensor(1.0), torch.tensor(1.0), torch.tensor(1.0))

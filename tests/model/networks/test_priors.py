@@ -9,8 +9,14 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from murho.model.errors import OptionError
-from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, prior_to_json
+from murho.model.errors import CheckpointError, OptionError
+from murho.model.networks.priors import (
+    EmpiricalBayesPrior,
+    GaussianPrior,
+    ScaleMixturePrior,
+    prior_from_json,
+    prior_to_json,
+)
 from tests.model.oracles import best_variance, kl, scale_mixture
 
 if TYPE_CHECKING:
@@ -114,7 +120,20 @@ def test_model_json_holds_the_kind_and_all_parameters() -> None:
     assert prior_to_json(ScaleMixturePrior(0.3, 1.5, 0.1)) == expected
 
 
-def test_bad_parameters_are_refused_by_name() -> None:
+@pytest.mark.parametrize("prior", PRIORS)
+def test_json_round_trip(prior: Prior) -> None:
+    assert prior_from_json(prior_to_json(prior)) == prior
+
+
+def test_unknown_prior_and_bad_parameters_are_refused_by_name() -> None:
+    with pytest.raises(CheckpointError, match=r"prior\.kind.*horseshoe"):
+        prior_from_json({"kind": "horseshoe"})
+    with pytest.raises(CheckpointError, match=r"prior: .*tau"):
+        prior_from_json({"kind": "gaussian", "tau": 1.0})
+    with pytest.raises(CheckpointError, match=r"prior\.sigma: expected a finite number"):
+        prior_from_json({"kind": "gaussian", "sigma": "1"})
+    with pytest.raises(CheckpointError, match=r"prior: .*sigma"):
+        prior_from_json({"kind": "gaussian", "sigma": -1.0})
     with pytest.raises(OptionError, match="sigma"):
         GaussianPrior(0.0)
     with pytest.raises(OptionError, match="pi"):

@@ -19,35 +19,35 @@ from murho.model.posterior.checkpoint import (
     check_writable,
     find_checkpoint,
     list_checkpoints,
-    read_facts,
-    read_tensors,
+    read_checkpoint,
     validate_name,
     write_checkpoint,
 )
+from murho.model.posterior.model_spec import ModelSpec
+from tests.model.posterior.test_model_spec import FACTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SHAPES = {"layers.0.weight.mu": (1, 2, 3), "layers.0.bias.mu": (1, 1, 3)}
+SPEC = ModelSpec.from_json(FACTS)
 TENSORS = {
-    name: torch.arange(float(torch.tensor(shape).prod())).reshape(shape) for name, shape in SHAPES.items()
+    name: torch.arange(float(torch.tensor(shape).prod())).reshape(shape)
+    for name, shape in SPEC.tensor_shapes().items()
 }
+BIAS = "layers.1.bias.mu"
 
 
 def _write(root: Path) -> Path:
-    return write_checkpoint(root, "cars", {"created": "today"}, TENSORS)
-
-
-def _read(directory: Path) -> dict[str, torch.Tensor]:
-    return read_tensors(directory, read_facts(directory), SHAPES)
+    return write_checkpoint(root, "cars", SPEC, TENSORS)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     directory = _write(tmp_path)
     assert directory == tmp_path / "cars" / "1"
-    assert read_facts(directory)["created"] == "today"
-    for name, tensor in _read(directory).items():
-        assert torch.equal(tensor, TENSORS[name])
+    spec, tensors = read_checkpoint(directory)
+    assert spec.to_json() == FACTS
+    assert set(tensors) == set(TENSORS)
+    assert all(torch.equal(tensor, TENSORS[name]) for name, tensor in tensors.items())
 
 
 def test_versions_count_up_and_gaps_are_not_reused(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_version_that_another_writer_takes_meanwhile_is_passed_over(
     assert _write(tmp_path).name == "2"
 
 
-@pytest.mark.parametrize("step", ["_write_durably", "_sync_directory", "_rename_to_next_version"])
+@pytest.mark.parametrize("step", ["write_durably", "sync_directory", "_rename_to_next_version"])
 def test_a_disk_that_fills_leaves_nothing_and_older_versions_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -127,7 +127,7 @@ def test_names_that_could_be_paths_are_refused(name: str, tmp_path: Path) -> Non
     with pytest.raises(CheckpointError, match="name"):
         validate_name(name)
     with pytest.raises(CheckpointError, match="name"):
-        write_checkpoint(tmp_path, name, {}, TENSORS)
+        write_checkpoint(tmp_path, name, SPEC, TENSORS)
     assert not list(tmp_path.iterdir())
 
 
@@ -170,7 +170,7 @@ def _garble(directory: Path) -> None:
     _edit_facts(lambda facts: facts["tensors"].update(sha256=digest))(directory)
 
 
-NAN = {**TENSORS, "layers.0.bias.mu": torch.full((1, 1, 3), torch.nan)}
+NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
 
 
 @pytest.mark.parametrize(
@@ -178,18 +178,19 @@ NAN = {**TENSORS, "layers.0.bias.mu": torch.full((1, 1, 3), torch.nan)}
     [
         (_truncate, "model.safetensors.*truncated or edited"),
         (_garble, "not a safetensors file"),
-        (_replace_tensors(NAN), "layers.0.bias.mu.*NaN"),
+        (_replace_tensors(NAN), f"{BIAS}.*NaN"),
         (_replace_tensors({**TENSORS, "extra": torch.zeros(1)}), "'extra' is not expected"),
-        (_replace_tensors({"layers.0.weight.mu": torch.zeros(1, 2, 3)}), "layers.0.bias.mu' is missing"),
+        (_replace_tensors({k: v for k, v in TENSORS.items() if k != BIAS}), f"{BIAS}' is missing"),
         (
-            _replace_tensors({**TENSORS, "layers.0.bias.mu": torch.zeros(3)}),
-            r"shape \[3\], expected \[1, 1, 3\]",
+            _replace_tensors({**TENSORS, BIAS: torch.zeros(3)}),
+            r"shape \[3\], expected \[2, 1, 1\]",
         ),
         (_replace_tensors({k: v.double() for k, v in TENSORS.items()}), "float64, expected torch.float32"),
         (_edit_facts(lambda facts: facts.update(format=2)), "format 2 is newer than 1.*upgrade"),
         (_edit_facts(lambda facts: facts.update(format="x")), "format must be a whole number"),
         (_edit_facts(lambda facts: facts.update(name="../evil")), "'../evil' is not a valid"),
         (_edit_facts(lambda facts: facts.pop("tensors")), "sha256"),
+        (_edit_facts(lambda facts: facts.pop("schema")), r"model\.json: schema: expected an object"),
         (lambda directory: (directory / "model.json").write_text("{"), "not valid JSON"),
         (lambda directory: (directory / "model.json").write_text("[]"), "expected a JSON object"),
         (lambda directory: (directory / "model.json").unlink(), "model.json: the file is missing"),
@@ -202,7 +203,7 @@ def test_damage_is_refused_with_file_and_reason(
     directory = _write(tmp_path)
     damage(directory)
     with pytest.raises(CheckpointError, match=message):
-        _read(directory)
+        read_checkpoint(directory)
 
 
 def test_a_checkpoint_in_its_first_training_is_passed_over(tmp_path: Path) -> None:

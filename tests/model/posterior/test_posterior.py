@@ -247,7 +247,7 @@ def test_members_are_averaged_by_the_mean_and_visited_in_turn(rent: Posterior, c
                     "skip": False,
                 }
             },
-            "shape",
+            "encoded features",
         ),
         ({"likelihood": {"kind": "fixed", "sigma": 1.0}}, "outputs"),
         ({"schema": None}, "schema"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,6 @@ import orjson
 import pytest
 import torch
 
-from murho.model.distributions.calibration import ConformalMap
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import OptionError
 from murho.model.posterior.checkpoint import write_checkpoint
@@ -17,7 +17,7 @@ from murho.model.posterior.posterior import Posterior
 from murho.model.revision.pruning import prune
 from murho.model.revision.revisions import Revision, labelled_rows
 from murho.model.revision.signal_to_noise import cut
-from tests.model.conftest import make_table, train_quickly
+from tests.model.conftest import make_table, present, train_quickly
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,62 +57,61 @@ def _doubt(posterior: Posterior, rows: NDArray[np.float32]) -> float:
 def test_the_doubt_beyond_the_training_range_survives(skip: bool) -> None:
     """And would not, were the weights that tell it removed like others: their signal-to-noise ratio is zero."""
     trained = train_quickly(make_table(), members=2, epochs=150, skip=skip)
-    facts = trained.facts | {"calibration": None}
-    revision = Revision(facts, trained.tensors, trained.posterior)
+    spec = replace(trained.spec, calibration=None)
+    revision = Revision(trained.tensors, Posterior(spec, trained.tensors))
     rows = _rows(trained.posterior, beyond=8.0)
     before = _doubt(trained.posterior, rows)
     pruned = prune(revision, 0.75).revision
     assert before > 3.0 * _doubt(trained.posterior, _rows(trained.posterior))
     assert _doubt(pruned.posterior, rows) > 0.6 * before
     careless, _ = cut(trained.tensors, trained.posterior.architecture, 0.75, [])
-    assert _doubt(Posterior(facts, careless), rows) < 0.5 * before
+    assert _doubt(Posterior(spec, careless), rows) < 0.5 * before
 
 
 def test_the_pruned_version_is_written_and_loaded_like_any_other(revision: Revision, tmp_path: Path) -> None:
     pruned = prune(revision, 0.6)
     loaded = Revision.read(
-        write_checkpoint(tmp_path, "rent", pruned.revision.facts, pruned.revision.tensors)
+        write_checkpoint(tmp_path, "rent", pruned.revision.spec, pruned.revision.tensors)
     ).posterior
     rows = _rows(loaded)
     ours = pruned.revision.posterior.predict_encoded(rows, PredictOptions())
     theirs = loaded.predict_encoded(rows, PredictOptions())
     np.testing.assert_array_equal(ours.percentiles, theirs.percentiles)
-    facts = loaded.facts["pruning"]
+    facts = loaded.spec.records["pruning"]
     assert facts["from_version"] == "1"
     assert facts["fraction"] == 0.6
     assert facts["kept"] + facts["removed"] == facts["weights"]
-    assert {"name", "format", "tensors"} <= set(loaded.facts)
 
 
 def test_the_version_it_came_from_is_untouched(revision: Revision) -> None:
-    facts = orjson.dumps(revision.facts)
+    facts = orjson.dumps(revision.spec.to_json())
     tensors = {name: tensor.clone() for name, tensor in revision.tensors.items()}
     prune(revision, 0.9, labelled_rows(make_table(rows=60, seed=8), revision.posterior))
-    assert orjson.dumps(revision.facts) == facts
+    assert orjson.dumps(revision.spec.to_json()) == facts
     assert all(torch.equal(tensor, tensors[name]) for name, tensor in revision.tensors.items())
 
 
 def test_without_rows_the_calibration_is_kept_and_old_metrics_are_not_claimed(revision: Revision) -> None:
     pruned = prune(revision, 0.6)
     assert pruned.calibration == "kept"
-    assert pruned.revision.facts["calibration"] == revision.facts["calibration"]
-    assert pruned.revision.facts["metrics"] == {}
+    assert pruned.revision.spec.calibration == revision.spec.calibration
+    assert pruned.revision.spec.metrics == {}
     assert pruned.before is pruned.after is None
-    assert pruned.revision.facts["pruning"]["rows"] is None
+    assert pruned.revision.spec.records["pruning"]["rows"] is None
 
 
 def test_with_rows_it_is_judged_and_calibrated_anew(revision: Revision) -> None:
     rows = labelled_rows(make_table(rows=200, seed=8), revision.posterior)
     pruned = prune(revision, 0.6, rows)
-    facts = pruned.revision.facts
-    assert pruned.calibration == facts["pruning"]["calibration"] == "made anew"
-    assert ConformalMap.from_json(facts["calibration"]).rows == 200
-    assert facts["calibration"] != revision.facts["calibration"]
-    assert facts["metrics"] == pruned.after
+    spec = pruned.revision.spec
+    assert pruned.calibration == spec.records["pruning"]["calibration"] == "made anew"
+    assert present(spec.calibration).rows == 200
+    assert spec.calibration != revision.spec.calibration
+    assert spec.metrics == pruned.after
     assert pruned.before is not None
     assert pruned.after is not None
     assert pruned.after["n"] == pruned.before["n"] == 200
-    assert facts["pruning"]["after"]["crps"] == pruned.after["crps"] != pruned.before["crps"]
+    assert spec.records["pruning"]["after"]["crps"] == pruned.after["crps"] != pruned.before["crps"]
     assert 0.8 < pruned.after["calibrated"]["coverage"]["90"] <= 1.0
 
     answer = revision.posterior.predictive(torch.from_numpy(rows.encoded), 256, revision.posterior.seed)
@@ -123,13 +122,14 @@ def test_with_rows_it_is_judged_and_calibrated_anew(revision: Revision) -> None:
 def test_too_few_rows_judge_but_do_not_calibrate(revision: Revision) -> None:
     pruned = prune(revision, 0.6, labelled_rows(make_table(rows=40, seed=8), revision.posterior))
     assert pruned.calibration == "kept"
-    assert pruned.revision.facts["calibration"] == revision.facts["calibration"]
+    assert pruned.revision.spec.calibration == revision.spec.calibration
     assert pruned.after is not None
     assert pruned.after["n"] == 40
 
 
 def test_a_checkpoint_without_calibration_stays_without(revision: Revision) -> None:
-    bare = Revision(revision.facts | {"calibration": None}, revision.tensors, revision.posterior)
+    spec = replace(revision.spec, calibration=None)
+    bare = Revision(revision.tensors, Posterior(spec, revision.tensors))
     assert prune(bare, 0.6).calibration == "none"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +10,12 @@ import pyarrow as pa
 import pytest
 import torch
 
+from murho.model.distributions.transforms import Logarithm
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, TableError
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.revision.revisions import Revision, labelled_rows, stamped
+from murho.model.revision.revisions import Revision, labelled_rows
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def test_a_version_that_is_read_and_written_again_answers_the_same(
     rent_checkpoints: Path, tmp_path: Path
 ) -> None:
     revision = Revision.read(rent_checkpoints / "rent" / "1")
-    directory = write_checkpoint(tmp_path, "rent", stamped(revision.facts), revision.tensors)
+    directory = write_checkpoint(tmp_path, "rent", revision.spec.made_now(), revision.tensors)
     again = Revision.read(directory)
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in revision.tensors.items())
     rows = np.zeros((3, revision.posterior.architecture.inputs), dtype=np.float32)
@@ -108,9 +110,8 @@ def test_categories_that_are_numbers_stay_categories(rent: Posterior) -> None:
 
 
 def test_a_target_that_the_transform_can_not_take_is_refused_by_row(rent: Posterior) -> None:
-    facts = dict(rent.facts)
-    facts["target"] = facts["target"] | {"transform": {"kind": "log", "shift": 0.0, "top": 7.0}}
-    logarithmic = Posterior(facts, rent._tensors)
+    target = replace(rent.spec.target, transform=Logarithm(shift=0.0, top=7.0))
+    logarithmic = Posterior(replace(rent.spec, target=target), rent._tensors)
     table = make_table(rows=30, seed=9)
     assert len(labelled_rows(table, logarithmic)) == 30
     values = table.column("rent").to_numpy().copy()

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from murho.model.data.splits import split_rows
-from murho.model.distributions.calibration import ConformalMap
 from murho.model.distributions.wide_component import WideRule
 from murho.model.errors import OptionError
 from murho.model.evaluation.cross_calibration import calibrate_and_score
@@ -30,7 +29,7 @@ from murho.model.revision.update_fit import UpdateOptions
 from murho.model.revision.updating import Updated, update
 from murho.model.training.options import make_options
 from murho.model.training.train import train
-from tests.model.conftest import Notes, make_table, train_quickly
+from tests.model.conftest import Notes, make_table, present, train_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +73,7 @@ def _linear_revision(table: pa.Table) -> Revision:
         }
     )
     trained = train(table, "y", options, reporter=Notes())
-    return Revision(trained.facts, trained.tensors, trained.posterior)
+    return Revision(trained.tensors, trained.posterior)
 
 
 def _with_posterior(revision: Revision, mean: Tensor, sigma: Tensor) -> Revision:
@@ -87,7 +86,7 @@ def _with_posterior(revision: Revision, mean: Tensor, sigma: Tensor) -> Revision
         "layers.0.bias.rho": rho[-1:].reshape(1, 1, 1),
     }
     tensors = {name: tensor.float() for name, tensor in tensors.items()}
-    return Revision(revision.facts, tensors, Posterior(revision.facts, tensors))
+    return Revision(tensors, Posterior(revision.spec, tensors))
 
 
 def _exact(revision: Revision, rows: LabelledRows, mean: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,7 +94,9 @@ def _exact(revision: Revision, rows: LabelledRows, mean: Tensor, precision: Tens
     features = torch.from_numpy(rows.encoded).double()
     design = torch.cat([features, torch.ones(len(rows), 1, dtype=torch.float64)], dim=1)
     targets = rows.standardised(revision.posterior).double()
-    weight = float(revision.facts["likelihood"]["sigma"]) ** -2
+    sigma = revision.spec.likelihood.sigma
+    assert sigma is not None
+    weight = sigma**-2
     posterior = precision + weight * design.T @ design
     return torch.linalg.solve(posterior, precision @ mean + weight * design.T @ targets), posterior
 
@@ -150,7 +151,7 @@ def test_the_second_half_on_top_of_the_first_is_a_fit_to_all_rows() -> None:
 def revision() -> Revision:
     """Two members, homoscedastic."""
     trained = train_quickly(make_table(), members=2, epochs=120, temperature=0.5)
-    return Revision(trained.facts, trained.tensors, trained.posterior)
+    return Revision(trained.tensors, trained.posterior)
 
 
 def _rows(revision: Revision, count: int, seed: int = 11) -> LabelledRows:
@@ -173,14 +174,14 @@ def test_few_rows_leave_noise_and_calibration_and_are_all_learned_from(
     notes = Notes()
     rows = _rows(revision, 30)
     updated = update(revision, rows, UpdateOptions(epochs=30), reporter=notes)
-    facts = updated.revision.facts
+    spec = updated.revision.spec
     assert torch.equal(updated.revision.tensors["noise.rho"], revision.tensors["noise.rho"])
-    assert facts["calibration"] == revision.facts["calibration"]
-    assert facts["metrics"] == revision.facts["metrics"]
+    assert spec.calibration == revision.spec.calibration
+    assert spec.metrics == revision.spec.metrics
     assert updated.calibration == "kept"
     assert not updated.held_out
-    assert facts["update"]["learned_rows"] == 30
-    assert facts["update"]["total_rows"] == 190
+    assert spec.records["update"]["learned_rows"] == 30
+    assert spec.records["update"]["total_rows"] == 190
     assert any("30 new rows: fewer than 50" in line for line in notes.lines)
     training, _, options, _ = seen[0]
     assert len(training) == 30
@@ -195,16 +196,16 @@ def test_enough_rows_are_cross_fitted_judged_and_calibrate(
     seen = _watch(monkeypatch)
     rows = _rows(revision, 60)
     updated = _update(revision, rows, epochs=30)
-    facts = updated.revision.facts
+    spec = updated.revision.spec
     assert updated.held_out
     assert updated.calibration == "made anew"
-    assert ConformalMap.from_json(facts["calibration"]).rows == facts["metrics"]["n"] == 60
+    assert present(spec.calibration).rows == spec.metrics["n"] == 60
     groups = split_rows(60, revision.posterior.seed, 2).held_out(2)
     arguments = (rows.encoded, rows.targets, groups)
     _, before = calibrate_and_score(revision.posterior, *arguments, calibrating=())
     _, after = calibrate_and_score(updated.revision.posterior, *arguments, calibrating=())
-    assert facts["update"]["before"]["nll"] == pytest.approx(before["nll"])
-    assert facts["update"]["after"]["nll"] == pytest.approx(after["nll"])
+    assert spec.records["update"]["before"]["nll"] == pytest.approx(before["nll"])
+    assert spec.records["update"]["after"]["nll"] == pytest.approx(after["nll"])
     training, validation, options, _ = seen[0]
     assert training.folds is not None
     assert len(training) == len(validation) == 60
@@ -272,24 +273,23 @@ def test_a_learned_noise_is_that_of_old_and_new_rows_together(
 @pytest.mark.parametrize("noise", ["heteroscedastic", "mixture"])
 def test_other_kinds_of_noise_are_updated_too(noise: str) -> None:
     trained = train_quickly(make_table(), members=2, noise=noise)
-    revision = Revision(trained.facts, trained.tensors, trained.posterior)
+    revision = Revision(trained.tensors, trained.posterior)
     updated = _update(revision, _rows(revision, 60), epochs=10)
     assert np.isfinite(updated.after["nll"])
-    before, after = (facts["likelihood"] for facts in (trained.facts, updated.revision.facts))
-    assert after == before | {
-        "wide": WideRule.after(updated.revision.facts["update"]["total_rows"]).to_json()
-    }
+    spec = updated.revision.spec
+    wide = WideRule.after(spec.records["update"]["total_rows"])
+    assert spec.likelihood == replace(trained.spec.likelihood, wide=wide)
     assert set(updated.revision.tensors) == set(trained.tensors)
 
 
 def test_a_single_network_holds_out_rows_of_its_own() -> None:
     trained = train_quickly(make_table(), members=1)
-    revision = Revision(trained.facts, trained.tensors, trained.posterior)
+    revision = Revision(trained.tensors, trained.posterior)
     updated = _update(revision, _rows(revision, 100), epochs=10)
-    facts = updated.revision.facts
-    assert facts["update"]["learned_rows"] == 70
-    assert facts["update"]["total_rows"] == trained.facts["training"]["rows"] + 70
-    assert facts["calibration"]["rows"] == 15
+    spec = updated.revision.spec
+    assert spec.records["update"]["learned_rows"] == 70
+    assert spec.records["update"]["total_rows"] == trained.spec.training["rows"] + 70
+    assert present(spec.calibration).rows == 15
 
 
 def test_schema_encoding_standardisation_and_the_original_prior_stay(revision: Revision) -> None:
@@ -298,11 +298,11 @@ def test_schema_encoding_standardisation_and_the_original_prior_stay(revision: R
     table = table.set_column(1, "district", pa.array(districts))
     rows = labelled_rows(table, revision.posterior)
     updated = _update(revision, rows, epochs=5)
-    facts = updated.revision.facts
+    spec = updated.revision.spec
     for part in ("schema", "encoding", "target", "architecture", "prior", "training"):
-        assert facts[part] == revision.facts[part]
-    assert facts["update"]["outside"]["district"] == 1
-    orjson.dumps(facts, option=orjson.OPT_SERIALIZE_NUMPY)
+        assert updated.revision.posterior.facts[part] == revision.posterior.facts[part]
+    assert spec.records["update"]["outside"]["district"] == 1
+    orjson.dumps(spec.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def test_the_doubt_about_an_unseen_category_shrinks_only_with_rows_of_it(revision: Revision) -> None:
@@ -324,8 +324,8 @@ def test_the_doubt_about_an_unseen_category_shrinks_only_with_rows_of_it(revisio
 def test_updates_add_up(revision: Revision) -> None:
     once = _update(revision, _rows(revision, 20), epochs=5).revision
     twice = _update(once, _rows(revision, 30, seed=12), epochs=5).revision
-    assert once.facts["update"]["total_rows"] == 180
-    assert twice.facts["update"]["total_rows"] == 210
+    assert once.spec.records["update"]["total_rows"] == 180
+    assert twice.spec.records["update"]["total_rows"] == 210
 
 
 def test_the_same_seed_gives_the_same_version_and_another_one_does_not(revision: Revision) -> None:
@@ -345,7 +345,7 @@ def test_an_interrupted_update_keeps_the_best_so_far(revision: Revision) -> None
 
     notes = Impatient()
     updated = update(revision, _rows(revision, 60), UpdateOptions(epochs=500), reporter=notes)
-    facts = updated.revision.facts["update"]
+    facts = updated.revision.spec.records["update"]
     assert facts["interrupted"] is True
     assert facts["epochs"] == 5
     assert any("interrupted" in line for line in notes.lines)
@@ -354,9 +354,10 @@ def test_an_interrupted_update_keeps_the_best_so_far(revision: Revision) -> None
 
 def test_a_pruned_version_is_refused_with_the_one_to_take_instead(revision: Revision) -> None:
     pruned = prune(revision, 0.5).revision
-    facts = pruned.facts | {"pruning": pruned.facts["pruning"] | {"from_version": "7"}}
+    records = {"pruning": pruned.spec.records["pruning"] | {"from_version": "7"}}
+    spec = replace(pruned.spec, records=records)
     with pytest.raises(OptionError, match="--version 7"):
-        _update(replace(pruned, facts=facts), _rows(revision, 20))
+        _update(Revision(pruned.tensors, Posterior(spec, pruned.tensors)), _rows(revision, 20))
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,8 @@ class _Fails(Notes):
 
 def _search(notes: Notes) -> dict[str, Any]:
     """What ``model.json`` would say of the training."""
-    facts = train_quickly(make_table(rows=90), notes, members=2, noise="auto").facts
-    training: dict[str, Any] = orjson.loads(orjson.dumps(facts["training"]))
+    trained = train_quickly(make_table(rows=90), notes, members=2, noise="auto")
+    training: dict[str, Any] = orjson.loads(orjson.dumps(trained.spec.training))
     return training
 
 

@@ -32,8 +32,8 @@ def _tried(found: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 
 def test_every_open_choice_is_tried_and_the_lowest_loss_is_kept() -> None:
-    facts = train(make_table(rows=240), "rent", make_options(QUICK), reporter=Notes()).facts
-    candidates = facts["training"]["candidates"]
+    spec = train(make_table(rows=240), "rent", make_options(QUICK), reporter=Notes()).spec
+    candidates = spec.training["candidates"]
     tried = _tried(candidates)
     assert tried[0] == ("heteroscedastic", "none", "standard", 0.3)
     assert {one[0] for one in tried} == {"heteroscedastic", "mixture"}
@@ -43,14 +43,14 @@ def test_every_open_choice_is_tried_and_the_lowest_loss_is_kept() -> None:
     losses = [0.5 * (one["nll"] + math.log(one["crps"])) for one in candidates]
     full = [index for index, one in enumerate(candidates) if one["stage"] != "trial"]
     best = tried[min(full, key=losses.__getitem__)]
-    assert facts["likelihood"]["kind"] == best[0]
-    assert facts["target"]["transform"]["kind"] == best[1]
-    assert facts["encoding"]["encoding"] == best[2]
-    assert facts["training"]["temperature"] == best[3]
+    assert spec.likelihood.kind == best[0]
+    assert spec.target.transform.kind == best[1]
+    assert spec.encoder.encoding == best[2]
+    assert spec.training["temperature"] == best[3]
 
 
 def test_a_small_table_is_tried_with_homoscedastic_noise_instead_of_a_mixture() -> None:
-    candidates = train(make_table(), "rent", make_options(QUICK), reporter=Notes()).facts["training"][
+    candidates = train(make_table(), "rent", make_options(QUICK), reporter=Notes()).spec.training[
         "candidates"
     ]
     assert {one["noise"] for one in candidates} == {"heteroscedastic", "homoscedastic"}
@@ -70,8 +70,8 @@ def test_the_prior_comes_in_sooner_where_rows_are_many() -> None:
 def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "FEW_ROWS", 100)
     notes = Notes()
-    facts = train(make_table(), "rent", make_options(QUICK), reporter=notes).facts
-    tried = facts["training"]["candidates"]
+    spec = train(make_table(), "rent", make_options(QUICK), reporter=notes).spec
+    tried = spec.training["candidates"]
     stages = [one["stage"] for one in tried]
     assert stages == ["trial"] * (len(tried) - 2) + ["full", "settling"]
     temperatures = [one["temperature"] for one in tried]
@@ -87,9 +87,9 @@ def test_whitening_that_is_asked_for_is_done_where_there_is_something_to_whiten(
     load, difference = np.random.default_rng(0).normal(size=(2, 200))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     fixed = {"noise": "homoscedastic", "transform": "none", "encoding": "standard", "temperature": 1.0}
-    facts = train(table, "wear", make_options(QUICK | fixed | {"whiten": "yes"}), reporter=Notes()).facts
-    assert {one["whitened"] for one in facts["training"]["candidates"]} == {whitened}
-    assert ("whitening" in facts["encoding"]) == whitened
+    spec = train(table, "wear", make_options(QUICK | fixed | {"whiten": "yes"}), reporter=Notes()).spec
+    assert {one["whitened"] for one in spec.training["candidates"]} == {whitened}
+    assert (spec.encoder.whitening is not None) == whitened
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,15 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
     monkeypatch.setattr(search, "FEW_ROWS", 100)
     monkeypatch.setattr(search, "fit_or_resume", scored)
     options = make_options(QUICK | {"noise": "heteroscedastic"})
-    facts = train(make_table(), "rent", options, reporter=Notes()).facts
-    trials = [one for one in facts["training"]["candidates"] if one["stage"] == "trial"]
+    spec = train(make_table(), "rent", options, reporter=Notes()).spec
+    trials = [one for one in spec.training["candidates"] if one["stage"] == "trial"]
     assert [(one["transform"], one["encoding"]) for one in trials] == [
         ("none", "standard"),
         ("log", "standard"),
         ("none", "piecewise"),
         *([("log", "piecewise")] if tried_again else []),
     ]
-    assert facts["target"]["transform"]["kind"] == transform
+    assert spec.target.transform.kind == transform
 
 
 @pytest.mark.parametrize("better", ["full", "settling"])
@@ -134,7 +134,7 @@ def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_tr
     monkeypatch.setattr(search, "fit_or_resume", scored)
     options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
     trained = train(make_table(), "rent", options, reporter=Notes())
-    assert trained.facts["architecture"]["members"] == 10
+    assert trained.spec.architecture.members == 10
     torch.testing.assert_close(
         trained.tensors["layers.0.bias.mu"],
         kept[better].network.named_tensors()["layers.0.bias.mu"].detach(),
@@ -143,8 +143,8 @@ def test_the_better_of_the_full_fit_and_what_goes_on_from_it_is_kept_whatever_tr
 
 def test_what_the_user_has_fixed_is_fitted_once_and_fully() -> None:
     fixed = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
-    facts = train(make_table(), "rent", make_options(QUICK | fixed), reporter=Notes()).facts
-    (only,) = facts["training"]["candidates"]
+    spec = train(make_table(), "rent", make_options(QUICK | fixed), reporter=Notes()).spec
+    (only,) = spec.training["candidates"]
     assert only["stage"] == "full"
     assert _tried([only]) == [("mixture", "log", "piecewise", 1.0)]
 
@@ -153,7 +153,7 @@ def test_a_target_with_negative_values_is_not_offered_the_logarithm() -> None:
     table = make_table()
     shifted = pa.compute.subtract(table["rent"], 800.0)
     table = table.set_column(table.column_names.index("rent"), "rent", shifted)
-    candidates = train(table, "rent", make_options(QUICK), reporter=Notes()).facts["training"]["candidates"]
+    candidates = train(table, "rent", make_options(QUICK), reporter=Notes()).spec.training["candidates"]
     assert {one["transform"] for one in candidates} == {"none"}
 
 
@@ -175,8 +175,8 @@ def test_a_logarithmic_target_is_recognised() -> None:
     options = make_options(
         {"hidden": (16,), "members": 2, "noise": "heteroscedastic", "encoding": "standard", "epochs": 160}
     )
-    facts = train(table, "rent", options, reporter=Notes()).facts
-    assert facts["target"]["transform"]["kind"] == "log"
+    spec = train(table, "rent", options, reporter=Notes()).spec
+    assert spec.target.transform.kind == "log"
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
-    facts = train(table, "wear", options, reporter=Notes()).facts
-    candidates = facts["training"]["candidates"]
+    spec = train(table, "wear", options, reporter=Notes()).spec
+    candidates = spec.training["candidates"]
     assert {one["whitened"] for one in candidates} == tried
-    assert ("whitening" in facts["encoding"]) == candidates[-1]["whitened"] == (True in tried)
+    assert (spec.encoder.whitening is not None) == candidates[-1]["whitened"] == (True in tried)
 
 
 def test_the_loss_weighs_nll_and_crps_alike_and_does_not_depend_on_the_unit() -> None:
@@ -214,9 +214,9 @@ def test_an_interruption_early_in_the_full_fit_keeps_the_best_trial() -> None:
 
     chosen = {"hidden": (6,), "members": 2, "epochs": 400, "noise": "heteroscedastic", "budget": 3600.0}
     trained = train(make_table(), "rent", make_options(chosen), reporter=Impatient())
-    assert trained.facts["training"]["interrupted"]
-    assert [one["stage"] for one in trained.facts["training"]["candidates"]][-2:] == ["trial", "full"]
-    assert trained.facts["training"]["epochs"] == 100
+    assert trained.spec.training["interrupted"]
+    assert [one["stage"] for one in trained.spec.training["candidates"]][-2:] == ["trial", "full"]
+    assert trained.spec.training["epochs"] == 100
 
 
 def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
@@ -227,6 +227,6 @@ def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
                 raise KeyboardInterrupt
 
     trained = train(make_table(), "rent", make_options(QUICK), reporter=Impatient())
-    assert trained.facts["training"]["interrupted"]
-    assert len(trained.facts["training"]["candidates"]) == 2
+    assert trained.spec.training["interrupted"]
+    assert len(trained.spec.training["candidates"]) == 2
     assert trained.posterior.architecture.hidden == (6,)

@@ -89,8 +89,8 @@ def _assert_same(first: Trained, second: Trained) -> None:
     assert first.tensors.keys() == second.tensors.keys()
     for name, tensor in first.tensors.items():
         assert torch.equal(tensor, second.tensors[name]), name
-    assert first.facts["metrics"] == second.facts["metrics"]
-    assert first.facts["training"]["epochs"] == second.facts["training"]["epochs"]
+    assert first.spec.metrics == second.spec.metrics
+    assert first.spec.training["epochs"] == second.spec.training["epochs"]
 
 
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
@@ -115,7 +115,7 @@ def test_finished_fits_are_not_repeated(tmp_path: Path) -> None:
     assert notes.first[notes.titles[0]] == 4
     tried = [
         [{key: value for key, value in one.items() if key != "seconds"} for one in facts["candidates"]]
-        for facts in (expected.facts["training"], resumed.facts["training"])
+        for facts in (expected.spec.training, resumed.spec.training)
     ]
     assert tried[0] == tried[1]
 
@@ -129,10 +129,10 @@ def test_a_training_may_die_more_than_once(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_the_best_so_far_and_the_snapshot(tmp_path: Path) -> None:
     notes = DiesAt(9, how=KeyboardInterrupt())
     interrupted = run(tmp_path, notes)
-    assert interrupted.facts["training"]["interrupted"] is True
+    assert interrupted.spec.training["interrupted"] is True
     assert any("--resume goes on" in line for line in notes.lines)
     resumed = run(tmp_path, resume=True)
-    assert resumed.facts["training"]["interrupted"] is False
+    assert resumed.spec.training["interrupted"] is False
     _assert_same(run(None), resumed)
 
 
@@ -213,7 +213,7 @@ def test_a_fit_that_fails_keeps_its_last_state_for_smaller_steps(tmp_path: Path)
     smaller = run(tmp_path, notes, resume=True, learning_rate=0.0025)
     assert list(notes.first.values()) == [9]
     assert any("--learning-rate was 0.01, is 0.0025" in line for line in notes.lines)
-    assert np.isfinite(smaller.facts["metrics"]["nll"])
+    assert np.isfinite(smaller.spec.metrics["nll"])
 
 
 def test_a_failure_without_a_state_leaves_nothing(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_budget_counts_the_time_before_the_interruption(tmp_path: Path, spent:
         entry["numbers"]["seconds"] = spent
     files.write_index(index | {"seconds": spent}, [entry["file"] for entry in entries])
     files.release()
-    training = run(tmp_path, resume=True, epochs=400, budget=1e6).facts["training"]
+    training = run(tmp_path, resume=True, epochs=400, budget=1e6).spec.training
     assert training["stopped"] == "budget"  # with time left it hurries, without it ends at once
     assert (training["epochs"] == 9) == (spent > 1e6)
     assert training["seconds"] > spent
@@ -294,7 +294,7 @@ def _state() -> Any:
 def test_lists_of_checkpoints_pass_over_snapshots(tmp_path: Path) -> None:
     trained = run(tmp_path / "rent")
     assert (tmp_path / "rent" / DIRECTORY / "training.json").exists()
-    write_checkpoint(tmp_path, "rent", trained.facts, trained.tensors)
+    write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors)
     (found,) = list_checkpoints(tmp_path)
     assert (found.name, found.version, found.problem) == ("rent", "1", None)
 

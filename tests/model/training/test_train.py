@@ -15,7 +15,7 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.training import train as training
-from tests.model.conftest import Notes, make_table, train_quickly
+from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def test_a_tiny_table_is_fitted_and_says_that_nothing_is_held_out() -> None:
     notes = Notes()
     trained = train_quickly(make_table(rows=12), notes)
-    assert trained.facts["calibration"] is None
+    assert trained.spec.calibration is None
     assert any("too few" in line for line in notes.lines)
 
 
@@ -42,7 +42,7 @@ def test_rows_without_a_target_are_left_out_and_counted() -> None:
     rent[:7] = np.nan
     notes = Notes()
     trained = train_quickly(table.set_column(4, "rent", pa.array(rent, from_pandas=True)), notes)
-    assert trained.facts["training"]["left_out_rows"] == 7
+    assert trained.spec.training["left_out_rows"] == 7
     assert any("7 of 160 rows" in line for line in notes.lines)
 
 
@@ -50,7 +50,7 @@ def test_left_out_columns_are_said_and_stored() -> None:
     table = make_table().append_column("code", pa.array([f"flat {i}" for i in range(160)]))
     notes = Notes()
     trained = train_quickly(table, notes)
-    assert "code" in trained.facts["schema"]["left_out"]
+    assert "code" in trained.spec.schema.left_out
     assert any("'code'" in line for line in notes.lines)
 
 
@@ -65,7 +65,7 @@ def test_fixed_noise_is_in_the_targets_unit() -> None:
 def test_the_same_seed_gives_the_same_checkpoint() -> None:
     first, second = train_quickly(make_table(), seed=3), train_quickly(make_table(), seed=3)
     assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
-    assert first.facts["metrics"] == second.facts["metrics"]
+    assert first.spec.metrics == second.spec.metrics
 
 
 def test_an_interrupted_fit_is_marked_and_ends_the_search() -> None:
@@ -76,14 +76,14 @@ def test_an_interrupted_fit_is_marked_and_ends_the_search() -> None:
 
     notes = Impatient()
     trained = train_quickly(make_table(), notes, noise="auto")
-    assert trained.facts["training"]["interrupted"] is True
+    assert trained.spec.training["interrupted"] is True
     assert len(notes.titles) == 1
-    assert np.isfinite(trained.facts["metrics"]["nll"])
+    assert np.isfinite(trained.spec.metrics["nll"])
 
 
 def test_the_example_row_can_be_asked() -> None:
     trained = train_quickly(make_table())
-    example = trained.facts["training"]["example"]
+    example = trained.spec.training["example"]
     assert list(example) == ["size", "district", "lift", "day"]
     assert isinstance(example["lift"], bool)
     assert isinstance(example["day"], str)
@@ -93,10 +93,10 @@ def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch
     table = make_table()
     split = split_rows(160, 0)
     monkeypatch.setattr(training, "split_rows", lambda *_: split)
-    facts = train_quickly(table, members=1).facts
+    target = train_quickly(table, members=1).spec.target
     rent = table.column("rent").to_numpy()[split.training]
-    assert facts["target"]["location"] == pytest.approx(rent.mean())
-    assert facts["target"]["scale"] == pytest.approx(rent.std())
+    assert target.location == pytest.approx(rent.mean())
+    assert target.scale == pytest.approx(rent.std())
 
 
 def test_a_target_that_is_constant_in_training_is_refused() -> None:
@@ -133,6 +133,6 @@ def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
 
 def test_with_members_every_row_is_learned_from_and_judged() -> None:
     trained = train_quickly(make_table(), members=3)
-    assert trained.facts["training"]["rows"] == 160
-    assert trained.facts["metrics"]["n"] == 160
-    assert trained.facts["calibration"]["rows"] == 160
+    assert trained.spec.training["rows"] == 160
+    assert trained.spec.metrics["n"] == 160
+    assert present(trained.spec.calibration).rows == 160

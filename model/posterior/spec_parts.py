@@ -1,0 +1,109 @@
+"""Likelihood and target of a checkpoint, as ``model.json`` describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from murho.model.distributions.transforms import Standardisation, transform_from_json
+from murho.model.distributions.wide_component import WideRule
+from murho.model.json_validation import (
+    expect_fields,
+    expect_number,
+    expect_text,
+    expect_whole,
+    option_errors_at,
+    wrong,
+)
+from murho.model.likelihoods.registry import NOISE_KINDS, make_likelihood
+
+if TYPE_CHECKING:
+    from murho.model.data.schema import Target
+    from murho.model.likelihoods.likelihood import Likelihood
+
+__all__ = ["LikelihoodSpec", "target_from_json", "target_to_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class LikelihoodSpec:
+    """The observation model of a checkpoint.
+
+    Attributes:
+        kind: One of `model.likelihoods.registry.NOISE_KINDS`.
+        sigma: Known noise in standardised units, for ``fixed``.
+        components: K, for ``mixture``.
+        wide: Rule of the wide component; None: there is none.
+    """
+
+    kind: str
+    sigma: float | None = None
+    components: int | None = None
+    wide: WideRule | None = None
+
+    def make(self, members: int) -> Likelihood:
+        """The observation model of M members, before its parameters are loaded.
+
+        Raises:
+            OptionError: ``sigma`` or ``components`` is out of range, or missing where it is needed.
+        """
+        return make_likelihood(self.kind, members=members, sigma=self.sigma, components=self.components)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``."""
+        return {
+            "kind": self.kind,
+            "sigma": self.sigma,
+            "components": self.components,
+            "wide": None if self.wide is None else self.wide.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """The inverse of `to_json`.
+
+        Raises:
+            CheckpointError: A field is missing, unknown, of another type or out of range.
+        """
+        fields = expect_fields(data, "likelihood", ("kind",), optional=("sigma", "components", "wide"))
+        kind = expect_text(fields["kind"], "likelihood.kind")
+        if kind not in NOISE_KINDS:
+            raise wrong("likelihood.kind", f"one of {', '.join(NOISE_KINDS)}", kind)
+        sigma, components = fields.get("sigma"), fields.get("components")
+        spec = cls(
+            kind,
+            None if sigma is None else expect_number(sigma, "likelihood.sigma"),
+            None if components is None else expect_whole(components, "likelihood.components", least=1),
+            WideRule.from_json(fields.get("wide")),
+        )
+        with option_errors_at("likelihood"):
+            spec.make(members=1)
+        return spec
+
+
+def target_to_json(target: Target, standardisation: Standardisation) -> dict[str, Any]:
+    """For ``model.json``: the target, and how the network learned it."""
+    return {
+        "name": target.name,
+        "unit": target.unit,
+        "transform": standardisation.transform.to_json(),
+        "location": standardisation.location,
+        "scale": standardisation.scale,
+    }
+
+
+def target_from_json(data: object, target: Target) -> Standardisation:
+    """The inverse of `target_to_json`; without a transform, as in older files, the target was learned as it is.
+
+    Raises:
+        CheckpointError: A field is missing, unknown, of another type or out of range, or name and unit are not those of
+            the target.
+    """
+    fields = expect_fields(data, "target", ("location", "scale"), optional=("name", "unit", "transform"))
+    for name in ("name", "unit"):
+        known = getattr(target, name)
+        if fields.get(name, known) != known:
+            raise wrong(f"target.{name}", f"{known!r} as in the schema", fields[name])
+    location, scale = (expect_number(fields[name], f"target.{name}") for name in ("location", "scale"))
+    if scale <= 0.0:
+        raise wrong("target.scale", "a number above 0", scale)
+    return Standardisation(transform_from_json(fields.get("transform")), location, scale)
