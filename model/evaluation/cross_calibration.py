@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.posterior.posterior import Posterior
 
-__all__ = ["calibrate_and_score"]
+__all__ = ["SAMPLES", "calibrate_and_score"]
 
 SAMPLES = 256
 """Draws behind each score, all from the members that have not seen the row."""

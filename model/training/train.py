@@ -14,7 +14,8 @@ from murho.model.data.schema_inference import columns_from_table, make_schema, p
 from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BeyondRule
-from murho.model.evaluation.cross_calibration import calibrate_and_score
+from murho.model.engines.selection import engine_worth
+from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
 from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.model_spec import ModelSpec
@@ -138,8 +139,9 @@ def train(
     )
     groups = split.held_out(architecture.members)
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
+    engine = engine_worth(len(targets), SAMPLES)
     conformal, metrics = calibrate_and_score(
-        Posterior(spec, tensors),
+        Posterior(spec, tensors, engine=engine),
         data.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,
         groups,
@@ -161,7 +163,7 @@ def train(
         "seconds": round(snapshots.carried + time.monotonic() - began, 3),
     }
     spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
-    return Trained(tensors, Posterior(spec, tensors))
+    return Trained(tensors, Posterior(spec, tensors, engine=engine))
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:

@@ -197,11 +197,11 @@ class AppClient:
 
     def wait_until_loaded(self) -> None:
         with anyio.from_thread.start_blocking_portal() as portal:
-            for _ in range(2000):
+            for _ in range(12_000):
                 if self.state["parts"].registry.snapshot.loaded:
                     return
                 portal.call(anyio.sleep, 0.005)
-        raise AssertionError("the checkpoints were not loaded in 10 seconds")
+        raise AssertionError("the checkpoints were not loaded in 60 seconds")
 
 
 def make_client(*found: FakeModel | tuple[str, str, str], **settings: Any) -> AppClient:
