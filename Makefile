@@ -34,7 +34,7 @@ demo: setup ## train the demo checkpoint, if there is no checkpoint yet
 serve: demo ## serve the checkpoints on http://HOST:PORT (set-up and a demo checkpoint included)
 	@exec $(BIN)/murho serve --checkpoints "$(CHECKPOINTS)" --host "$(HOST)" --port "$(PORT)" --device "$(DEVICE)" $(ARGS)
 
-test: setup ## run the tests, as many at a time as there are cores
+test: setup ## run the tests, as many at a time as there are cores (ARGS='-m fast': in less than a minute)
 	@$(BIN)/python -m pytest -m "not slow" --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
 
 slow: setup ## run the long tests, which 'make test' leaves out

@@ -1,10 +1,12 @@
-"""What all tests share: one torch thread each, and time enough on a machine that is busy with the other tests.
+"""What all tests share: one torch thread each, time enough on a busy machine, and marks by folder.
 
 The networks of the tests are too small to share between threads. An example of a property has no deadline, as how
 long one takes depends on what else runs; a test that is marked slow may take the longer for it.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -13,12 +15,26 @@ import torch
 SLOW_TIMEOUT = 900
 """Seconds for a test that is marked slow; pyproject.toml has the limit of the others."""
 
+FAST = (
+    "model/data",
+    "model/distributions",
+    "model/encoding",
+    "model/likelihoods",
+    "model/networks",
+    "model/runtime",
+    "service/codecs",
+)
+"""Folders whose tests fit nothing, serve nothing and compile nothing: marked ``fast``."""
+
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    fast = tuple(Path(__file__).parent / folder for folder in FAST)
     for item in items:
+        if any(item.path.is_relative_to(folder) for folder in fast):
+            item.add_marker(pytest.mark.fast)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT))
