@@ -174,7 +174,7 @@ class Schema:
 
         Args:
             columns: The features' canonical columns, each ``[B]``.
-            limit: Longest list; further values are dropped.
+            limit: Largest number of entries: the first ones; None for all.
 
         Returns:
             One entry per value, sorted by row, then by feature in schema order.
