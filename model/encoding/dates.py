@@ -55,7 +55,7 @@ class Calendar:
         return (name, *parts, *missing_names(self.feature))
 
     def training_range(self) -> npt.NDArray[np.float32]:
-        """See `feature_encodings.FeatureEncoding.training_range`; sines and cosines get infinite bounds."""
+        """Range of the linear time in training; infinite bounds for sines and cosines (`FeatureEncoding`)."""
         return training_range_of_numbers(self, self.feature, 1)
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:

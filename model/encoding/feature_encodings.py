@@ -96,7 +96,7 @@ class Standard:
         return (self.feature.name, *missing_names(self.feature))
 
     def training_range(self) -> npt.NDArray[np.float32]:
-        """See `FeatureEncoding.training_range`."""
+        """Smallest and largest value of each encoded column in training (`FeatureEncoding.training_range`)."""
         return training_range_of_numbers(self, self.feature, 1)
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
@@ -136,13 +136,13 @@ class OneHot:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Such as ``Origin=USA``, ``Origin is unseen``, ``Origin is missing``."""
+        """Names such as ``Origin=USA``, ``Origin is unseen``, ``Origin is missing``."""
         name = self.feature.name
         levels = (f"{name}={category}" for category in self.feature.categories)
         return (*levels, f"{name} is unseen", *missing_names(self.feature))
 
     def training_range(self) -> npt.NDArray[np.float32]:
-        """See `FeatureEncoding.training_range`. The unseen column is 0 in training, if no category is rare."""
+        """0 and 1 for every column, and 0 for the unseen column unless categories are rare, ``[2, len(names)]``."""
         bounds = np.zeros((2, len(self.names)), dtype=np.float32)
         bounds[1] = 1.0
         bounds[1, len(self.feature.categories)] = float(self.rare)

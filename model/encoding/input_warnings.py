@@ -85,6 +85,6 @@ def _combinations(
         # The two features with the largest weights in the direction that lies furthest out.
         axis = whitening.axes[:, np.abs(further[place]).argmax()]
         first, second = (whitening.features[number] for number in np.abs(axis).argsort()[::-1][:2])
-        message = f"its combination with {second!r} is unlike all training rows, each value by itself is not"
+        message = f"its combination with {second!r} is unlike all training rows; each value alone is ordinary"
         warnings.append(UnfamiliarValue(int(row), first, message))
     return warnings

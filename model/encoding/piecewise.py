@@ -73,7 +73,7 @@ class PiecewiseLinear:
         return (name, *bins, *missing_names(self.feature))
 
     def training_range(self) -> npt.NDArray[np.float32]:
-        """See `model.encoding.feature_encodings.FeatureEncoding.training_range`."""
+        """Smallest and largest value of each encoded column in training (`feature_encodings.FeatureEncoding`)."""
         return training_range_of_numbers(self, self.feature, 1 + len(self.columns))
 
     @cached_property

@@ -73,7 +73,7 @@ class PosteriorPrior:
         groups: Tensor,  # noqa: ARG002 - each weight has a prior of its own
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `model.networks.priors.Prior.kl_gradient`; exact."""
+        """Return the exact divergence and derivatives (`model.networks.priors.Prior.kl_gradient`)."""
         variance = self.scale.square()
         by_sigma = sigma / variance - sigma.reciprocal()
         return self.kl_of_each(mu, sigma).sum(dim=1), (mu - self.mean) / variance, by_sigma

@@ -78,7 +78,7 @@ class GaussianPrior:
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; exact.
+        """Return the exact divergence and derivatives (`Prior.kl_gradient`).
 
         Each weight adds ``log(s0 / s) + (s^2 + mu^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a
         general scale).
@@ -120,7 +120,7 @@ class ScaleMixturePrior:
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; an unbiased estimate from one reparameterised draw of every weight."""
+        """Return unbiased estimates from one reparameterised draw of every weight (`Prior.kl_gradient`)."""
         epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
         weights = mu + sigma * epsilon
         wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
@@ -173,7 +173,10 @@ class EmpiricalBayesPrior:
         groups: Tensor,
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; exact, since the derivative with respect to the optimal scales is zero."""
+        """Return the exact divergence and derivatives (`Prior.kl_gradient`).
+
+        They are exact because the derivative with respect to the optimal scales is zero.
+        """
         variance, moments, counts = self._optimum(mu, sigma, groups)
         precision = variance.reciprocal()
         by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, precision.index_select(1, groups))
