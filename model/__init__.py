@@ -1,21 +1,21 @@
 """The statistics of Murho: Bayes-by-Backprop networks for tables, with numpy and torch.
 
-Packages, each of which imports only from those above it::
+Each package imports only from those above it::
 
     runtime        devices, threads, budgets of time, progress
     data           tables, columns, schema, splits
-    encoding       rows to the inputs of a network, and how far they lie from the training rows
+    encoding       rows as the inputs of a network, and their distance from the training rows
     distributions  mixtures of Gaussians, the predictive distribution, target transforms, calibration
     networks       variational layers, the network, priors
     likelihoods    observation models, one file each
-    engines        what computes answers: draws, the forward pass, compiled code
-    posterior      checkpoints, and a loaded one that answers
-    fitting        free energy, gradients, optimisers: one fit
+    engines        computation of answers: draws, the forward pass, compiled code
+    posterior      checkpoints, and predictions from a loaded checkpoint
+    fitting        one fit: free energy, gradients, optimisers
     evaluation     scores, reliability, calibration on held-out rows
-    training       from a table to a checkpoint: the search over fits, options, snapshots
+    training       from a table to a checkpoint: options, the search over fits, snapshots
     revision       pruning and updating a checkpoint
     commands       the command line
 
-`murho.model.errors` and `murho.model.json_validation` lie below all of them, `murho.model.estimator` above.
-This package knows nothing of the HTTP service.
+The modules `murho.model.errors` and `murho.model.json_validation` lie below all packages, `murho.model.estimator`
+above them. Nothing here imports the HTTP service.
 """

@@ -1,13 +1,13 @@
-"""Every error that Murho raises on purpose, under one root.
+"""The errors that Murho raises, under one root.
 
     MurhoError
-    ├── TableError       a file or table that can't be used: file, column and row are named
-    ├── InputError       rows or options of one request: a list of problems, each with a pointer
-    ├── OptionError      a value of a command's or a function's option
-    ├── CheckpointError  a checkpoint that is damaged, of a newer format, or can't be written
-    └── FitError         a fit that can't go on
+    ├── TableError       a file or table can't be used; the message names file, column and row
+    ├── InputError       rows or options of one request can't be used: a list of problems, each with a pointer
+    ├── OptionError      an option of a command or a function has a value that can't be used
+    ├── CheckpointError  a checkpoint is damaged, unknown, of a newer format, or can't be written
+    └── FitError         a fit can't continue
 
-A message is for people: what is wrong, where, and what to do.
+A message tells people what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CheckpointError", "FitError", "InputError", "MurhoError", "OptionErr
 
 
 class MurhoError(Exception):
-    """The root of every error that Murho raises on purpose."""
+    """Base class of every error that Murho raises."""
 
 
 class TableError(MurhoError):
@@ -38,7 +38,7 @@ class CheckpointError(MurhoError):
 
 
 class FitError(MurhoError):
-    """A fit can't go on; the message names the tensor or quantity and the epoch."""
+    """A fit can't continue; the message names the tensor or quantity and the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Problem:
 
     Attributes:
         pointer: RFC 6901 JSON pointer to the offending value, such as ``/inputs/3/Horsepower``.
-        message: What is wrong with it and what is expected.
+        message: What is wrong with the value, and what is expected.
     """
 
     pointer: str
@@ -58,7 +58,7 @@ class InputError(MurhoError):
     """Rows or options of one request can't be used.
 
     Attributes:
-        problems: What is wrong, in the order of the request; at least one.
+        problems: At least one problem, in the order of the request.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:

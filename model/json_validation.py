@@ -1,7 +1,7 @@
-"""Strict reading of a checkpoint's JSON data.
+"""Strict validation of a checkpoint's JSON data.
 
-Every ``expect_…`` takes a value and its path, and returns the value or raises a `CheckpointError` that says where, what
-was expected, and what was found.
+Every ``expect_…`` takes a value and the path of its field. It returns the value, or raises a `CheckpointError` with the
+path, the expected value and the value found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def wrong(where: str, expected: str, found: object) -> CheckpointError:
-    """Returns the error that says that the field ``where`` is not as expected."""
+    """Return the error for the field ``where``: what was expected there, and what was found."""
     shown = json.dumps(found, default=str)
     shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
     return CheckpointError(f"{where}: expected {expected}, found {shown}")
@@ -39,7 +39,7 @@ def wrong(where: str, expected: str, found: object) -> CheckpointError:
 
 @contextmanager
 def option_errors_at(where: str) -> Iterator[None]:
-    """Turns an `OptionError` of the object that is made from the field ``where`` into a `CheckpointError`."""
+    """Raise an `OptionError` of the block as a `CheckpointError` of the field ``where``."""
     try:
         yield
     except OptionError as error:
@@ -47,7 +47,7 @@ def option_errors_at(where: str) -> Iterator[None]:
 
 
 def expect_object(data: object, where: str) -> dict[str, Any]:
-    """Returns the data if they are an object."""
+    """Return the data if they are an object."""
     if not isinstance(data, dict):
         raise wrong(where, "an object", data)
     return data
@@ -56,7 +56,7 @@ def expect_object(data: object, where: str) -> dict[str, Any]:
 def expect_fields(
     data: object, where: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Returns the data if they are an object with these fields, perhaps some of the optional ones, and no others."""
+    """Return the data if they are an object with exactly these fields; the ``optional`` ones may be absent."""
     if not isinstance(data, dict) or not set(names) <= set(data) <= {*names, *optional}:
         expected = f"an object with exactly the fields {', '.join(names) or '(none)'}"
         if optional:
@@ -66,42 +66,42 @@ def expect_fields(
 
 
 def expect_list(value: object, where: str) -> list[Any]:
-    """Returns the value if it is a list."""
+    """Return the value if it is a list."""
     if not isinstance(value, list):
         raise wrong(where, "a list", value)
     return value
 
 
 def expect_text(value: object, where: str) -> str:
-    """Returns the value if it is a text that is not empty."""
+    """Return the value if it is a non-empty text."""
     if not isinstance(value, str) or not value:
         raise wrong(where, "a text that is not empty", value)
     return value
 
 
 def expect_flag(value: object, where: str) -> bool:
-    """Returns the value if it is true or false."""
+    """Return the value if it is true or false."""
     if not isinstance(value, bool):
         raise wrong(where, "true or false", value)
     return value
 
 
 def expect_whole(value: object, where: str, least: int = 0) -> int:
-    """Returns the value if it is a whole number, not below the least."""
+    """Return the value if it is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise wrong(where, f"a whole number from {least}", value)
     return value
 
 
 def expect_number(value: object, where: str) -> float:
-    """Returns the value if it is a finite number."""
+    """Return the value if it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise wrong(where, "a finite number", value)
     return float(value)
 
 
 def expect_numbers(value: object, where: str) -> tuple[float, ...]:
-    """Returns the values if they are a list of finite numbers."""
+    """Return the value as a tuple if it is a list of finite numbers."""
     if not isinstance(value, list):
         raise wrong(where, "a list of numbers", value)
     return tuple(expect_number(number, f"{where}[{index}]") for index, number in enumerate(value))

@@ -1,1 +1,1 @@
-"""Tables and what is in them: files, cells, columns, the schema, splits into folds."""
+"""Tables: files, cells, columns, the schema, and the split into training and held-out rows."""

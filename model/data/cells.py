@@ -1,6 +1,6 @@
-"""Single cells: text and Python values to the canonical number, category or date, and back.
+"""Parsing of single cells: from text and Python values to the canonical number, category or date, and back.
 
-Tables and requests share these functions, so that a cell means the same in a file and over HTTP.
+Tables and requests share these functions, so a cell has the same meaning in a file and over HTTP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["canonical_category", "format_date", "parse_boolean", "parse_date", "
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
-# No leading zeros: "007" and "01234" are codes, and "7" would be another one.
+# No leading zeros: "007" and "01234" are codes, and "7" would be another code.
 _PLAIN_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?")
 _DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -27,12 +27,12 @@ _DAY = timedelta(days=1)
 
 
 def parse_number(text: str) -> float:
-    """Reads a decimal number, such as ``-3.5e2``.
+    """Read a decimal number, such as ``-3.5e2``.
 
-    ``inf``, ``infinity`` and ``nan`` are read too, so that the caller can say what is wrong with them.
+    ``inf``, ``infinity`` and ``nan`` are read too, so that the caller can refuse them with its own message.
 
     Raises:
-        ValueError: The text is no number. Digit groups (``1_000``, ``1,000``) and decimal commas are none.
+        ValueError: The text is no number. Digit groups (``1_000``, ``1,000``) and decimal commas are refused.
     """
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped) is None and _NOT_FINITE.fullmatch(stripped) is None:
@@ -41,10 +41,10 @@ def parse_number(text: str) -> float:
 
 
 def parse_boolean(text: str) -> float:
-    """Reads ``true`` or ``1`` as 1.0 and ``false`` or ``0`` as 0.0, in any case.
+    """Read ``true`` or ``1`` as 1.0 and ``false`` or ``0`` as 0.0, in any case.
 
     Raises:
-        ValueError: The text is none of them.
+        ValueError: The text is none of these.
     """
     match text.strip().lower():
         case "true" | "1" | "1.0":
@@ -55,13 +55,13 @@ def parse_boolean(text: str) -> float:
 
 
 def parse_date(text: str) -> float:
-    """Reads an ISO 8601 date or date-time, such as ``1982-01-01`` or ``1982-01-01T12:30:00Z``.
+    """Read an ISO 8601 date or date-time, such as ``1982-01-01`` or ``1982-01-01T12:30:00Z``.
 
     Returns:
         Days since 1970-01-01 UTC, fractional. A time without an offset is UTC.
 
     Raises:
-        ValueError: The text is not of that form, or is no day of the calendar.
+        ValueError: The text has another form, or names a day that the calendar does not have.
     """
     stripped = text.strip().upper()
     if _DATE.fullmatch(stripped) is None:
@@ -74,7 +74,7 @@ def parse_date(text: str) -> float:
 
 
 def format_date(days: float) -> str:
-    """Writes days since 1970-01-01 UTC as ISO 8601: a date, or a date-time (UTC) if it is no whole day.
+    """Write days since 1970-01-01 UTC as ISO 8601: a date for a whole day, otherwise a date-time (UTC).
 
     Days outside the years 1 to 9999 are written as ``"day 4000000"``, counted from 1970-01-01.
     """
@@ -88,14 +88,13 @@ def format_date(days: float) -> str:
 
 
 def canonical_category(value: object) -> str:
-    """Returns the one text of a category, however it was written.
+    """Return the canonical text of a category, the same for all ways to write it.
 
-    Numbers lose what doesn't change their value (``4``, ``4.0`` and ``"4.0"`` are ``"4"``; ``"007"``
-    stays), truth values are ``"true"`` and ``"false"``, dates are ISO 8601, and text loses the blanks
-    around it.
+    Numbers drop trailing zeros: ``4``, ``4.0`` and ``"4.0"`` become ``"4"``, while ``"007"`` stays. Truth values
+    become ``"true"`` and ``"false"``, dates ISO 8601. Blanks around a text are dropped.
 
     Raises:
-        ValueError: The value is NaN, infinite, or of a type that is no cell.
+        ValueError: The value is NaN, infinite, or of a type that a cell can't have.
     """
     match value:
         case str():
@@ -107,7 +106,7 @@ def canonical_category(value: object) -> str:
         case float() | np.floating() | Decimal():
             if not math.isfinite(value):
                 raise ValueError(f"{value} is not a category")
-            # Decimal writes 1e-07 out in full, as people do in a file. repr is the shortest exact text.
+            # repr is the shortest exact text. Decimal writes 1e-07 out in full, as people do in files.
             decimal = (
                 value
                 if isinstance(value, Decimal)

@@ -1,4 +1,4 @@
-"""Infers what one whole column is: its kind, or why it is no feature."""
+"""Inference of a whole column's kind, or of the reason why it is no feature."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Inference", "infer_column"]
 
 _MOSTLY = 0.8
-"""From this share of numbers or dates on, the other cells of a text column are taken for mistakes."""
+"""A text column with at least this share of numbers (or dates) is refused: its other cells are likely mistakes."""
 
 _IDENTIFIER_VALUES = 20
 """A column with this many distinct values or fewer is never taken for an identifier."""
@@ -37,12 +37,12 @@ _IDENTIFIER_VALUES = 20
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What a column is.
+    """The inferred properties of a column.
 
     Attributes:
-        kind: Its kind.
-        missing: Whether any of its cells is missing.
-        left_out: Why it is no feature, or None if it is one.
+        kind: Kind of the cells.
+        missing: Whether any cell is missing.
+        left_out: Reason why the column is no feature; None for a feature.
     """
 
     kind: FeatureKind
@@ -51,29 +51,28 @@ class Inference:
 
 
 def infer_column(column: pa.ChunkedArray, name: str, declared: FeatureKind | None = None) -> Inference:
-    """Infers what a column is.
+    """Infer the kind of a column, and whether it is a feature.
 
     Args:
         column: The whole column ``[N]``.
-        name: Its name, for messages.
-        declared: Its kind as a person says, which overrules the inferred one and the search for
-            identifiers.
+        name: The column's name, for messages.
+        declared: Kind given by the user. It replaces the inferred kind, and the column is not tested for identifiers.
 
     Returns:
-        Its kind and whether it is a feature.
+        The inferred properties.
 
     Raises:
-        TableError: A cell doesn't fit the kind, most cells are numbers or dates but some aren't, or a
-            number is infinite; the message names column and row (from 1).
+        TableError: A cell doesn't fit the kind, most cells but not all are numbers or dates, or a number is infinite;
+            the message names column and row (from 1).
     """
     cells = plain(column, name)
-    found = cell_type(cells)
-    if found is CellType.EMPTY:
+    stored = cell_type(cells)
+    if stored is CellType.EMPTY:
         return Inference(declared or FeatureKind.CATEGORICAL, missing=True, left_out="every cell is missing")
-    if found is CellType.OTHER:
+    if stored is CellType.OTHER:
         kind = declared or FeatureKind.CATEGORICAL
         return Inference(kind, missing=False, left_out=f"cells of the type {column.type} can't be used")
-    kind = declared or _kind(cells, found, name)
+    kind = declared or _kind(cells, stored, name)
     values = canonical_column(column, kind, name)
     absent = is_missing(values)
     present = values[~absent]
@@ -87,8 +86,8 @@ def infer_column(column: pa.ChunkedArray, name: str, declared: FeatureKind | Non
     return Inference(kind, bool(absent.any()), left_out)
 
 
-def _kind(cells: pa.ChunkedArray, found: CellType, name: str) -> FeatureKind:
-    match found:
+def _kind(cells: pa.ChunkedArray, stored: CellType, name: str) -> FeatureKind:
+    match stored:
         case CellType.NUMBER:
             return FeatureKind.NUMERIC
         case CellType.BOOLEAN:
@@ -114,13 +113,13 @@ def _text_kind(values: Distinct, name: str) -> FeatureKind:
 
 
 def _fits(values: Distinct, name: str, parse: Callable[[str], float], what: str) -> bool:
-    """Whether all cells can be parsed; raises a TableError if most can, but not all."""
-    share, stranger = _share(values, parse)
-    if stranger is None:
+    """Whether all cells can be parsed. Raises a TableError if most can be, but not all."""
+    share, misfit = _share(values, parse)
+    if misfit is None:
         return True
     if share >= _MOSTLY:
         raise TableError(
-            f"column {name!r}, row {values.first_row(stranger)}: {values.values[stranger]!r} among {what} "
+            f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
             f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
             'missing, or declare kind = "categorical" if it is meant'
         )
@@ -128,7 +127,7 @@ def _fits(values: Distinct, name: str, parse: Callable[[str], float], what: str)
 
 
 def _check_commas(values: Distinct, name: str) -> None:
-    # "3,5" and "1,234" would quietly become categories.
+    # Without this check "3,5" and "1,234" would silently become categories.
     share, _ = _share(values, lambda text: parse_number(text.replace(".", "").replace(",", "")))
     if share < _MOSTLY:
         return
@@ -142,11 +141,11 @@ def _check_commas(values: Distinct, name: str) -> None:
 
 
 def _share(values: Distinct, parse: Callable[[str], float]) -> tuple[float, int | None]:
-    """Returns the share of the rows whose cells can be parsed, and the first value that can't."""
+    """Return the share of rows whose cells can be parsed, and the index of the first value that can't."""
     fitting = np.array([_parses(parse, value) for value in values.values], dtype=bool)
     counts = values.counts()
-    stranger = None if fitting.all() else int(np.argmin(fitting))
-    return float(counts[fitting].sum() / counts.sum()), stranger
+    misfit = None if fitting.all() else int(np.argmin(fitting))
+    return float(counts[fitting].sum() / counts.sum()), misfit
 
 
 def _parses(parse: Callable[[str], float], text: str) -> bool:
@@ -158,7 +157,7 @@ def _parses(parse: Callable[[str], float], text: str) -> bool:
 
 
 def _identifies(present: npt.NDArray[Any], kind: FeatureKind, *, complete: bool) -> bool:
-    """Whether the cells that are there name their rows."""
+    """Whether the present cells identify their rows: mostly distinct texts, or consecutive integers from 0 or 1."""
     count = present.size
     if kind is FeatureKind.CATEGORICAL:
         different = len(set(present.tolist()))
@@ -166,7 +165,7 @@ def _identifies(present: npt.NDArray[Any], kind: FeatureKind, *, complete: bool)
     if kind is not FeatureKind.NUMERIC or not complete or count <= _IDENTIFIER_VALUES:
         return False
     first, last = present.min(), present.max()
-    # Sorting comes last: few columns pass the cheap test.
+    # Sorting comes last, as few columns pass the cheap tests.
     return (
         first in (0.0, 1.0)
         and last - first == count - 1

@@ -1,6 +1,7 @@
-"""Kinds of columns, and what a person may say of a column. Imports neither numpy nor pyarrow.
+"""Kinds of columns, and the kind and unit that a user may give a column.
 
-The options of a training name both, and ``murho train --help`` reads the options.
+The training options use both, and ``murho train --help`` reads those options. So this module imports neither numpy nor
+pyarrow, and the help appears at once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ __all__ = ["ColumnOverride", "FeatureKind"]
 
 
 class FeatureKind(StrEnum):
-    """What the cells of a column are."""
+    """The kind of a column's cells."""
 
     NUMERIC = "numeric"
     CATEGORICAL = "categorical"
@@ -23,11 +24,11 @@ class FeatureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnOverride:
-    """Kind and unit of a column, given by a person.
+    """Kind and unit of a column, given by the user.
 
     Attributes:
-        kind: Takes the place of the inferred kind.
-        unit: Unit of its numbers, shown in answers.
+        kind: Replaces the inferred kind.
+        unit: Unit of the numbers, shown in answers.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # a misspelt key of a TOML file is an error

@@ -1,7 +1,7 @@
-"""Turns one Arrow column into a canonical numpy column, and says which cell stands in the way.
+"""Conversion of one Arrow column to a canonical numpy column; errors name the first cell that does not fit.
 
-Canonical columns are described in `model.data.schema`. Distinct cells are parsed once each, so that a column
-of a million rows costs no loop over its rows.
+`model.data.schema` describes canonical columns. Each distinct cell is parsed once, so that a column of a million rows
+needs no Python loop over its rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MICROSECONDS_PER_DAY = 86_400e6
 
 
 class CellType(Enum):
-    """What the cells of an Arrow column are, before anything is inferred."""
+    """Type of the cells of an Arrow column as stored, before any inference."""
 
     EMPTY = "empty"
     TEXT = "text"
@@ -43,24 +43,24 @@ class Distinct:
     """The distinct cells of a column.
 
     Attributes:
-        values: The distinct cells that are not missing, in the order of their first row.
-        codes: ``[B]``, the index of each row's cell in ``values``; -1 for a missing cell.
+        values: The distinct cells without missing ones, in the order of their first rows.
+        codes: Index of each row's cell in ``values``, ``[B]``; -1 for a missing cell.
     """
 
     values: list[Any]
     codes: npt.NDArray[np.int64]
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Returns how many rows have each of ``values``."""
+        """Return the number of rows with each of ``values``."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)).astype(np.int64)
 
     def first_row(self, value: int) -> int:
-        """Returns the row number, from 1, of the first row with the cell ``values[value]``."""
+        """Return the row number, from 1, of the first row with the cell ``values[value]``."""
         return int(np.argmax(self.codes == value)) + 1
 
     def spread(self, results: list[Any], missing: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Returns ``[B]``: for each row the result of its cell, or ``missing``."""
-        # Code -1 picks the last entry.
+        """Return the result of each row's cell, ``[B]``, or ``missing`` for a missing cell."""
+        # Code -1 selects the last entry.
         lookup = np.empty(len(results) + 1, dtype=dtype)
         lookup[:-1] = results
         lookup[-1] = missing
@@ -68,18 +68,18 @@ class Distinct:
 
 
 def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Returns the column as one of few types: text, numbers, truth values, timestamps; or as it is.
+    """Return the column as text, numbers, truth values or timestamps; columns of other types are unchanged.
 
-    Blank text and NaN are missing.
+    Blank text and NaN become missing cells.
 
     Raises:
-        TableError: Dates beyond the years 1 to 9999.
+        TableError: A date lies beyond the years 1 to 9999.
     """
     if pa.types.is_dictionary(column.type):
         column = _decoded(column)
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        # The large type holds more than 2 GiB in one chunk.
+        # large_string can hold more than 2 GiB in one chunk.
         column = pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
         return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.large_string()), column)
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
@@ -91,7 +91,7 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary's values; those of polars are views of text, which Arrow can't decode as they are."""
+    """Decode a dictionary column. Polars stores its texts as string views, which Arrow must cast before decoding."""
     kind = column.type.value_type
     if pa.types.is_string_view(kind):
         kind = pa.large_string()
@@ -106,21 +106,21 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _microseconds(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Returns dates and timestamps of any unit and zone as timestamps in microseconds, UTC."""
+    """Return dates and timestamps of any unit and time zone as timestamps in microseconds, UTC."""
     if pa.types.is_timestamp(column.type):
-        # Without the zone, which may be unknown here, the number stays: it counts from 1970-01-01 UTC.
+        # This drops the time zone, which may be unknown here, and keeps the number: it counts from 1970-01-01 UTC.
         column = pc.cast(column, pa.timestamp(column.type.unit))
     truncates = column.type == pa.timestamp("ns")
     try:
         moments = pc.cast(column, pa.timestamp("us"), safe=not truncates)
-        pc.min_max(moments).as_py()  # fails beyond the years that Python's calendar has
+        pc.min_max(moments).as_py()  # fails beyond the years of Python's calendar
     except (pa.ArrowInvalid, OverflowError) as error:
         raise TableError(f"column {name!r}: it holds dates beyond the years 1 to 9999") from error
     return moments
 
 
 def cell_type(column: pa.ChunkedArray) -> CellType:
-    """Returns what the cells of a column from `plain` are."""
+    """Return the cell type of a column from `plain`."""
     kind = column.type
     if column.null_count == len(column):
         return CellType.EMPTY
@@ -136,65 +136,65 @@ def cell_type(column: pa.ChunkedArray) -> CellType:
 
 
 def distinct(column: pa.ChunkedArray) -> Distinct:
-    """Returns the distinct cells of a column from `plain`."""
+    """Return the distinct cells of a column from `plain`."""
     encoded = column.combine_chunks().dictionary_encode()
     codes = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
     return Distinct(encoded.dictionary.to_pylist(), codes)
 
 
 def canonical_column(column: pa.ChunkedArray, kind: FeatureKind, name: str) -> npt.NDArray[Any]:
-    """Returns the canonical column of a kind.
+    """Convert a column to the canonical column of a kind.
 
     Args:
-        column: ``[B]``, of any type.
-        kind: What its cells are to be.
+        column: ``[B]``, of any Arrow type.
+        kind: The kind of the result.
         name: The column's name, for messages.
 
     Returns:
-        ``[B]``: float64 with NaN for missing; objects, ``str`` or ``None``, for a categorical column.
+        ``[B]``: for a categorical column objects, ``str`` or ``None``; otherwise float64, with NaN for missing.
 
     Raises:
-        TableError: A cell is not of the kind, or is infinite; the message names column and row (from 1).
+        TableError: A cell does not fit the kind, or is infinite; the message names column and row (from 1).
     """
     cells = plain(column, name)
-    found = cell_type(cells)
-    if found is CellType.EMPTY:
+    stored = cell_type(cells)
+    if stored is CellType.EMPTY:
         categorical = kind is FeatureKind.CATEGORICAL
         return np.full(len(cells), None, object) if categorical else np.full(len(cells), np.nan)
-    if found is CellType.OTHER:
+    if stored is CellType.OTHER:
         raise TableError(f"column {name!r}: cells of the type {column.type} can't be used")
     match kind:
         case FeatureKind.CATEGORICAL:
             return _parsed(cells, name, canonical_category, None, object)
         case FeatureKind.DATE:
-            return _dates(cells, found, name)
+            return _dates(cells, stored, name)
         case FeatureKind.BOOLEAN:
-            # Numbers are read as text, and so are refused unless they are 0 or 1.
+            # Numbers are parsed as text, so that all but 0 and 1 are refused.
             return _parsed(cells, name, lambda cell: parse_boolean(str(cell)), np.nan, np.float64)
         case FeatureKind.NUMERIC:
-            return _numbers(cells, found, name)
+            return _numbers(cells, stored, name)
 
 
 def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Returns ``[B]``: whether each cell of a canonical column is missing."""
+    """Return whether each cell of a canonical column is missing, ``[B]``."""
     if column.dtype == object:
-        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - of each cell, not of the column
+        return np.asarray(column == None, dtype=np.bool_)  # noqa: E711 - compares each cell, not the column
     return np.asarray(np.isnan(column), dtype=np.bool_)
 
 
-def _dates(cells: pa.ChunkedArray, found: CellType, name: str) -> npt.NDArray[np.float64]:
-    if found is not CellType.DATE:
+def _dates(cells: pa.ChunkedArray, stored: CellType, name: str) -> npt.NDArray[np.float64]:
+    if stored is not CellType.DATE:
         return _parsed(cells, name, lambda cell: parse_date(str(cell)), np.nan, np.float64)
     return _floats(pc.cast(cells, pa.int64())) / _MICROSECONDS_PER_DAY
 
 
-def _numbers(cells: pa.ChunkedArray, found: CellType, name: str) -> npt.NDArray[np.float64]:
-    if found is CellType.DATE:
+def _numbers(cells: pa.ChunkedArray, stored: CellType, name: str) -> npt.NDArray[np.float64]:
+    if stored is CellType.DATE:
         raise TableError(f"column {name!r}: expected numbers, found dates")
-    if found is CellType.TEXT:
+    if stored is CellType.TEXT:
         try:
             numbers = _floats(pc.cast(cells, pa.float64()))
-        except pa.ArrowInvalid:  # slower, but it names the cell
+        except pa.ArrowInvalid:  # slower, and names the cell
             numbers = _parsed(cells, name, parse_number, np.nan, np.float64)
     else:
         numbers = _floats(cells)
@@ -223,6 +223,6 @@ def _parsed(
         try:
             results.append(parse(value))
         except ValueError as error:
-            # Distinct cells come in the order of their first rows: this is the first bad row.
+            # Distinct cells come in the order of their first rows, so this is the first bad row.
             raise TableError(f"column {name!r}, row {values.first_row(index)}: {error}") from error
     return values.spread(results, missing, dtype)

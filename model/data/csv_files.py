@@ -1,8 +1,7 @@
-"""Reads CSV text into a table of text columns.
+"""CSV files as tables of text columns.
 
-Every cell stays text, missing ones are null: the kinds are inferred later from whole columns, never from
-a first block. Blanks around cells and names are dropped. The separator may be a comma, semicolon, tab or
-bar.
+Every cell stays text, and missing cells are null. Column kinds are inferred later, from whole columns and never from
+a first block. Blanks around cells and names are dropped. The separator is a comma, semicolon, tab or bar.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["MISSING_TOKENS", "read_csv"]
 MISSING_TOKENS = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
 )
-"""The cells of a CSV file that mean "no value"."""
+"""Texts that mark a missing cell in a CSV file."""
 
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -34,14 +33,13 @@ _ENCODING_HINT = "save it as UTF-8"
 
 
 def read_csv(path: Path) -> pa.Table:
-    """Reads a CSV file with a header line.
+    """Read a CSV file with a header line.
 
     Returns:
         A table of string columns, null where a cell is one of `MISSING_TOKENS`.
 
     Raises:
-        TableError: The file is empty, isn't UTF-8, has ragged lines, or its header has empty or repeated
-            names.
+        TableError: The file is empty, isn't UTF-8, has ragged lines, or its header has empty or repeated names.
         OSError: The file can't be read.
     """
     data = path.read_bytes()
@@ -58,7 +56,7 @@ def read_csv(path: Path) -> pa.Table:
     try:
         table = pa.csv.read_csv(
             pa.py_buffer(data).slice(start),
-            # One thread: the rows stay in order, and errors are the same every time.
+            # One thread keeps the rows in order and the errors reproducible.
             read_options=pa.csv.ReadOptions(
                 use_threads=False,
                 block_size=1 << 24,
@@ -85,11 +83,11 @@ def _leading_blank_lines(data: bytes) -> int:
 
 
 def _header(path: Path, data: bytes) -> tuple[str, list[str], bool]:
-    """Returns the separator, the trimmed names, and whether there are rows.
+    """Return the separator, the stripped names, and whether the file has rows.
 
-    The separator is the one that cuts the first lines into equally many cells, and into most.
+    The separator is the one that splits the first lines into equal numbers of cells, and into the most cells.
     """
-    # The sample ends at a line's end, or the last line would look ragged.
+    # The sample ends with a whole line: a cut line would look ragged.
     sample = data if len(data) <= 1 << 20 else data[: data.rfind(b"\n", 0, 1 << 20) + 1] or data
     try:
         text = sample.decode()
@@ -117,7 +115,7 @@ def _header(path: Path, data: bytes) -> tuple[str, list[str], bool]:
 
 
 def _diagnosis(path: Path, data: bytes, separator: str, width: int, error: Exception) -> TableError:
-    """Finds the line that the fast reader stumbled over, with the slow one that counts lines."""
+    """Find the line on which the fast reader failed, with a slower reader that counts lines."""
     try:
         text = data.decode()
     except UnicodeDecodeError as decoding:

@@ -1,6 +1,6 @@
-"""Data frames of pandas, polars and pyarrow as the Arrow tables that `model.data.schema_inference` reads.
+"""Conversion of pandas, polars and pyarrow data frames to Arrow tables, the input of `model.data.schema_inference`.
 
-None of the three is imported for this but pyarrow: a frame is known by what it can do.
+A data frame is recognised by its attributes, so that neither pandas nor polars is imported.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ __all__ = ["declared_kinds", "is_frame", "table_from_frame", "table_from_matrix"
 
 
 def is_frame(data: object) -> bool:
-    """Whether the data are a data frame: columns with names, each of a type of its own."""
+    """Whether the data are a data frame: named columns, each with its own type."""
     return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__"))
 
 
 def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
-    """Turns a data frame into a table.
+    """Turn a data frame into a table.
 
-    Categories of pandas become text, each written in its one canonical way; its missing values (NaN, NaT, NA) are
-    missing cells. The index is not looked at.
+    Categories of pandas become text in canonical form. Missing values (NaN, NaT, NA) become missing cells. The index is
+    ignored.
 
     Args:
-        frame: B rows and as many columns as there are names; see `is_frame`.
-        names: What to call the columns, in their order.
+        frame: A data frame (`is_frame`) of B rows, with one column for each name.
+        names: New names of the columns, in column order.
 
     Returns:
         The table.
 
     Raises:
-        TableError: A name is empty or comes twice, or Arrow has no type for the cells of a column; the message
-            names the column.
+        TableError: A name is empty or repeated, or Arrow has no type for the cells of a column; the message names the
+            column.
     """
     _check_names(names)
     if not hasattr(frame, "iloc"):
@@ -65,25 +65,25 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
 
 
 def table_from_matrix(matrix: NDArray[Any], names: Sequence[str]) -> pa.Table:
-    """Turns a numeric matrix into a table of float64; NaN is a missing cell.
+    """Turn a numeric matrix into a table of float64; NaN is a missing cell.
 
     Args:
         matrix: ``[B, len(names)]``.
-        names: What to call the columns, in their order.
+        names: Names of the columns, in column order.
     """
     columns = np.ascontiguousarray(matrix.T, dtype=np.float64)
     return pa.table({name: pa.array(column) for name, column in zip(names, columns, strict=True)})
 
 
 def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
-    """The kinds that follow from the types of a table's columns.
+    """Return the kinds that follow from the Arrow types of a table's columns.
 
-    A column that somebody made numbers stays numeric, though it counts its rows, and a categorical one
-    categorical, though its categories are numbers. The kind of texts is left to be inferred: dates and numbers
-    are often read as texts.
+    A numeric column stays numeric even if it numbers the rows, and a categorical column stays categorical even if its
+    categories are numbers. Text columns get no kind here, since text often holds dates and numbers: their kind is
+    inferred from the cells.
 
     Returns:
-        Column → kind; only columns of numbers, truth values and categories are in it.
+        Column → kind, for columns of numbers, truth values and categories only.
     """
     kinds = {}
     for field in table.schema:
@@ -101,7 +101,7 @@ def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
 
 
 def target_name(y: Any, features: Sequence[str]) -> str:
-    """The name of a Series; ``y`` for what has none, or that of a feature."""
+    """Return the name of a Series, or ``y`` without one; underscores are added while a feature has that name."""
     name = getattr(y, "name", None)
     name = name if isinstance(name, str) and name.strip() else "y"
     while name in features:
@@ -110,7 +110,7 @@ def target_name(y: Any, features: Sequence[str]) -> str:
 
 
 def unnamed(count: int) -> list[str]:
-    """Names of columns that have none, as elsewhere in scikit-learn."""
+    """Return names for unnamed columns, ``x0``, ``x1`` and so on, as in scikit-learn."""
     return [f"x{index}" for index in range(count)]
 
 
@@ -124,7 +124,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _categories(series: Any) -> pa.DictionaryArray:
-    """A categorical column of pandas, whose categories may be anything, intervals for one."""
+    """Convert a categorical column of pandas. Its categories may be any objects, such as intervals."""
     codes = np.asarray(series.cat.codes)
     texts = pa.array([_text(category) for category in series.cat.categories], type=pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)

@@ -1,4 +1,4 @@
-"""Reads records in JSON into a table."""
+"""JSON records as a table: a list of objects, or one object per line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ __all__ = ["read_json", "read_json_lines"]
 
 
 def read_json(path: Path) -> pa.Table:
-    """Reads a JSON list of objects, one a row.
+    """Read a JSON list of objects, one object per row.
 
-    Columns come in the order of their first appearance and missing keys are missing cells. A column that
-    mixes texts with numbers or truth values is text, so that its kind is inferred like that of a CSV
-    column.
+    Columns come in the order of their first appearance, and missing keys are missing cells. A column that mixes texts
+    with numbers or truth values becomes text. Its kind is then inferred as for a CSV column.
 
     Raises:
-        TableError: The file is not of that form; the message names line or row (from 1) and column.
+        TableError: The file has another form; the message names line or row (from 1) and column.
         OSError: The file can't be read.
     """
     records = _parse_json(path.read_bytes(), str(path))
@@ -35,10 +34,10 @@ def read_json(path: Path) -> pa.Table:
 
 
 def read_json_lines(path: Path) -> pa.Table:
-    """Reads one JSON object a line; blank lines don't count. Otherwise like `read_json`.
+    """Read one JSON object per line; blank lines are skipped. Columns are made as in `read_json`.
 
     Raises:
-        TableError: The file is not of that form; the message names line or row (from 1) and column.
+        TableError: The file has another form; the message names line or row (from 1) and column.
         OSError: The file can't be read.
     """
     lines = enumerate(path.read_bytes().split(b"\n"), start=1)
@@ -88,8 +87,8 @@ def _json_column(cells: list[Any]) -> pa.Array:
     if types <= {int, float}:
         if types == {int} and all(cell is None or abs(cell) < 2**63 for cell in cells):
             return pa.array(cells, pa.int64())
-        # Beyond the range of float64 a number is infinite, as 1e999 is; infinite cells are refused by
-        # name later.
+        # A number beyond the range of float64, such as 1e999, becomes infinite. Infinite cells are refused later, with
+        # column and row.
         return pa.array([None if cell is None else _as_float(cell) for cell in cells], pa.float64())
     return pa.array([None if cell is None else _as_text(cell) for cell in cells], pa.string())
 

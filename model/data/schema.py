@@ -1,8 +1,8 @@
-"""What the model knows of each column: name, kind, unit, training range or categories, missing policy.
+"""The schema of a model: each feature's name, kind, unit, training range or categories, and missing policy.
 
-Canonical columns (`Columns`) are what flows from tables and requests into the encoder: numeric, boolean
-(0 or 1) and date (days since 1970-01-01 UTC, fractional) columns are float64 ``[B]`` with NaN for missing;
-categorical columns are object ``[B]`` of ``str`` or ``None``.
+Tables and requests reach the encoder as canonical columns (`Columns`). Numeric, boolean (0 or 1) and date (days since
+1970-01-01 UTC, fractional) columns are float64 ``[B]`` with NaN for missing. Categorical columns are object ``[B]`` of
+``str`` or ``None``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 MOST_CATEGORIES = 200
-"""Categories of a column that are told apart, the most frequent ones; the others share the level of unseen ones."""
+"""Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
-"""Feature name to canonical column ``[B]``."""
+"""Feature name → canonical column ``[B]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,13 @@ class Feature:
 
     Attributes:
         name: The column's name.
-        kind: What its cells are.
-        unit: The unit of its numbers, if one was given.
-        missing: Whether a missing cell is accepted.
-        minimum: The smallest training value (dates: days since 1970-01-01 UTC); None for a categorical
-            feature, and if no training row has a value.
-        maximum: The largest training value, likewise.
-        categories: The training categories, sorted, of many the `MOST_CATEGORIES` most frequent; empty unless
-            categorical.
+        kind: Kind of the cells.
+        unit: Unit of the numbers, if one was given.
+        missing: Whether missing cells are accepted.
+        minimum: Smallest training value (dates: days since 1970-01-01 UTC). None for a categorical feature, and if no
+            training row has a value.
+        maximum: Largest training value, or None, as for the minimum.
+        categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Feature:
     categories: tuple[str, ...]
 
     def describe(self) -> dict[str, object]:
-        """Returns the feature as the HTTP contract shows it.
+        """Return the feature as the HTTP contract shows it.
 
         Dates are ISO text; ``categories`` is None unless the feature is categorical.
         """
@@ -93,11 +92,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class UnfamiliarValue:
-    """One value that training knows nothing like.
+    """One value that is unlike the training rows.
 
     Attributes:
-        row: The row's index in the batch, from 0.
-        feature: The feature's name.
+        row: Index of the row in the batch, from 0.
+        feature: Name of the feature.
         message: What is unusual, for people.
     """
 
@@ -108,12 +107,12 @@ class UnfamiliarValue:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What the model knows of its table.
+    """Features and target of a model, and the columns left out.
 
     Attributes:
         features: The input columns, in the order of the training table.
         target: The predicted column.
-        left_out: Column of the training table that is no feature → why.
+        left_out: Column of the training table that is no feature → reason.
     """
 
     features: tuple[Feature, ...]
@@ -121,7 +120,7 @@ class Schema:
     left_out: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the schema as JSON data; `from_json` reads it back."""
+        """Return the schema as JSON data; `from_json` reads it back."""
         return {
             "features": [
                 {
@@ -141,10 +140,10 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Reads what `to_json` returned.
+        """Read what `to_json` returned.
 
         Raises:
-            CheckpointError: The data are not of that form; the message names the field.
+            CheckpointError: The data have another form; the message names the field.
         """
         fields = expect_fields(data, "schema", ("features", "target", "left_out"))
         listed = fields["features"]
@@ -169,16 +168,16 @@ class Schema:
         return cls(features, target, reasons)
 
     def outside(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
-        """Lists the values outside the training range and the categories that training has not seen.
+        """List the values outside the training range and the categories unseen in training.
 
         Missing cells are never listed.
 
         Args:
             columns: The features' canonical columns, each ``[B]``.
-            limit: List no more than this many, the first ones.
+            limit: Largest number of entries: the first ones; None for all.
 
         Returns:
-            One entry a value, by row, then in the order of the features.
+            One entry per value, sorted by row, then by feature in schema order.
         """
         found: list[tuple[int, int]] = []
         for position, feature in enumerate(self.features):
@@ -202,7 +201,7 @@ def _outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.
         )
     if feature.minimum is None or feature.maximum is None:
         return np.flatnonzero(~np.isnan(column))
-    # Comparisons with NaN are false: a missing cell is never outside.
+    # Comparisons with NaN are false, so a missing cell is never outside.
     return np.flatnonzero((column < feature.minimum) | (column > feature.maximum))
 
 
@@ -218,13 +217,13 @@ def _outside_message(feature: Feature, value: Any) -> str:
 
 
 def written(feature: Feature, value: float) -> str:
-    """A value of a number or date as people write it."""
-    # 12 digits tell a value from the edge of the range that it exceeds by a hair, and hide binary rounding.
+    """Format a value of a numeric or date feature for people."""
+    # 12 digits distinguish a value from the range's edge that it barely exceeds, and hide binary rounding.
     return format_date(value) if feature.kind is FeatureKind.DATE else f"{value:.12g}"
 
 
 def with_unit(feature: Feature, value: float) -> str:
-    """The same with the feature's unit, if it has one."""
+    """Format a value as `written` does, with the feature's unit if it has one."""
     return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
 
 

@@ -1,7 +1,6 @@
-"""Decides from a whole table which columns are features, and turns tables into canonical columns.
+"""Inference of a table's schema: which columns are features, their kinds, and their canonical columns.
 
-The plan comes from all rows; ranges and categories come later, from the training rows alone
-(`make_schema`).
+`plan_columns` uses all rows. `make_schema` later adds ranges and categories from the training rows alone.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """What the whole table says of its columns.
+    """Features, target and left-out columns of a table, inferred from all rows.
 
     Attributes:
-        kinds: Feature → kind, in the order of the table.
+        kinds: Feature → kind, in column order.
         units: Feature → unit, or None.
-        missing: Feature → whether any of its cells is missing.
+        missing: Feature → whether any cell is missing.
         target: The target.
-        left_out: Column that is no feature → why.
+        left_out: Column that is no feature → reason.
     """
 
     kinds: Mapping[str, FeatureKind]
@@ -63,26 +62,25 @@ def plan_columns(
     ignore: Collection[str] = (),
     overrides: Mapping[str, ColumnOverride] | None = None,
 ) -> ColumnPlan:
-    """Infers kinds, units and missing policy from the whole table.
+    """Infer kinds, units and missing policy from the whole table.
 
-    Cells that are all numbers make a numeric column, ``true`` and ``false`` a boolean one, ISO 8601 dates
-    a date column, anything else a categorical one. Left out are columns that are ignored, all missing,
-    constant, or that identify rows (mostly different texts, or the integers 0..n-1 or 1..n in any order);
-    the last not if an override names a kind.
+    A column of numbers is numeric, of ``true`` and ``false`` boolean, of ISO 8601 dates a date column, and any other
+    column is categorical. A column is left out if it is ignored, entirely missing, constant, or an identifier of rows:
+    mostly different texts, or the integers 0..n-1 or 1..n in any order. An override with a kind keeps an identifier in.
 
     Args:
         table: All rows.
         target: The name of the column to predict.
         ignore: Columns to leave out.
-        overrides: Column → kind and unit given by a person.
+        overrides: Column → kind and unit given by the user.
 
     Returns:
         The plan.
 
     Raises:
-        TableError: No such target; a target without two different numbers; fewer than two rows; no
-            feature is left; a cell that fits nothing, with its column and row.
-        OptionError: An ignored or overridden column doesn't exist, or the override doesn't fit the target.
+        TableError: The target doesn't exist or has no two different numbers, the table has fewer than two rows, no
+            feature is left, or a cell fits no kind (the message names column and row).
+        OptionError: An ignored or overridden column doesn't exist, or an override doesn't fit the target.
     """
     overrides = overrides or {}
     _require(table, target, "the target")
@@ -112,18 +110,18 @@ def plan_columns(
 
 
 def columns_from_table(table: pa.Table, layout: ColumnPlan | Schema) -> dict[str, npt.NDArray[Any]]:
-    """Turns the features' columns of a table into canonical ones; other columns are not looked at.
+    """Convert the features of a table to canonical columns; other columns are ignored.
 
     Args:
         table: ``B`` rows.
-        layout: The features. With a schema, missing cells are refused where the feature accepts none.
+        layout: The features. A schema also refuses missing cells in features that accept none.
 
     Returns:
-        Feature → canonical column ``[B]`` (see `model.data.schema`), in the order of the layout.
+        Feature → canonical column ``[B]`` (`model.data.schema`), in the order of the layout.
 
     Raises:
-        TableError: A column isn't there, or a cell isn't of its kind, is infinite, or is missing; the
-            message names column and row (from 1).
+        TableError: A column doesn't exist, or a cell doesn't fit its kind, is infinite, or is missing; the message
+            names column and row (from 1).
     """
     if isinstance(layout, ColumnPlan):
         kinds: Mapping[str, FeatureKind] = layout.kinds
@@ -144,26 +142,25 @@ def columns_from_table(table: pa.Table, layout: ColumnPlan | Schema) -> dict[str
 
 
 def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
-    """Returns the target as float64 ``[N]``, in its own unit; NaN where it is missing.
+    """Return the target as float64 ``[N]``, in its own unit; NaN where it is missing.
 
     Raises:
-        TableError: There is no such column, or a cell is no finite number; the message names the row
-            (from 1).
+        TableError: The column doesn't exist, or a cell is no finite number; the message names the row (from 1).
     """
     _require(table, target, "the target")
     column = table.column(target)
     if cell_type(plain(column, target)) is CellType.BOOLEAN:
         raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
-    # A copy: a view of the table can't be written, and PyTorch warns of such arrays.
+    # A copy, because a view of the table is read-only, and PyTorch warns about read-only arrays.
     return canonical_column(column, FeatureKind.NUMERIC, target).copy()
 
 
 def make_schema(plan: ColumnPlan, columns: Columns) -> Schema:
-    """Adds ranges and categories to a plan.
+    """Add ranges and categories to a plan.
 
     Args:
         plan: The features.
-        columns: Their canonical columns of the training rows, each ``[N]``.
+        columns: Canonical columns of the training rows, each ``[N]``.
 
     Returns:
         The schema.
@@ -193,7 +190,7 @@ def _most_frequent(values: list[str]) -> tuple[str, ...]:
 
 def _require(table: pa.Table, name: str, role: str) -> None:
     if name not in table.column_names:
-        raise TableError(f"{role} {name!r} is not a column of the table{_others(name, table.column_names)}")
+        raise TableError(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
 
 
 def _check_options(
@@ -202,7 +199,7 @@ def _check_options(
     for name, what in [*((name, "ignored") for name in ignore), *((name, "described") for name in overrides)]:
         if name not in table.column_names:
             raise OptionError(
-                f"the {what} column {name!r} is not in the table{_others(name, table.column_names)}"
+                f"the {what} column {name!r} is not in the table{_hints(name, table.column_names)}"
             )
     if target in ignore:
         raise OptionError(f"the target {target!r} can't be ignored")
@@ -224,10 +221,10 @@ def _check_target(table: pa.Table, target: str) -> None:
         raise TableError(f"the target {target!r} is {present[0]:g} in every row: there is nothing to learn")
 
 
-def _others(name: str, names: Iterable[str], most: int = 30) -> str:
-    """The end of a message about a name that isn't there: a close one, and those there are."""
-    there = list(names)
-    close = difflib.get_close_matches(name, there, n=1)
+def _hints(name: str, names: Iterable[str], most: int = 30) -> str:
+    """Return the end of a message about an unknown column: the closest name, and the existing names."""
+    existing = list(names)
+    close = difflib.get_close_matches(name, existing, n=1)
     hint = f": did you mean {close[0]!r}?" if close else "."
-    shown = ", ".join(there[:most]) + (f" and {len(there) - most} more" if len(there) > most else "")
+    shown = ", ".join(existing[:most]) + (f" and {len(existing) - most} more" if len(existing) > most else "")
     return f"{hint} Its columns are: {shown}"

@@ -1,10 +1,10 @@
-"""Which rows are held out, and from whom.
+"""Split of the rows into training, validation and calibration rows; cross-fitting for several members.
 
-With several members every row is held out from some of them (cross-fitting): each member learns from all rows
-but a fold, and each row is judged by the members that have not seen it. So small tables lose nothing to
-validation and calibration. Where two members have not seen a row, they have learned from different rows otherwise, as
-any two members have: else they would agree too much to tell what all of them together are worth. A single network
-holds out rows of its own for both.
+With several members, every row is held out from some of them (cross-fitting): each member is fitted to all rows but
+one fold, and the members that have not seen a row score it. So a small table loses no training rows to validation and
+calibration. With a multiple of ten members, two partitions into folds are used: members that share a held-out row are
+then otherwise fitted to different rows, as any two members are. Fitted to the same rows they would agree too much, and
+their scores would not describe the whole ensemble. A single network holds out separate rows for both purposes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["FOLDS", "HeldOut", "Split", "folds_of", "partition_of", "split_rows"]
 
 FOLDS = 5
-"""Folds where the members can share them evenly: two or more members that have not seen a row judge it together."""
+"""Number of folds if it divides the number of members; with ten or more, at least two members score a row together."""
 
 HELD_OUT_SHARE = 0.15
 MOST_HELD_OUT = 10_000
@@ -30,11 +30,11 @@ FEWEST_ROWS_TO_VALIDATE = 20
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Rows that somebody has not learned from.
+    """Rows that are held out from some or all members.
 
     Attributes:
-        rows: Their numbers.
-        members: The members that have not seen them; None: no member has.
+        rows: Row numbers.
+        members: The members that have not seen the rows; None means that no member has seen them.
     """
 
     rows: NDArray[np.int64]
@@ -43,14 +43,14 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Parts of a table, as row numbers.
+    """Row numbers of the training, validation and calibration rows of a table.
 
     Attributes:
-        training: Rows that members learn from.
-        validation: Rows that decide when to stop and which noise to keep.
-        calibration: Rows that calibrate the bands; empty: too few rows.
-        folds: For every row of the table its fold in each of P partitions, ``[P, N]``; None without cross-fitting. Of
-            F folds member m is kept from fold ``m mod F`` of its partition, see `partition_of`.
+        training: Rows that members are fitted to.
+        validation: Rows for early stopping and for the choice of the noise model.
+        calibration: Rows that calibrate the bands; empty if the table has too few rows.
+        folds: Fold of every row of the table in each of P partitions, ``[P, N]``; None without cross-fitting. With F
+            folds, fold ``m mod F`` of its partition (`partition_of`) is held out from member m.
     """
 
     training: NDArray[np.int64]
@@ -59,10 +59,10 @@ class Split:
     folds: NDArray[np.int64] | None = None
 
     def held_out(self, members: int) -> list[HeldOut]:
-        """All rows held out, in groups of which the last calibrate the bands: all of them with folds.
+        """Return groups of held-out rows. The last group calibrates the bands; with folds, all groups do.
 
         Args:
-            members: M of the fit to be judged.
+            members: M, the number of members of the fit.
         """
         if self.folds is not None:
             count, partitions = folds_of(members), len(self.folds)
@@ -82,7 +82,7 @@ class Split:
         return [HeldOut(part, None) for part in parts]
 
     def describe(self) -> str:
-        """A line for people."""
+        """Describe the split in one line, for people."""
         if self.folds is not None:
             folds = int(self.folds.max()) + 1
             return f"{len(self.training)} rows: each member learns from all but one of {folds} parts"
@@ -95,30 +95,30 @@ class Split:
 
 
 def folds_of(members: int) -> int:
-    """F, the folds that M members are kept from: 5 if they share them evenly, otherwise one each."""
+    """Return F, the number of folds of M members: `FOLDS` if it divides M, otherwise one fold per member."""
     return FOLDS if members % FOLDS == 0 else members
 
 
 def partition_of(member: int, members: int, partitions: int) -> int:
-    """Which partition into folds a member belongs to: the first F members to the first, the next F to the second.
+    """Return the partition of a member: the first F members use the first partition, the next F the second.
 
     Args:
-        member: Its number.
-        members: M.
-        partitions: P.
+        member: Number of the member, from 0.
+        members: M, the number of members.
+        partitions: P, the number of partitions.
     """
     return member // folds_of(members) % partitions
 
 
 def split_rows(count: int, seed: int, members: int = 1) -> Split:
-    """Shuffles rows into their parts.
+    """Split shuffled rows into training, validation and calibration rows.
 
     Args:
-        count: Rows with a target.
-        seed: Of the shuffle.
-        members: M. With two or more, and 50 rows or more, rows are cross-fitted in `folds_of` folds; in two partitions
-            where the members can share their folds evenly. Otherwise 15 % of the rows each are held out for validation
-            and calibration; under 50 rows none calibrate, and under 20 the training rows themselves validate.
+        count: Number of rows with a target.
+        seed: Seed of the shuffle.
+        members: M. Two or more members and at least 50 rows are cross-fitted in `folds_of` folds, in two partitions if
+            M is a multiple of ten. Otherwise validation and calibration rows are 15 % of the rows each. Below 50 rows
+            there are no calibration rows, and below 20 the training rows are also the validation rows.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
     order = generator.permutation(count)

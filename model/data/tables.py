@@ -1,4 +1,4 @@
-"""Reads and writes tables: CSV, Parquet, Arrow and JSON records, by the file's extension."""
+"""Reading and writing of tables: CSV, Parquet, Arrow and JSON records, chosen by the file's extension."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ __all__ = ["read_table", "write_table"]
 
 
 def read_table(path: Path) -> pa.Table:
-    """Reads a table; the extension says how.
+    """Read a table in the format that the file's extension names.
 
-    CSV (``.csv``, ``.tsv``, ``.txt``) gives string columns with nulls for missing cells (see
-    `model.data.csv_files`). Parquet (``.parquet``, ``.pq``) and Arrow files or streams (``.arrow``,
-    ``.feather``, ``.arrows``, ``.ipc``) keep their types. JSON is a list of objects (``.json``), or one
-    object a line (``.jsonl``, ``.ndjson``): columns in the order of their first appearance, missing keys
-    are missing cells, and a column that mixes texts and numbers is text.
+    - CSV (``.csv``, ``.tsv``, ``.txt``): string columns, null for missing cells (`model.data.csv_files`).
+    - Parquet (``.parquet``, ``.pq``): columns keep their types.
+    - Arrow files and streams (``.arrow``, ``.feather``, ``.arrows``, ``.ipc``): columns keep their types.
+    - JSON: a list of objects (``.json``) or one object per line (``.jsonl``, ``.ndjson``). Columns come in the order of
+      their first appearance, missing keys are missing cells, and a column that mixes texts and numbers is text.
 
     Args:
         path: The file.
 
     Returns:
-        The table; names are unique and not empty. It may have no rows.
+        The table. Its column names are unique and non-empty; it may have no rows.
 
     Raises:
-        TableError: The file doesn't exist, can't be read, is of an unknown extension, or is damaged.
+        TableError: The file doesn't exist, can't be read, has an unknown extension, or is damaged.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
@@ -61,18 +61,17 @@ def read_table(path: Path) -> pa.Table:
 
 
 def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
-    """Writes columns as CSV or Parquet, by the extension; to stdout, as CSV, without a path.
+    """Write columns as CSV or Parquet, by the file's extension. Without a path, write CSV to stdout.
 
-    A file appears whole or not at all. Numbers in CSV are the shortest text that reads back as the same
+    A file is written completely or not at all. Numbers in CSV are the shortest text that reads back as the same
     float64; missing cells are empty.
 
     Args:
         path: The file (``.csv`` or ``.parquet``), or None for stdout.
-        columns: Name to values ``[B]``: arrays of numpy or pyarrow, or sequences.
+        columns: Name → values ``[B]``: numpy arrays, pyarrow arrays, or sequences.
 
     Raises:
-        TableError: The extension is another one, the columns differ in length, or the file can't be
-            written.
+        TableError: The extension is neither of these, the columns differ in length, or the file can't be written.
     """
     table = _table(columns)
     if path is None:
@@ -94,7 +93,7 @@ def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
 
 
 def _read_parquet(path: Path) -> pa.Table:
-    # Through a file of our own: pyarrow would take "key=value" in the directories above for columns.
+    # An open file, not a path: pyarrow would read "key=value" directories above a path as columns.
     with path.open("rb") as file:
         try:
             table = pa.parquet.ParquetFile(file).read()
@@ -142,7 +141,7 @@ def _table(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _plain(values: Any) -> Any:
-    # pyarrow refuses arrays that are views with strides, such as one column of a matrix.
+    # pyarrow refuses strided views, such as one column of a matrix.
     return np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values)
 
 
@@ -152,7 +151,7 @@ def _csv_bytes(table: pa.Table) -> bytes:
     try:
         try:
             body = _csv_body(table, quoting="none")
-        except pa.ArrowInvalid:  # some text needs quotes; pyarrow then puts all texts in quotes
+        except pa.ArrowInvalid:  # a text needs quotes; pyarrow then quotes all texts
             body = _csv_body(table, quoting="needed")
     except pa.ArrowException as error:
         raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error

@@ -1,1 +1,1 @@
-"""Encodes rows as inputs of a network, and tells how far they lie from the training rows."""
+"""Encoding of rows as network inputs, and their distance from the training rows."""

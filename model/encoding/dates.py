@@ -1,4 +1,4 @@
-"""The encoding of dates: linear time, and the cycles of the calendar that vary in training."""
+"""Encoding of dates: linear time, and sine and cosine of the calendar cycles that vary in training."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ _SINES_COSINES = {part: np.stack([np.sin(angle), np.cos(angle)], axis=1) for par
 
 @dataclass(frozen=True)
 class Calendar:
-    """A date: standardised linear time, then sine and cosine of the calendar parts that vary in training.
+    """A date as standardised linear time, and sine and cosine of the calendar parts that vary in training.
 
-    The parts are the month of the year, the day of the week and the hour of the day, in UTC. The day of
-    the week counts only if the day of the month varies too: the weekdays of monthly or yearly dates mean
-    nothing.
+    The parts are the month of the year, the day of the week and the hour of the day, in UTC. The day of the week counts
+    only if the day of the month varies too: the weekdays of monthly or yearly dates carry no information.
     """
 
     feature: Feature
@@ -41,7 +40,7 @@ class Calendar:
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
-        """Fits to the training rows' column ``[N]``."""
+        """Fit to the training rows' column ``[N]``."""
         calendar = _calendar(column[~np.isnan(column)])
         varying = {part for part, values in calendar.items() if np.unique(values).size > 1}
         if "day" not in varying:
@@ -50,17 +49,17 @@ class Calendar:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Such as ``Sold``, ``Sold month sine``, ``Sold month cosine``, ``Sold is missing``."""
+        """Names such as ``Sold``, ``Sold month sine``, ``Sold month cosine``, ``Sold is missing``."""
         name = self.feature.name
         parts = (f"{name} {part} {wave}" for part in self.parts for wave in ("sine", "cosine"))
         return (name, *parts, *missing_names(self.feature))
 
     def training_range(self) -> npt.NDArray[np.float32]:
-        """See `model.encoding.feature_encodings.FeatureEncoding.training_range`; the calendar comes round by itself."""
+        """Range of the linear time in training; infinite bounds for sines and cosines (`FeatureEncoding`)."""
         return training_range_of_numbers(self, self.feature, 1)
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Writes the column ``[B]`` of days, encoded, into ``out``."""
+        """Write the encoding of the column ``[B]`` of days into ``out``."""
         out[:, 0] = self.scale.apply(column)
         if self.parts:
             calendar = _calendar(column)
@@ -70,12 +69,12 @@ class Calendar:
             fill_missing(column, out)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the scale and the parts."""
+        """Return the scale and the parts."""
         return {"scale": self.scale.to_json(), "parts": list(self.parts)}
 
     @classmethod
     def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Reads the scale and the parts."""
+        """Read the scale and the parts."""
         fields = expect_fields(data, where, ("scale", "parts"))
         parts = fields["parts"]
         if not isinstance(parts, list) or parts != [part for part in _CYCLES if part in parts]:
@@ -84,9 +83,8 @@ class Calendar:
 
 
 def _calendar(days: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.int64]]:
-    """Returns month (0 to 11), day of the month (0 to 30), weekday (Monday is 0), hour; for NaN, any."""
-    # To whole seconds first: 13 hours as a fraction of a day may lie a hair below 13. No year beyond ±270
-    # 000.
+    """Return month (0 to 11), day of the month (0 to 30), weekday (Monday is 0) and hour; arbitrary for NaN."""
+    # Round to whole seconds first: 13 hours as a fraction of a day may lie just below 13. Years end at ±270,000.
     seconds = np.rint(np.clip(np.nan_to_num(days), -1e8, 1e8) * 86_400).astype(np.int64)
     whole = seconds // 86_400
     dates = whole.astype("datetime64[D]")

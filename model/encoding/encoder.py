@@ -1,8 +1,8 @@
-"""Encodes rows: canonical columns to the float32 matrix ``[B, D]`` that the network takes.
+"""The encoder: canonical columns to the float32 matrix ``[B, D]`` of network inputs.
 
-First each feature by itself, then what several numbers say together, if that is wanted (`model.encoding.whitening`),
-then how far a row lies beyond the training rows (`model.encoding.range_distance`). A new encoding is one class (see
-`model.encoding.feature_encodings`) and one entry of `ENCODINGS`.
+The encoded columns are, in this order: each feature by itself, directions of correlated numbers if asked for
+(`model.encoding.whitening`), and the distance to the training rows (`model.encoding.range_distance`). A new encoding
+needs one class, a `model.encoding.feature_encodings.FeatureEncoding`, and one entry in `ENCODINGS`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["ENCODINGS", "LARGEST", "Encoder"]
 
 LARGEST = 1e6
-"""Encoded numbers end at ±LARGEST: further out, the float32 arithmetic of a network could overflow."""
+"""Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
 
 ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingProxyType(
     {
@@ -56,24 +56,24 @@ ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingPr
         ),
     }
 )
-"""Name of an encoding → kind of a feature → the class that encodes it."""
+"""Name of the encoding → feature kind → encoding class."""
 
-# Rows encoded at a time: temporary arrays stay in the processor's cache.
+# Rows encoded at a time, so that temporary arrays fit in the processor's cache.
 _TILE = 16_384
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes the features of a schema, each by its own `FeatureEncoding`, and perhaps numbers together.
+    """Encoder of the features of a schema, each with its own `FeatureEncoding`.
 
-    Each row is encoded by itself, so that its numbers are the same alone and in any batch.
+    Each row is encoded independently, so its encoding is the same alone and in any batch.
 
     Attributes:
         schema: The features.
-        encoding: The name of the encoding, a key of `ENCODINGS`.
-        parts: One encoding a feature, in schema order.
-        whitening: Directions hidden among correlated numbers, or None.
-        gaps: Of the numbers and dates whose training values leave any.
+        encoding: Name of the encoding, a key of `ENCODINGS`.
+        parts: One encoding per feature, in schema order.
+        whitening: Hidden directions of correlated numbers, or None.
+        gaps: Feature → gaps between its training values, for numbers and dates that have any.
     """
 
     schema: Schema
@@ -86,20 +86,19 @@ class Encoder:
     def fit(
         cls, schema: Schema, columns: Columns, *, encoding: str = "standard", whitened: bool = False
     ) -> Self:
-        """Fits the encoding to the training rows.
+        """Fit the encoding to the training rows.
 
         Args:
             schema: The features.
-            columns: Their canonical columns of the training rows, each ``[N]``.
-            encoding: A key of `ENCODINGS`: ``standard``, or ``piecewise`` for numeric features in
-                quantile bins.
-            whitened: Whether hidden directions are inputs, too, where there are any.
+            columns: Canonical columns of the training rows, each ``[N]``.
+            encoding: A key of `ENCODINGS`: ``standard``, or ``piecewise`` for numeric features in quantile bins.
+            whitened: Whether to add hidden directions, if there are any.
 
         Returns:
             The encoder.
 
         Raises:
-            OptionError: The encoding is not known.
+            OptionError: The encoding is unknown.
         """
         classes = ENCODINGS.get(encoding)
         if classes is None:
@@ -112,7 +111,7 @@ class Encoder:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the D encoded features, such as ``Horsepower`` or ``Origin=USA``."""
+        """Names of the D encoded features, such as ``Horsepower`` or ``Origin=USA``."""
         directions = () if self.whitening is None else self.whitening.names
         return (
             *(name for part in self.parts for name in part.names),
@@ -123,12 +122,12 @@ class Encoder:
 
     @property
     def width(self) -> int:
-        """D, the number of encoded features."""
+        """Number of encoded features, D."""
         return len(self.names)
 
     @cached_property
     def range_distance_columns(self) -> range:
-        """Numbers of the encoded columns that hold the distance to the training rows: the last ones."""
+        """Indices of the encoded columns that hold the distance to the training rows: the last columns."""
         directions = 0 if self.whitening is None else self.whitening.count
         return range(self.width - len(self._range_distance.features) - directions, self.width)
 
@@ -138,7 +137,7 @@ class Encoder:
 
     @cached_property
     def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
-        """Feature, its encoding, and where its columns are."""
+        """Name, encoding and encoded columns of each feature."""
         slices = []
         start = 0
         for feature, part in zip(self.schema.features, self.parts, strict=True):
@@ -149,10 +148,10 @@ class Encoder:
 
     @cached_property
     def training_range(self) -> npt.NDArray[np.float32]:
-        """Least and largest value of each encoded column over the training rows, ``[2, D]``.
+        """Smallest and largest value of each encoded column over the training rows, ``[2, D]``.
 
-        A row that lies outside is beyond the training range of a feature, or of a category unseen in training.
-        Infinite where a column's values are all known from the start, such as sines.
+        A row outside has a value beyond the training range of a feature, or a category unseen in training. The bounds
+        are infinite for columns that are bounded by construction, such as sines.
         """
         with np.errstate(over="ignore"):
             ends = [part.training_range() for part in self.parts]
@@ -164,37 +163,37 @@ class Encoder:
 
     @cached_property
     def zero_in_training(self) -> tuple[int, ...]:
-        """Numbers of the encoded columns that are zero for every training row, so that no row informs their weights."""
+        """Indices of the encoded columns that are zero for every training row: no row informs their weights."""
         return tuple(np.flatnonzero((self.training_range == 0.0).all(axis=0)).tolist())
 
     def encode(self, columns: Columns) -> npt.NDArray[np.float32]:
-        """Encodes rows.
+        """Encode rows.
 
         Args:
-            columns: The features' canonical columns, each ``[B]`` (see `model.data.schema`); others are not
-                looked at.
+            columns: Canonical columns of the features, each ``[B]`` (`model.data.schema`); others are ignored.
 
         Returns:
-            ``[B, D]`` float32, C-contiguous and finite; numbers are standardised, and end at ±`LARGEST`.
+            ``[B, D]`` float32, C-contiguous and finite. Numbers are standardised and clipped at ±`LARGEST`.
 
         Raises:
-            TableError: A cell is missing where its feature accepts none; rows are named from 1.
+            TableError: A cell is missing in a feature that accepts no missing cells; the message names column and row
+                (from 1).
         """
         rows = len(columns[self.schema.features[0].name])
         encoded = np.empty((rows, self.width), dtype=np.float32)
-        # What exceeds float64 or float32 is infinite, and then held at the limit.
+        # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
             for start in range(0, rows, _TILE):
                 tile = encoded[start : start + _TILE]
                 for name, part, where in self._slices:
                     part.encode(columns[name][start : start + _TILE], tile[:, where])
-                some, at = slice(start, start + _TILE), self.range_distance_columns.start
+                rows_of_tile, at = slice(start, start + _TILE), self.range_distance_columns.start
                 self._range_distance.encode(
-                    columns, some, tile[:, at : at + len(self._range_distance.features)]
+                    columns, rows_of_tile, tile[:, at : at + len(self._range_distance.features)]
                 )
                 if self.whitening is not None:
                     count = self.whitening.count
-                    tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(columns, some)
+                    tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(columns, rows_of_tile)
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
                 if np.isnan(tile).any():
@@ -210,7 +209,7 @@ class Encoder:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the encoding and what was fitted as JSON data, without the schema."""
+        """Return the fitted encoding as JSON data, without the schema."""
         data: dict[str, Any] = {
             "encoding": self.encoding,
             "features": {
@@ -226,15 +225,14 @@ class Encoder:
 
     @classmethod
     def from_json(cls, data: object, schema: Schema) -> Self:
-        """Reads what `to_json` returned.
+        """Read what `to_json` returned.
 
         Args:
             data: JSON data.
-            schema: The schema that the encoder was fitted with.
+            schema: The schema of the fitted encoder.
 
         Raises:
-            CheckpointError: The data are not of that form or don't fit the schema; the message names the
-                field.
+            CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
         optional = [key for key in ("whitening", "gaps") if isinstance(data, dict) and key in data]
         fields = expect_fields(data, "encoding", ("encoding", "features", *optional))

@@ -1,4 +1,4 @@
-"""Warnings beside an answer, for people: inputs that are unlike all training rows."""
+"""Warnings in an answer, for people, about inputs that are unlike the training rows."""
 
 from __future__ import annotations
 
@@ -25,39 +25,38 @@ def input_warnings(
     *,
     among: NDArray[np.bool_] | None = None,
 ) -> list[UnfamiliarValue]:
-    """Lists values outside the training range, unseen categories, gaps, and combinations unlike all training rows.
+    """List values outside the training range, unseen categories, values in gaps, and unusual combinations.
 
-    Missing cells are never listed, and combinations only where nothing else is to be said of the row.
+    Missing cells are never listed. Combinations are listed only for rows without any other warning.
 
     Args:
-        encoder: Knows the training rows.
+        encoder: The encoder fitted to the training rows.
         columns: The features' canonical columns, each ``[B]``.
-        limit: List no more than this many, the first ones.
-        among: Rows beyond the training rows, ``[B]``, if that is known already, as with a prediction
-            (`model.engines.prediction.Prediction.outside`): no other has a value in a gap, or a combination unlike
-            all.
+        limit: Largest number of entries: the first ones; None for all.
+        among: Whether each row lies outside the training range, ``[B]``, if known
+            (`model.engines.prediction.Prediction.outside`): only such rows are searched for gaps and combinations.
 
     Returns:
-        One entry a value or combination, by row, then in the order of the features.
+        One entry per value or combination, sorted by row, then by feature in schema order.
     """
     if limit == 0:
         return []
-    found = encoder.schema.outside(columns, limit)
+    warnings = encoder.schema.outside(columns, limit)
     rows = np.arange(len(next(iter(columns.values())))) if among is None else np.flatnonzero(among)
     if rows.size:
-        found += _in_gaps(encoder, columns, rows, limit)
+        warnings += _in_gaps(encoder, columns, rows, limit)
         if encoder.whitening is not None:
-            named = {item.row for item in found}
-            found += _combinations(encoder.whitening, columns, rows, named, limit)
+            warned = {warning.row for warning in warnings}
+            warnings += _combinations(encoder.whitening, columns, rows, warned, limit)
     order = {feature.name: position for position, feature in enumerate(encoder.schema.features)}
-    return sorted(found, key=lambda item: (item.row, order[item.feature]))[:limit]
+    return sorted(warnings, key=lambda warning: (warning.row, order[warning.feature]))[:limit]
 
 
 def _in_gaps(
     encoder: Encoder, columns: Columns, rows: NDArray[np.intp], limit: int | None
 ) -> list[UnfamiliarValue]:
-    """Values in gaps, of some rows."""
-    found = []
+    """Return warnings about values in gaps, for the rows with these indices."""
+    warnings = []
     for feature in encoder.schema.features:
         gaps = encoder.gaps.get(feature.name)
         if gaps is None:
@@ -69,23 +68,23 @@ def _in_gaps(
                 f"{with_unit(feature, column[row])} is in a gap of the training rows, between "
                 f"{written(feature, low)} and {with_unit(feature, high)}"
             )
-            found.append(UnfamiliarValue(int(row), feature.name, message))
-    return found
+            warnings.append(UnfamiliarValue(int(row), feature.name, message))
+    return warnings
 
 
 def _combinations(
-    whitening: Whitening, columns: Columns, rows: NDArray[np.intp], named: set[int], limit: int | None
+    whitening: Whitening, columns: Columns, rows: NDArray[np.intp], warned: set[int], limit: int | None
 ) -> list[UnfamiliarValue]:
-    """Those of some rows that break a pattern of all training rows, unless they are ``named`` already."""
+    """Return warnings about rows that break a pattern of all training rows; ``warned`` rows are skipped."""
     _, further = whitening.encode(columns, rows)
-    found = []
-    for place in np.flatnonzero(further.any(axis=1))[: None if limit is None else limit + len(named)]:
+    warnings = []
+    for place in np.flatnonzero(further.any(axis=1))[: None if limit is None else limit + len(warned)]:
         row = rows[place]
-        if int(row) in named:
+        if int(row) in warned:
             continue
-        # Of the direction that lies furthest out, the two numbers that say most about it.
+        # The two features with the largest weights in the direction that lies furthest out.
         axis = whitening.axes[:, np.abs(further[place]).argmax()]
         first, second = (whitening.features[number] for number in np.abs(axis).argsort()[::-1][:2])
-        message = f"its combination with {second!r} is unlike all training rows, each value by itself is not"
-        found.append(UnfamiliarValue(int(row), first, message))
-    return found
+        message = f"its combination with {second!r} is unlike all training rows; each value alone is ordinary"
+        warnings.append(UnfamiliarValue(int(row), first, message))
+    return warnings

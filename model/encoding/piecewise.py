@@ -1,4 +1,4 @@
-"""The piecewise-linear encoding of numbers over quantile bins."""
+"""Piecewise-linear encoding of numbers over quantile bins."""
 
 from __future__ import annotations
 
@@ -21,27 +21,26 @@ if TYPE_CHECKING:
 __all__ = ["PiecewiseLinear"]
 
 _MOST_BINS = 16
-# A bin that few training rows reach has a column of little variance: it is stretched twentyfold at most.
+# The column of a bin that few training rows reach has little variance: it is scaled up twentyfold at most.
 _LEAST_STD = 0.05
-# Of a bin, in standard deviations of the number: what divides by less overflows.
+# Smallest width of a bin, in standard deviations of the number: division by less overflows.
 _LEAST_WIDTH = 1e-150
 
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A number, standardised, and its piecewise-linear encoding over quantile bins.
+    """A standardised number and its piecewise-linear encoding over quantile bins.
 
-    Equation 1 of Gorishniy, Rubachev and Babenko 2022 (arXiv 2203.05556): with the bin edges b_0 < … <
-    b_T the t-th column is (x - b_{t-1}) / (b_t - b_{t-1}), held at 0 below its bin unless t = 1 and at 1
-    above it unless t = T. Beyond the outer edges it so goes on linearly. The edges are quantiles of the
-    training rows; each column is then standardised. With fewer than two bins nothing is added to the
-    standardised number.
+    Equation 1 of Gorishniy, Rubachev and Babenko 2022 (arXiv 2203.05556): with the bin edges b_0 < … < b_T, column t is
+    (x - b_{t-1}) / (b_t - b_{t-1}), clipped at 0 below its bin unless t = 1, and at 1 above it unless t = T. So the
+    encoding continues linearly beyond the outer edges. The edges are quantiles of the training rows. Each column is
+    then standardised. With fewer than two bins, the standardised number is the only column.
 
     Attributes:
         feature: The feature.
         scale: Standardises the number.
         edges: b_0, …, b_T, standardised; empty with fewer than two bins.
-        columns: One scale a bin, of the columns above.
+        columns: Scale of each bin's column, T of them.
     """
 
     feature: Feature
@@ -51,12 +50,12 @@ class PiecewiseLinear:
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
-        """Fits to the training rows' column ``[N]``."""
+        """Fit to the training rows' column ``[N]``."""
         scale = Scale.fit(column)
         numbers = scale.apply(column[~np.isnan(column)])
         if numbers.size == 0:
             return cls(feature, scale, (), ())
-        # "lower" gives values that rows have, so that no bin is empty.
+        # "lower" returns values of training rows, so that no bin is empty.
         edges = np.unique(np.quantile(numbers, np.linspace(0, 1, _MOST_BINS + 1), method="lower"))
         edges = edges[np.diff(edges, prepend=-np.inf) >= _LEAST_WIDTH]
         if edges.size < 3:
@@ -68,21 +67,20 @@ class PiecewiseLinear:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The feature's name, one name a bin and, if it accepts missing cells, the indicator's."""
+        """The feature's name, one name per bin and, if it accepts missing cells, the name of the indicator."""
         name = self.feature.name
         bins = (f"{name} bin {number}" for number in range(1, len(self.columns) + 1))
         return (name, *bins, *missing_names(self.feature))
 
     def training_range(self) -> npt.NDArray[np.float32]:
-        """See `model.encoding.feature_encodings.FeatureEncoding.training_range`."""
+        """Smallest and largest value of each encoded column in training (`feature_encodings.FeatureEncoding`)."""
         return training_range_of_numbers(self, self.feature, 1 + len(self.columns))
 
     @cached_property
     def _lines(self) -> tuple[npt.NDArray[np.float64], ...]:
-        """Floors, ceilings, offsets and slopes of the columns, each ``[1 + T]``; first the number itself.
+        """Floors, ceilings, offsets and slopes of the columns, each ``[1 + T]``; first those of the number itself.
 
-        Standardised, a column of the equation is the number held within its bin, less an offset, times a
-        slope.
+        A standardised column is the number clipped to its bin, minus an offset, times a slope.
         """
         edges = np.array(self.edges)
         widths = np.diff(edges)
@@ -95,7 +93,7 @@ class PiecewiseLinear:
         return floors, ceilings, offsets, slopes
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
-        """Writes the column ``[B]``, encoded, into ``out``."""
+        """Write the encoding of the column ``[B]`` into ``out``."""
         floors, ceilings, offsets, slopes = self._lines
         columns = np.maximum(self.scale.apply(column)[:, None], floors)
         np.minimum(columns, ceilings, out=columns)
@@ -106,7 +104,7 @@ class PiecewiseLinear:
             fill_missing(column, out)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns scale, edges and the bins' scales."""
+        """Return scale, edges and the bins' scales."""
         return {
             "scale": self.scale.to_json(),
             "edges": list(self.edges),
@@ -116,7 +114,7 @@ class PiecewiseLinear:
 
     @classmethod
     def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Reads scale, edges and the bins' scales."""
+        """Read scale, edges and the bins' scales."""
         fields = expect_fields(data, where, ("scale", "edges", "means", "stds"))
         edges = expect_numbers(fields["edges"], f"{where}.edges")
         means = expect_numbers(fields["means"], f"{where}.means")

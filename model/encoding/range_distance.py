@@ -1,9 +1,9 @@
 """Distance of a row from the training rows, as inputs that are zero for every training row.
 
-A weight that no training row informs keeps its prior. So every number and date has an input that is zero where training
-rows lie, and grows beyond their range and into gaps within it (`model.encoding.support_gaps`). An unseen category has a
-level of its own for the same reason. Among training rows these inputs change no answer. Elsewhere the function values
-of different draws part in proportion to the distance, and epistemic_std grows with it.
+A weight that no training row informs keeps its prior. So every number and date has an input that is zero among the
+training rows, and grows beyond their range and into the gaps within it (`model.encoding.support_gaps`). An unseen
+category has a level of its own for the same reason. Among training rows these inputs change no answer. Elsewhere the
+function values of different draws diverge in proportion to the distance, and epistemic_std grows with it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = ["RangeDistance"]
 
 @dataclass(frozen=True)
 class RangeDistance:
-    """One input a ranged feature: ``(x - clip(x, minimum, maximum)) / std``, 0 where x is missing.
+    """One input for each number or date: ``(x - clip(x, minimum, maximum)) / std``, and 0 where x is missing.
 
-    Of a column with outliers the range ends at `model.encoding.scaling.FURTHEST` standard deviations. In a gap it is
-    what `model.encoding.support_gaps.SupportGaps.distance` says, in standard deviations.
+    The range of a column with outliers ends at `model.encoding.scaling.FURTHEST` standard deviations. In a gap the
+    input is `model.encoding.support_gaps.SupportGaps.distance`, in standard deviations.
 
     Attributes:
-        features: The features that have a training range, F of them.
-        minima: The lower ends of their ranges, ``[F]``.
-        maxima: The upper ends, ``[F]``.
-        stds: Their standard deviations over the training rows, ``[F]``.
-        gaps: Of those that have any.
+        features: Names of the F numbers and dates with a training range.
+        minima: Lower ends of their training ranges, ``[F]``.
+        maxima: Upper ends, ``[F]``.
+        stds: Standard deviations over the training rows, ``[F]``.
+        gaps: Feature → gaps, for features that have any.
     """
 
     features: tuple[str, ...]
@@ -51,7 +51,7 @@ class RangeDistance:
 
     @classmethod
     def of(cls, schema: Schema, parts: Sequence[FeatureEncoding], gaps: Mapping[str, SupportGaps]) -> Self:
-        """From the ranges of the schema and the scales of the features' encodings."""
+        """Build from the ranges of the schema and the scales of the features' encodings."""
         rows = []
         for feature, part in zip(schema.features, parts, strict=True):
             if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE) or not isinstance(part, Scaled):
@@ -68,11 +68,11 @@ class RangeDistance:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Such as ``Horsepower beyond the training rows``."""
+        """Names such as ``Horsepower beyond the training rows``."""
         return tuple(f"{name} beyond the training rows" for name in self.features)
 
     def training_range(self, schema: Schema) -> npt.NDArray[np.float64]:
-        """Least and largest value over the training rows, ``[2, F]``: not 0 where a column has outliers."""
+        """Return the smallest and largest inputs of the training rows, ``[2, F]``: 0 for columns without outliers."""
         ranges = {feature.name: (feature.minimum, feature.maximum) for feature in schema.features}
         ends = {name: np.array(ranges[name], float) for name in self.features}
         bounds = np.zeros((2, len(self.features)))
@@ -80,7 +80,7 @@ class RangeDistance:
         return bounds
 
     def encode(self, columns: Columns, rows: slice, out: npt.NDArray[Any]) -> None:
-        """Writes ``[B, F]`` into ``out``."""
+        """Write the inputs of the B selected ``rows`` into ``out``, ``[B, F]``."""
         if not self.features:
             return
         values = np.stack([columns[name][rows] for name in self.features], axis=1)

@@ -1,4 +1,4 @@
-"""Standardising one column of numbers."""
+"""Standardisation of one column of numbers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["FURTHEST", "Scale"]
 
 FURTHEST = 5.0
-"""Where training rows lie further out than this many standard deviations, standardised numbers end here.
+"""Standardised numbers are clipped at ± this many standard deviations, if a training row lies further out.
 
-What lies beyond is told by an input of its own, see `model.encoding.range_distance`. A cell with a slipped decimal
-point, forty standard deviations out, would otherwise drag the whole function along."""
+The distance beyond is an input of its own (`model.encoding.range_distance`). Without the limit, one cell with a
+misplaced decimal point, forty standard deviations out, would distort the whole function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Standardises numbers: ``(x - mean) / std``, held within ±limit.
+    """Standardisation of numbers: ``(x - mean) / std``, clipped to ±limit.
 
     Attributes:
         mean: Mean of the training rows, in the column's unit.
-        std: Their standard deviation (1/N), above 0, in the column's unit.
-        limit: `FURTHEST` if a training row lies further out than that, else infinite.
+        std: Standard deviation of the training rows (1/N), above 0, in the column's unit.
+        limit: `FURTHEST` if a training row lies further out, otherwise infinite.
     """
 
     mean: float
@@ -38,13 +38,13 @@ class Scale:
 
     @classmethod
     def fit(cls, column: npt.NDArray[np.float64]) -> Self:
-        """Fits to the cells of ``[N]`` that aren't NaN; std is 1 if they don't differ or there are none."""
+        """Fit to the cells of ``[N]`` other than NaN; std is 1 if they are all equal, or if there are none."""
         present = column[~np.isnan(column)]
         if present.size == 0:
             return cls(0.0, 1.0)
         if present.min() == present.max():
             return cls(float(present[0]), 1.0)
-        # Divided by the largest first: squares of numbers around 1e200 would overflow.
+        # Divide by the largest first: squares of numbers around 1e200 would overflow.
         largest = float(np.abs(present).max())
         shrunk = present / largest
         std = float(shrunk.std()) * largest
@@ -53,13 +53,13 @@ class Scale:
         return replace(scale, limit=FURTHEST) if outliers else scale
 
     def apply(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Returns the standardised numbers ``[B]``, held within ±limit; NaN stays NaN, too large is infinite."""
+        """Return the standardised numbers ``[B]``, clipped to ±limit. NaN stays NaN, and overflow is infinite."""
         with np.errstate(over="ignore"):
             standardised = (column - self.mean) / self.std
         return standardised if math.isinf(self.limit) else np.clip(standardised, -self.limit, self.limit)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the scale as JSON data."""
+        """Return the scale as JSON data."""
         return {
             "mean": self.mean,
             "std": self.std,
@@ -68,7 +68,7 @@ class Scale:
 
     @classmethod
     def from_json(cls, data: object, where: str) -> Self:
-        """Reads what `to_json` returned.
+        """Read what `to_json` returned.
 
         Raises:
             CheckpointError: The data don't fit; the message names the field, which begins with ``where``.

@@ -1,9 +1,9 @@
 """Gaps within the range of a feature, where no training row lies.
 
-A mean-field network is as sure in a gap as beside it: independent Gaussians on the weights hold next to no uncertainty
-in between (Foong, Li, Hernandez-Lobato and Turner 2019, "'In-Between' Uncertainty in Bayesian Neural Networks"). So
-the distance to the training values counts in a gap as the distance to the range does beyond it, see
-`model.encoding.range_distance`.
+The epistemic uncertainty of a mean-field network hardly grows in a gap: independent Gaussians on the weights can't
+represent uncertainty between clusters of rows (Foong, Li, Hernandez-Lobato and Turner 2019, "'In-Between' Uncertainty
+in Bayesian Neural Networks"). So `model.encoding.range_distance` treats a gap like the outside of the range: its input
+is the distance to the training values.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ __all__ = ["SupportGaps", "fit_support_gaps", "support_gaps_from_json"]
 LEAST_WIDTH = 0.25
 """Least width of a gap, in standard deviations of the feature."""
 LEAST_SPACINGS = 1.5
-"""Least width in median spacings of the distinct training values: between integers there are no gaps."""
+"""Least width of a gap, in median spacings of the distinct training values: integers have no gaps between them."""
 MEASURED = (FeatureKind.NUMERIC, FeatureKind.DATE)
 MARGIN = 0.01
-"""Share of a gap at either end that is no gap: new rows of a cluster lie a little beyond the old ones."""
+"""Share of a gap's width at either end that does not count: new rows of a cluster lie slightly beyond old ones."""
 MOST_GAPS = 64
-"""Most gaps of a feature; the widest are taken."""
+"""Largest number of gaps of a feature; the widest are kept."""
 
 
 @dataclass(frozen=True)
 class SupportGaps:
-    """Where the training values of one feature leave gaps.
+    """The gaps between the training values of one feature.
 
     Attributes:
-        ends: Training values between which there is no other, G pairs, rising.
+        ends: Lower and upper end of each gap, both training values: G pairs, in increasing order.
     """
 
     ends: tuple[tuple[float, float], ...]
 
     @classmethod
     def fit(cls, column: npt.NDArray[np.float64], scale: Scale) -> Self:
-        """Finds the gaps of the training rows.
+        """Find the gaps of the training rows.
 
         Args:
-            column: The feature's training values, ``[N]``; NaN is not looked at.
-            scale: What standardises them.
+            column: The feature's training values, ``[N]``; NaN is ignored.
+            scale: The standardisation of the feature.
         """
         values = np.unique(column[np.isfinite(column)])
         if values.size < 2:
             return cls(())
-        with np.errstate(over="ignore"):  # beside what is infinitely wide nothing is a gap
+        with np.errstate(over="ignore"):  # next to an infinite width, nothing is a gap
             widths = np.diff(values)
             least = max(LEAST_WIDTH * scale.std, LEAST_SPACINGS * float(np.median(widths)))
         wide = np.flatnonzero(widths > least)
@@ -69,14 +69,15 @@ class SupportGaps:
         return cls(tuple(zip(values[widest].tolist(), values[widest + 1].tolist(), strict=True)))
 
     def __len__(self) -> int:
-        """G, how many there are."""
+        """Number of gaps, G."""
         return len(self.ends)
 
     def distance(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Depth of each value in a gap, 0 elsewhere: ``a b / sqrt(a^2 + b^2)`` at a and b from its margins.
+        """Return the depth of each value in a gap, ``a b / sqrt(a^2 + b^2)``, and 0 outside gaps.
 
-        A line from either end, its slope of some variance, leaves a variance in proportion to a^2 or b^2; of the
-        two together, each weighted by its precision, to ``1 / (1 / a^2 + 1 / b^2)``.
+        a and b are the distances of the value from the two margins of its gap. A line from one end, with a random
+        slope, has a variance in proportion to a^2, and one from the other end to b^2. Both together, weighted by their
+        precisions, have a variance in proportion to ``1 / (1 / a^2 + 1 / b^2)``, the square of the depth.
 
         Args:
             values: ``[B]``; NaN where missing.
@@ -84,7 +85,7 @@ class SupportGaps:
         Returns:
             ``[B]`` in the unit of the values, never NaN.
         """
-        place = np.searchsorted(self._flat, values)  # odd within a gap; NaN is put after all others
+        place = np.searchsorted(self._flat, values)  # odd within a gap; NaN sorts after all others
         distances = np.zeros(len(values))
         if (place & 1).any():
             inside = np.flatnonzero(place & 1)
@@ -97,7 +98,7 @@ class SupportGaps:
         return distances
 
     def around(self, value: float) -> tuple[float, float]:
-        """The ends of the gap in which a value lies."""
+        """Return the ends of the gap that holds a value."""
         return next((low, high) for low, high in self.ends if low < value < high)
 
     @cached_property
@@ -105,12 +106,12 @@ class SupportGaps:
         return np.array(self.ends).ravel()
 
     def to_json(self) -> list[Any]:
-        """Returns the ends."""
+        """Return the ends as JSON data."""
         return [list(gap) for gap in self.ends]
 
     @classmethod
     def from_json(cls, data: object, where: str) -> Self:
-        """Reads what `to_json` returned.
+        """Read what `to_json` returned.
 
         Raises:
             CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
@@ -129,26 +130,29 @@ class SupportGaps:
 def fit_support_gaps(
     schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns
 ) -> dict[str, SupportGaps]:
-    """The gaps of all numbers and dates that have any, except of columns with outliers.
+    """Find the gaps of all numbers and dates, except in columns with outliers.
 
-    The distance input of such a column has learned from the outliers, and can't stand for gaps as well.
+    The distance input of a column with outliers has learned from these, so it can't represent gaps as well.
 
     Args:
         schema: The features.
-        parts: Their encodings, which standardise numbers and dates.
+        parts: Encodings of the features, which standardise numbers and dates.
         columns: Canonical columns of the training rows, ``[N]`` each.
+
+    Returns:
+        Feature → gaps, for features that have any.
     """
-    found = {}
+    gaps_of = {}
     for feature, part in zip(schema.features, parts, strict=True):
         if feature.kind in MEASURED and isinstance(part, Scaled) and np.isinf(part.scale.limit):
             gaps = SupportGaps.fit(columns[feature.name], part.scale)
             if len(gaps) > 0:
-                found[feature.name] = gaps
-    return found
+                gaps_of[feature.name] = gaps
+    return gaps_of
 
 
 def support_gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, SupportGaps]:
-    """Reads the gaps of some features, by their names.
+    """Read the gaps of features, by feature name.
 
     Raises:
         CheckpointError: The data don't fit; the message names the field.

@@ -1,4 +1,4 @@
-"""The range of the training rows: which rows lie beyond it, and its point nearest to them."""
+"""Range of the encoded training rows: the rows outside it, and the nearest points within it."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 __all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
 
 BEYOND = "edge"
-"""The rule, named in ``model.json``, for rows beyond the training rows: they scatter as rows at the edge do, and
-calibration only widens their bands."""
+"""Name in ``model.json`` of the rule for rows outside the training range: their noise is that of the nearest point in
+the range, and calibration only widens their bands."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeyondRule:
-    """That a checkpoint follows the rule `BEYOND`; checkpoints from before that rule follow none.
+    """The rule `BEYOND` of a checkpoint; checkpoints older than the rule have no `BeyondRule`.
 
     Attributes:
-        slope: Prior standard deviation of a slope beyond the training range, see `model.training.extrapolation_prior`;
-            None if it is not known.
+        slope: Prior standard deviation of a slope outside the training range (`model.training.extrapolation_prior`);
+            None if unknown.
     """
 
     slope: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
+        """Return the rule as data for ``model.json``."""
         return {"rule": BEYOND} if self.slope is None else {"rule": BEYOND, "slope": self.slope}
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """The inverse of `to_json`.
+        """Read the data of `to_json`.
 
         Raises:
             CheckpointError: The rule is not `BEYOND`, or the slope is no number.
@@ -51,11 +51,11 @@ class BeyondRule:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Which of B rows lie beyond the training rows. Found once: each look at it waits for a GPU.
+    """The rows of a batch that lie outside the training range, computed once: each use of the mask waits for a GPU.
 
     Attributes:
-        mask: Whether a row does, ``[B]``.
-        rows: The numbers of those that do.
+        mask: Whether each of the B rows lies outside, ``[B]``.
+        rows: Indices of the rows outside.
     """
 
     mask: Tensor
@@ -63,36 +63,36 @@ class Outside:
 
     @classmethod
     def of(cls, mask: Tensor) -> Self:
-        """From the mask alone."""
+        """Compute the indices from the mask, ``[B]``."""
         if mask.is_cuda:
             return cls(mask, mask.nonzero().squeeze(1))
         return cls(mask, torch.from_numpy(mask.numpy().nonzero()[0]))
 
     def of_rows(self, rows: Tensor) -> Outside:
-        """Of some rows alone, by their numbers."""
+        """Select rows of the batch by their indices."""
         return Outside.of(self.mask[rows])
 
     def __len__(self) -> int:
-        """How many rows do."""
+        """Number of rows outside."""
         return len(self.rows)
 
     @property
     def everywhere(self) -> bool:
-        """Whether all rows do."""
+        """Whether all rows lie outside."""
         return len(self.rows) == len(self.mask)
 
     def others(self) -> Tensor:
-        """The numbers of the rows that don't."""
+        """Return the indices of the rows inside."""
         return (~self.mask).nonzero().squeeze(1)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRange:
-    """The range of the training rows.
+    """The range of the encoded training rows.
 
     Attributes:
-        least: Least value of each encoded column over them, ``[D]``.
-        most: Largest value, ``[D]``.
+        least: Smallest value of each encoded column over the training rows, ``[D]``.
+        most: Largest value of each, ``[D]``.
     """
 
     least: Tensor
@@ -100,7 +100,7 @@ class TrainingRange:
 
     @classmethod
     def of(cls, encoder: Encoder, rule: BeyondRule | None, device: torch.device) -> Self:
-        """The range of an encoder's training rows; without bounds if there is no rule for rows beyond it."""
+        """Return the range of an encoder's training rows; without a rule for rows outside, it is unbounded."""
         if rule is None:
             bounds = torch.tensor([[-torch.inf], [torch.inf]]).expand(-1, encoder.width)
         else:
@@ -109,17 +109,17 @@ class TrainingRange:
         return cls(least, most)
 
     def outside(self, rows: Tensor) -> Tensor:
-        """Whether each row lies beyond the range of a feature, or is of a category unseen in training, ``[B]``.
+        """Whether each row has a value outside the range of a feature, or a category unseen in training, ``[B]``.
 
         Args:
             rows: Encoded rows, ``[B, D]``.
         """
         if rows.is_cuda:
             return ((rows < self.least) | (rows > self.most)).any(dim=1)
-        # Of one row the calls are all there is to it, and NumPy's take a third of the time.
+        # For one row the overhead of the calls dominates; NumPy's is a third of PyTorch's.
         values, least, most = rows.numpy(), self.least.numpy(), self.most.numpy()
         return torch.from_numpy(((values < least) | (values > most)).any(axis=1))
 
     def nearest(self, rows: Tensor) -> Tensor:
-        """The points within the range that rows are nearest to, ``[B, D]`` as these."""
+        """Return the nearest point within the range for each encoded row of ``[B, D]``, the same shape."""
         return rows.clamp(self.least, self.most)

@@ -1,13 +1,13 @@
-"""Directions in which correlated numbers hardly vary, as inputs of their own.
+"""Whitening: directions in which correlated numbers hardly vary, as inputs of unit variance.
 
-Two sensors that rise and fall together hide what their difference tells: standardised, it is a hundredth of either,
-and a network takes very many steps to grow weights that see it. Whitening ("sphering") makes such a difference an
-input of unit variance: the principal components of least variance, each divided by its standard deviation (LeCun,
+The difference of two sensors that rise and fall together is hard to learn: standardised, it is a hundredth of either
+sensor, and a network takes very many steps to grow weights that use it. Whitening ("sphering") makes such a difference
+an input of unit variance: the principal components of least variance, each divided by its standard deviation (LeCun,
 Bottou, Orr and Mueller 1998, "Efficient BackProp", section 4.3).
 
-Where the numbers of a row break the pattern that all training rows follow, such a direction lies far out, though each
-number by itself is an ordinary one. So each direction is held within what training rows had, and how far it lies beyond
-is another input, zero within, as those of `model.encoding.range_distance` are.
+If the numbers of a row break the pattern of all training rows, such a direction lies far out, although each number is
+ordinary by itself. So each direction is clipped to its training range. A second input is its distance beyond that
+range, zero within it, like the inputs of `model.encoding.range_distance`.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 __all__ = ["Whitening"]
 
 HIDDEN_VARIANCE = 0.1
-"""Variance below which a direction is hidden; that of a standardised number is 1."""
+"""A direction with less variance is hidden; a standardised number has variance 1."""
 LEAST_VARIANCE = 1e-8
-"""Share of the largest variance below which a direction is taken for rounding: columns that follow from others."""
+"""Share of the largest variance. A direction with less is rounding error, of a column that others determine."""
 ROWS_A_NUMBER = 10
-"""With fewer training rows for each number, chance alone makes variances small."""
+"""Least number of training rows per numeric feature: with fewer, chance alone makes variances small."""
 MOST_DIRECTIONS = 64
-"""Those of least variance, which a fit sees last."""
+"""Largest number of directions: those of least variance, which a fit learns last."""
 
 _TILE = 16_384
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """Principal components of the standardised numbers whose variance is small, scaled to unit variance.
+    """Principal components of small variance of the standardised numbers, scaled to unit variance.
 
     A missing cell counts as the mean of its column.
 
     Attributes:
-        features: The numeric features, F of them.
-        scales: What standardises them.
-        axes: Numbers of the directions, ``[F, K]``; their product with the standardised numbers has unit variance.
-        minima: Least values over the training rows, ``[K]``.
-        maxima: Largest values, ``[K]``.
+        features: Names of the F numeric features.
+        scales: Standardisation of each feature.
+        axes: Weights of the features in K directions, ``[F, K]``; standardised numbers times axes have unit variance.
+        minima: Smallest value of each direction over the training rows, ``[K]``.
+        maxima: Largest value of each, ``[K]``.
     """
 
     features: tuple[str, ...]
@@ -68,24 +68,24 @@ class Whitening:
 
     @classmethod
     def fit(cls, schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns) -> Self | None:
-        """Finds the hidden directions of the training rows.
+        """Find the hidden directions of the training rows.
 
         Args:
             schema: The features.
-            parts: Their encodings, which standardise the numbers.
+            parts: Encodings of the features, which standardise the numbers.
             columns: Canonical columns of the training rows, ``[N]`` each.
 
         Returns:
-            None where no direction is hidden, or the rows are too few to tell.
+            The whitening, or None if no direction is hidden or the rows are too few.
         """
         features, scales = _numbers(schema, parts)
         rows = len(columns[features[0]]) if features else 0
         if len(features) < 2 or rows < ROWS_A_NUMBER * len(features):
             return None
-        none = cls(features, scales, np.empty((len(features), 0)), np.empty(0), np.empty(0))
+        empty = cls(features, scales, np.empty((len(features), 0)), np.empty(0), np.empty(0))
         second_moments = np.zeros((len(features), len(features)))
         for start in range(0, rows, _TILE):
-            numbers = none._standardised(columns, slice(start, start + _TILE))
+            numbers = empty._standardised(columns, slice(start, start + _TILE))
             second_moments += numbers.T @ numbers / rows
         variances, vectors = np.linalg.eigh(second_moments)
         hidden = (variances < HIDDEN_VARIANCE) & (variances > LEAST_VARIANCE * variances[-1])
@@ -93,56 +93,56 @@ class Whitening:
             return None
         chosen = np.flatnonzero(hidden)[:MOST_DIRECTIONS]
         axes = vectors[:, chosen] / np.sqrt(variances[chosen])
-        # An eigenvector is one with either sign: that of its largest number is made positive.
+        # The sign of an eigenvector is arbitrary: its largest number is made positive.
         largest = np.abs(axes).argmax(axis=0)
         axes *= np.sign(axes[largest, np.arange(axes.shape[1])])
-        free = replace(none, axes=axes)
-        tiles = [free._directions(columns, slice(at, at + _TILE)) for at in range(0, rows, _TILE)]
+        unbounded = replace(empty, axes=axes)
+        tiles = [unbounded._directions(columns, slice(at, at + _TILE)) for at in range(0, rows, _TILE)]
         minima = np.min([tile.min(axis=0) for tile in tiles], axis=0)
         maxima = np.max([tile.max(axis=0) for tile in tiles], axis=0)
-        return replace(free, minima=minima, maxima=maxima)
+        return replace(unbounded, minima=minima, maxima=maxima)
 
     @property
     def count(self) -> int:
-        """K, the number of directions."""
+        """Number of directions, K."""
         return len(self.axes.T)
 
     @property
     def variances(self) -> npt.NDArray[np.float64]:
-        """Of the directions before they are scaled, ``[K]``; that of a standardised number is 1."""
+        """Variances of the directions before scaling, ``[K]``; a standardised number has variance 1."""
         return np.asarray(1.0 / np.square(self.axes).sum(axis=0))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Such as ``hidden direction 1``."""
+        """Names such as ``hidden direction 1``."""
         return tuple(f"hidden direction {number}" for number in range(1, self.count + 1))
 
     def training_range(self) -> npt.NDArray[np.float64]:
-        """Least and largest values of both parts of `encode` over the training rows, side by side: ``[2, 2 K]``."""
+        """Return the smallest and largest values of both outputs of `encode` over the training rows, ``[2, 2 K]``."""
         ends = np.stack([self.minima, self.maxima])
-        held = self._held(ends)
-        return np.concatenate([held, ends - held], axis=1)
+        clipped = self._clipped(ends)
+        return np.concatenate([clipped, ends - clipped], axis=1)
 
     def encode(
         self, columns: Columns, rows: slice | npt.NDArray[np.intp]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Whitens rows, each by itself.
+        """Whiten rows, each independently of the others.
 
         Args:
             columns: Canonical columns.
-            rows: Which B of their rows, a part or numbers of them.
+            rows: The B rows to whiten: a slice, or their indices.
 
         Returns:
-            The directions, held within the range of the training rows and `model.encoding.scaling.FURTHEST` standard
-            deviations, ``[B, K]``; and how far they lie beyond, ``[B, K]``.
+            The directions, clipped to the range of the training rows and to ± `model.encoding.scaling.FURTHEST`
+            standard deviations, ``[B, K]``; and their distances beyond, ``[B, K]``.
         """
         directions = self._directions(columns, rows)
-        held = self._held(directions)
+        clipped = self._clipped(directions)
         with np.errstate(invalid="ignore"):
-            return held, np.nan_to_num(directions - held, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            return clipped, np.nan_to_num(directions - clipped, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns axes and ranges; the encodings of the features have the scales."""
+        """Return axes and ranges as JSON data; the scales are saved with the features' encodings."""
         return {
             "features": list(self.features),
             "axes": self.axes.T.tolist(),
@@ -152,13 +152,13 @@ class Whitening:
 
     @classmethod
     def from_json(cls, data: object, schema: Schema, parts: Sequence[FeatureEncoding], where: str) -> Self:
-        """Reads what `to_json` returned.
+        """Read what `to_json` returned.
 
         Args:
             data: JSON data.
             schema: The features.
-            parts: Their encodings.
-            where: The field, for messages.
+            parts: Encodings of the features.
+            where: Path of the field, for messages.
 
         Raises:
             CheckpointError: The data don't fit; the message names the field.
@@ -186,7 +186,7 @@ class Whitening:
         return np.array([(scale.mean, scale.std, scale.limit) for scale in self.scales]).T
 
     def _standardised(self, columns: Columns, rows: slice | npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """All numbers as their scales do each, ``[B, F]``; a missing cell 0."""
+        """Return the standardised numbers, ``[B, F]``; 0 for a missing cell."""
         means, stds, limits = self._standards
         numbers: npt.NDArray[np.float64] = np.stack([columns[name][rows] for name in self.features], axis=1)
         with np.errstate(over="ignore"):
@@ -195,7 +195,10 @@ class Whitening:
         return numbers
 
     def _directions(self, columns: Columns, rows: slice | npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """``[B, K]``, not held. Feature by feature, for a matrix product rounds a row otherwise in another batch."""
+        """Return the directions, ``[B, K]``, not clipped.
+
+        The sum runs feature by feature: a matrix product would round a row differently in another batch.
+        """
         numbers = self._standardised(columns, rows)
         directions = np.zeros((len(numbers), self.count))
         with np.errstate(invalid="ignore", over="ignore"):
@@ -203,17 +206,17 @@ class Whitening:
                 directions += number[:, None] * axis
         return directions
 
-    def _held(self, directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Held within the range; where infinite numbers cancel, 0."""
+    def _clipped(self, directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the directions clipped to their range; 0 where infinite numbers cancel."""
         least, most = np.maximum(self.minima, -FURTHEST), np.minimum(self.maxima, FURTHEST)
         return np.clip(np.nan_to_num(directions, nan=0.0, posinf=np.inf, neginf=-np.inf), least, most)
 
 
 def _numbers(schema: Schema, parts: Sequence[FeatureEncoding]) -> tuple[tuple[str, ...], tuple[Scale, ...]]:
-    """Names and scales of the numeric features."""
-    found = [
+    """Return names and scales of the numeric features."""
+    numeric = [
         (feature.name, part.scale)
         for feature, part in zip(schema.features, parts, strict=True)
         if feature.kind is FeatureKind.NUMERIC and isinstance(part, Scaled)
     ]
-    return tuple(name for name, _ in found), tuple(scale for _, scale in found)
+    return tuple(name for name, _ in numeric), tuple(scale for _, scale in numeric)

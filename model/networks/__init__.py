@@ -1,1 +1,1 @@
-"""The Bayesian network: variational layers, their stack, and priors over weights."""
+"""The Bayesian network of variational layers, and priors over its weights."""

@@ -1,4 +1,4 @@
-"""The Bayesian network: variational layers with an activation between them, for M stacked members."""
+"""The Bayesian network: variational layers with activations between them, for M members stacked in one tensor."""
 
 from __future__ import annotations
 
@@ -44,16 +44,15 @@ MAXIMUM_MEMBERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Sizes and activation of a network.
+    """Layer sizes, activation and number of members of a network.
 
     Attributes:
         inputs: Encoded features, D.
         hidden: Width of each hidden layer; empty for a linear model.
-        outputs: Outputs a row, P, as the likelihood asks.
+        outputs: Outputs per row, P, as the likelihood needs.
         activation: A key of `ACTIVATIONS`.
-        members: M.
-        skip: Whether the last layer also reads the inputs themselves, so that what is linear in them need not
-            go through the hidden layers.
+        members: Number of members, M.
+        skip: Whether the last layer also reads the inputs, so that linear effects bypass the hidden layers.
     """
 
     inputs: int
@@ -78,14 +77,14 @@ class Architecture:
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:
-        """``(inputs, outputs)`` of each layer; the inputs of a skip come last."""
+        """``(inputs, outputs)`` of each layer; with a skip, the network's inputs come last."""
         layers = list(pairwise((self.inputs, *self.hidden, self.outputs)))
         if self.skip and self.hidden:
             layers[-1] = (self.hidden[-1] + self.inputs, self.outputs)
         return tuple(layers)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
+        """Return the architecture as data for ``model.json``."""
         return {
             "inputs": self.inputs,
             "hidden": list(self.hidden),
@@ -97,7 +96,7 @@ class Architecture:
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """The inverse of `to_json`.
+        """Read the data of `to_json`.
 
         Raises:
             CheckpointError: A field is missing, unknown, of another type or out of range.
@@ -117,7 +116,7 @@ class Architecture:
             return cls(inputs, hidden, outputs, activation, members, skip)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every tensor of the network, in the order in which draws consume random numbers."""
+        """Return name → shape of every tensor, in the order in which draws consume random numbers."""
         shapes: dict[str, tuple[int, ...]] = {}
         for index, (inputs, outputs) in enumerate(self.layers):
             for part, shape in (
@@ -130,15 +129,15 @@ class Architecture:
 
 
 class BayesianNetwork(nn.Module):
-    """M independent mean-field networks; mu and rho of all layers lie in one flat tensor each.
+    """M independent mean-field networks, with mu and rho of all layers in one flat tensor each.
 
-    One tensor instead of many makes an optimiser step a handful of operations, whatever the depth: on small
-    networks a step's time is the number of its operations.
+    With one tensor instead of many, an optimiser step is a handful of operations at any depth. On small networks, the
+    number of operations determines the time of a step.
 
     Attributes:
-        mu: Means of all weights and biases, ``[M, P]``, tensor after tensor as in `Architecture.shapes`.
-        rho: Scales, likewise; ``sigma = softplus(rho)``.
-        groups: Number of the tensor that each of the P entries belongs to, ``[P]``.
+        mu: Means of all P weights and biases, ``[M, P]``, in the order of `Architecture.shapes`.
+        rho: Unconstrained scales, ``[M, P]``, in the same order; ``sigma = softplus(rho)``.
+        groups: Index of the tensor of each of the P entries, ``[P]``; the weights of a skip are a group of their own.
     """
 
     groups: Tensor
@@ -149,15 +148,15 @@ class BayesianNetwork(nn.Module):
         generator: torch.Generator,
         initial_outputs: Mapping[int, float] | None = None,
     ) -> None:
-        """Draws He-normal means; each sigma starts at a small fraction of that scale.
+        """Initialise the means as He-normal, and each sigma as a small fraction of their scale.
 
-        A start at a large sigma is the best-known way for BBB to learn nothing: the noise of the draws
-        drowns the gradient of the mean.
+        With a large initial sigma BBB is known to learn nothing: the noise of the draws dominates the gradient of the
+        mean.
 
         Args:
-            architecture: Sizes and activation.
+            architecture: Layer sizes, activation and members.
             generator: Source of the initial means, on the CPU.
-            initial_outputs: Outputs that start near a constant, see `model.likelihoods.likelihood.Likelihood`.
+            initial_outputs: Output → constant that it starts near (`model.likelihoods.likelihood.Likelihood`).
         """
         super().__init__()
         self.architecture = architecture
@@ -178,7 +177,7 @@ class BayesianNetwork(nn.Module):
                 scales.append(torch.full_like(means[-1], INITIAL_RELATIVE_SIGMA * scale))
                 groups.append(torch.full((means[-1].shape[1],), len(groups)))
         if architecture.skip and architecture.hidden:
-            # The weights of the skip have a scale of their own.
+            # The weights of the skip form a group of their own, with its own prior scale.
             groups[-2][architecture.hidden[-1] * architecture.outputs :] = len(groups)
         self.mu = nn.Parameter(torch.cat(means, dim=1))
         self.rho = nn.Parameter(inverse_softplus(torch.cat(scales, dim=1)))
@@ -188,19 +187,19 @@ class BayesianNetwork(nn.Module):
         self.activation = ACTIVATIONS[architecture.activation]
 
     def sigma(self) -> Tensor:
-        """Standard deviations of all weights and biases, ``[M, P]``."""
+        """Return the standard deviations of all weights and biases, ``[M, P]``."""
         return functional.softplus(self.rho)
 
     def forward(self, rows: Tensor, generator: torch.Generator | None, draws: int = 1) -> Tensor:
-        """Outputs of every row under draws of its own (local reparameterisation).
+        """Compute the outputs of every row, each under its own draws (local reparameterisation).
 
-        For a single row the outputs are distributed exactly as under draws of the weights; rows do not share
-        a draw. Use `model.engines.draws` where they must.
+        The outputs of a single row have exactly the same distribution as under draws of the weights. Rows do not share
+        draws; where they must, use `model.engines.draws`.
 
         Args:
-            rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
+            rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` with different rows for each member.
             generator: Source of the draws, on the device of the rows.
-            draws: Draws a row, S.
+            draws: Draws per row, S.
 
         Returns:
             ``[M, S * B, P]``, standardised; draw-major.
@@ -220,7 +219,7 @@ class BayesianNetwork(nn.Module):
         return hidden
 
     def named_tensors(self) -> dict[str, Tensor]:
-        """Every mu and rho by the name it has in a checkpoint, see `Architecture.shapes`; views."""
+        """Return every mu and rho by its name in a checkpoint (`Architecture.shapes`), as views."""
         parts = {"mu": self.parts(self.mu), "rho": self.parts(self.rho)}
         tensors = {}
         for index in range(len(self.architecture.layers)):
@@ -230,7 +229,7 @@ class BayesianNetwork(nn.Module):
         return tensors
 
     def parts(self, flat: Tensor) -> list[Tensor]:
-        """``[M, P]`` as one ``[M, inputs, outputs]`` a weight and ``[M, 1, outputs]`` a bias; any M."""
+        """Split ``[M, P]``, any M, into views: ``[M, inputs, outputs]`` per weight, ``[M, 1, outputs]`` per bias."""
         return [
             part.view(-1, *shape[1:])
             for part, shape in zip(torch.split(flat, self._sizes, dim=1), self._shapes, strict=True)

@@ -1,4 +1,4 @@
-"""A linear layer whose weights and biases are independent Gaussians, by local reparameterisation."""
+"""A linear layer with independent Gaussian weights and biases, sampled by local reparameterisation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["inverse_softplus", "local_reparameterisation"]
 
 
 def inverse_softplus(values: Tensor) -> Tensor:
-    """``rho`` with ``softplus(rho) = values``, for positive values of any shape."""
+    """Return ``rho`` such that ``softplus(rho) = values``, for positive values of any shape."""
     return values + torch.log(-torch.expm1(-values))
 
 
@@ -22,20 +22,20 @@ def local_reparameterisation(
     generator: torch.Generator | None,
     draws: int = 1,
 ) -> Tensor:
-    """Draws of a layer's outputs, others for every row.
+    """Sample a layer's outputs, independently for every row.
 
-    The outputs of a row are Gaussian with mean ``x W_mu + b_mu`` and variance ``x^2 W_sigma^2 + b_sigma^2``;
-    drawing them instead of the weights gives each row a draw of its own and a gradient of far lower variance
-    (Kingma, Salimans & Welling 2015, equation 6).
+    The outputs of a row are Gaussian with mean ``x W_mu + b_mu`` and variance ``x^2 W_sigma^2 + b_sigma^2``. Sampling
+    outputs instead of weights gives each row its own draw, and a gradient of far lower variance (Kingma, Salimans &
+    Welling 2015, equation 6).
 
     Args:
         inputs: ``[M, B, inputs]``.
         weight_mu: ``[M, inputs, outputs]``.
-        weight_variance: ``sigma^2``, the same shape.
+        weight_variance: ``sigma^2``, ``[M, inputs, outputs]``.
         bias_mu: ``[M, 1, outputs]``.
-        bias_variance: ``sigma^2``, the same shape.
+        bias_variance: ``sigma^2``, ``[M, 1, outputs]``.
         generator: Source of the draws, on the device of the inputs.
-        draws: Draws a row, S: their mean and variance are computed once.
+        draws: Draws per row, S; all share one computation of mean and variance.
 
     Returns:
         ``[M, S * B, outputs]``; draw-major.

@@ -1,4 +1,4 @@
-"""Parameters of a network and of its noise, by the names that they have in checkpoints and snapshots."""
+"""Parameters of a network and of its observation model, by their names in checkpoints and snapshots."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = [
 
 _NOISE = "noise."
 NOISE_RHO = f"{_NOISE}rho"
-"""The tensor of homoscedastic noise, the one kind that has a parameter of its own."""
+"""Name of the tensor of homoscedastic noise, the only noise model with a parameter of its own."""
 
 
 def noise_tensors(likelihood: nn.Module) -> dict[str, Tensor]:
-    """Parameters of the observation model itself, as ``noise.NAME``; views, detached."""
+    """Return the parameters of the observation model as ``noise.NAME``: detached views."""
     return {f"{_NOISE}{name}": parameter.detach() for name, parameter in likelihood.named_parameters()}
 
 
 def load_noise_tensors(likelihood: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copies each ``noise.NAME`` into the observation model. Other tensors are not looked at."""
+    """Copy each ``noise.NAME`` into the observation model; other tensors are ignored."""
     for name, parameter in noise_tensors(likelihood).items():
         parameter.copy_(tensors[name])
 
 
 def learned_tensors(network: BayesianNetwork, likelihood: nn.Module) -> dict[str, Tensor]:
-    """Every mu and rho of the network, and `noise_tensors`; views, detached."""
+    """Return every mu and rho of the network, and the `noise_tensors`: detached views."""
     tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
     return tensors | noise_tensors(likelihood)
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """The content of a safetensors file."""
+    """Return the tensors as the content of a safetensors file."""
     import safetensors.torch
 
     content: bytes = safetensors.torch.save(
@@ -55,11 +55,11 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def tensor_problem(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str | None:
-    """The first thing that is wrong with tensors from a file, or None.
+    """Describe the first problem of tensors from a file, or return None if there is none.
 
     Args:
-        found: By name.
-        expected: Tensors of the names, shapes and types that there must be; their values don't matter.
+        found: Name → tensor of the file.
+        expected: Name → tensor with the expected shape and type; its values are ignored.
     """
     for name in found:
         if name not in expected:

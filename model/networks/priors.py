@@ -1,8 +1,8 @@
-"""Priors over weights, and the KL divergence of the variational posterior from them.
+"""Priors over weights, and the KL divergence of the variational posterior from each of them.
 
-Every weight has the variational posterior ``N(mu, sigma**2)``. A prior answers one question: the divergence
-``KL(q || prior)`` of a whole network, in nats, **summed** over its weights (an average over weights is a
-different, far weaker prior), one value for each member.
+Every weight has the variational posterior ``N(mu, sigma**2)``. A prior computes the divergence ``KL(q || prior)`` of a
+whole network, in nats, one value for each member. The divergence is **summed** over the weights: an average over
+weights would be a different, far weaker regulariser.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ __all__ = [
 
 
 class Prior(Protocol):
-    """What a fit needs of a prior."""
+    """The interface of a prior over weights."""
 
     def kl_gradient(
         self, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Divergence of the posterior of all weights and biases from the prior, and its derivatives in closed form.
+        """Return the divergence of the posterior of all weights from the prior, and its closed-form derivatives.
 
         Args:
             mu: Means, ``[M, P]``.
-            sigma: Standard deviations, the same shape, positive.
-            groups: Number of the tensor (a layer's weights, or its biases) that each entry belongs to, ``[P]``.
-            generator: Source of the draws of a Monte Carlo estimate; closed forms need none.
+            sigma: Standard deviations, ``[M, P]``, positive.
+            groups: Index of the tensor (a layer's weights, or its biases) of each entry, ``[P]``.
+            generator: Source of the draws of a Monte Carlo estimate; unused in closed forms.
 
         Returns:
-            The divergence ``[M]``, nats, summed over the weights of each member; its derivatives by mu and by sigma,
-            ``[M, P]`` each.
+            The divergence in nats, ``[M]``, summed over the weights of each member; its derivatives with respect to mu
+            and to sigma, ``[M, P]`` each.
         """
         ...
 
 
 def _by_mu_and_sigma(mu: Tensor, sigma: Tensor, precision: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Derivatives of ``KL(N(mu, sigma^2) || N(0, s0^2))`` by mu and sigma, with the precision ``1 / s0^2``."""
+    """Return the derivatives of ``KL(N(mu, sigma^2) || N(0, s0^2))`` by mu and sigma, with precision ``1 / s0^2``."""
     return mu * precision, torch.sub(sigma * precision, sigma.reciprocal())
 
 
@@ -60,7 +60,7 @@ def _require_positive(name: str, value: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GaussianPrior:
-    """``N(0, sigma^2)`` for every weight and bias; the KL is closed-form.
+    """``N(0, sigma^2)`` for every weight and bias, with the KL divergence in closed form.
 
     Attributes:
         sigma: Standard deviation, in the units of standardised inputs and target.
@@ -78,10 +78,10 @@ class GaussianPrior:
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; exact.
+        """Return the exact divergence and derivatives (`Prior.kl_gradient`).
 
-        ``log(s0 / s) + (s^2 + mu^2) / (2 s0^2) - 1/2`` of each weight (Kingma & Welling 2014, appendix B, for a general
-        scale).
+        Each weight adds ``log(s0 / s) + (s^2 + mu^2) / (2 s0^2) - 1/2`` (Kingma & Welling 2014, appendix B, for a
+        general scale).
         """
         by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, self.sigma**-2)
         moments = (sigma * sigma).addcmul_(mu, mu).sum(dim=1)
@@ -94,8 +94,8 @@ class GaussianPrior:
 class ScaleMixturePrior:
     """``pi N(0, sigma1^2) + (1 - pi) N(0, sigma2^2)``, Blundell et al. 2015, equation 7.
 
-    The entropy of the posterior is exact; the cross term ``E_q[log prior(w)]`` is a one-draw Monte Carlo
-    estimate, unbiased with reparameterised gradients.
+    The entropy of the posterior is exact. The cross term ``E_q[log prior(w)]`` is an unbiased Monte Carlo
+    estimate from one draw, with reparameterised gradients.
 
     Attributes:
         pi: Weight of the first component, strictly between 0 and 1.
@@ -120,12 +120,12 @@ class ScaleMixturePrior:
         groups: Tensor,  # noqa: ARG002 - the same for every tensor
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; an unbiased estimate from one reparameterised draw of every weight."""
+        """Return unbiased estimates from one reparameterised draw of every weight (`Prior.kl_gradient`)."""
         epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
         weights = mu + sigma * epsilon
         wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
         narrow = math.log1p(-self.pi) + _log_normal(weights, self.sigma2)
-        share = torch.sigmoid(wide - narrow)  # of the wide component in the density at the weight
+        share = torch.sigmoid(wide - narrow)  # responsibility of the wide component
         by_weight = weights * torch.lerp(
             torch.full_like(share, self.sigma2**-2), torch.full_like(share, self.sigma1**-2), share
         )
@@ -140,12 +140,12 @@ def _log_normal(values: Tensor, sigma: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class EmpiricalBayesPrior:
-    """``N(0, s^2)`` with one ``s`` a tensor and member, set to its best value in closed form.
+    """``N(0, s^2)`` with one ``s`` per tensor and member, set to its optimum in closed form.
 
-    With an inverse-gamma(``alpha``, ``beta``) hyperprior on ``s^2`` and ``n`` weights in the tensor the
-    optimum is ``s^2 = (sum(sigma^2 + mu^2) + 2 beta) / (n + 2 alpha + 2)`` (Wu et al. 2019, "Deterministic
-    Variational Inference", section 4). The negative log hyperprior of the optimum is part of the divergence,
-    so that by the envelope theorem its gradient is exact.
+    With an inverse-gamma(``alpha``, ``beta``) hyperprior on ``s^2`` and ``n`` weights in the tensor, the optimum is
+    ``s^2 = (sum(sigma^2 + mu^2) + 2 beta) / (n + 2 alpha + 2)`` (Wu et al. 2019, "Deterministic Variational Inference",
+    section 4). The divergence includes the negative log hyperprior of the optimum, so its gradient is exact by the
+    envelope theorem.
 
     Attributes:
         alpha: Shape of the hyperprior.
@@ -160,7 +160,7 @@ class EmpiricalBayesPrior:
         _require_positive("empirical Bayes beta", self.beta)
 
     def _optimum(self, mu: Tensor, sigma: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Best prior variances and sums of ``sigma^2 + mu^2``, ``[M, G]``, and numbers of weights, ``[G]``."""
+        """Return optimal prior variances and sums of ``sigma^2 + mu^2``, ``[M, G]``, and weight counts, ``[G]``."""
         counts = torch.bincount(groups)
         moments = mu.new_zeros((len(mu), len(counts)))
         moments.index_add_(1, groups, (sigma * sigma).addcmul_(mu, mu))
@@ -173,11 +173,14 @@ class EmpiricalBayesPrior:
         groups: Tensor,
         generator: torch.Generator | None = None,  # noqa: ARG002 - closed form
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Prior.kl_gradient`; exact. At the best scales their own derivative is zero."""
+        """Return the exact divergence and derivatives (`Prior.kl_gradient`).
+
+        They are exact because the derivative with respect to the optimal scales is zero.
+        """
         variance, moments, counts = self._optimum(mu, sigma, groups)
         precision = variance.reciprocal()
         by_mu, by_sigma = _by_mu_and_sigma(mu, sigma, precision.index_select(1, groups))
-        # What is the same for all weights of a tensor is summed over the tensors; with the negative log hyperprior.
+        # Terms shared by all weights of a tensor, with the negative log hyperprior, are summed over the tensors.
         hyperprior = math.lgamma(self.alpha) - self.alpha * math.log(self.beta)
         constant = len(counts) * hyperprior - 0.5 * mu.shape[1]
         of_tensors = (0.5 * counts + (self.alpha + 1.0)) * torch.log(variance)
@@ -193,7 +196,11 @@ _PRIORS: dict[str, type[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior]
 
 
 def prior_to_json(prior: Prior) -> dict[str, object]:
-    """The kind and the parameters of a prior, for ``model.json``."""
+    """Return the kind and the parameters of a prior as data for ``model.json``.
+
+    Raises:
+        OptionError: The prior is of none of the known kinds.
+    """
     for kind, cls in _PRIORS.items():
         if isinstance(prior, cls):
             return {"kind": kind, **{name: getattr(prior, name) for name in cls.__dataclass_fields__}}
@@ -201,7 +208,7 @@ def prior_to_json(prior: Prior) -> dict[str, object]:
 
 
 def prior_from_json(data: object) -> Prior:
-    """The inverse of `prior_to_json`.
+    """Read the data of `prior_to_json`.
 
     Raises:
         CheckpointError: The kind is unknown, or a parameter is missing, unknown or out of range.

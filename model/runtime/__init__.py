@@ -1,1 +1,1 @@
-"""Where and how long to compute: devices, threads, budgets of time, progress."""
+"""Devices, threads, time budgets, progress bars and durable files."""

@@ -1,4 +1,4 @@
-"""Where to compute, and with how many threads."""
+"""The device to compute on, and the number of threads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["resolve_device", "use_threads_for_answering", "use_threads_for_fitti
 
 
 def resolve_device(wanted: str) -> str:
-    """The device behind ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+    """Return the PyTorch device for ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
     Raises:
-        OptionError: It is unknown, or CUDA is wanted and not there.
+        OptionError: The name is unknown, or CUDA is asked for and not available.
     """
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -42,7 +42,7 @@ def resolve_device(wanted: str) -> str:
 
 @contextmanager
 def use_threads_for_fitting(device: str) -> Iterator[None]:
-    """One thread while fitting on the CPU: the products of a minibatch are too small to share between threads."""
+    """Use one thread while fitting on the CPU: the matrix products of a minibatch are too small to split."""
     before = torch.get_num_threads()
     if device == "cpu":
         torch.set_num_threads(1)
@@ -53,5 +53,5 @@ def use_threads_for_fitting(device: str) -> Iterator[None]:
 
 
 def use_threads_for_answering() -> None:
-    """As many threads as this process may use processors; torch counts those of the machine, a container has fewer."""
+    """Use one thread for each available processor. PyTorch counts the machine's; a container may have fewer."""
     torch.set_num_threads(available_processors())

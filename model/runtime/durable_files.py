@@ -1,4 +1,4 @@
-"""Files that are on the disk when a function returns: a crash or a power cut right after it loses nothing."""
+"""Durable file writes: content is on the disk when a function returns, so a crash or power cut loses nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["replace_durably", "sync_directory", "write_durably"]
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Writes a file and flushes it to the disk. Its name is on the disk only after `sync_directory`.
+    """Write a file and flush it to the disk. Its name is on the disk only after `sync_directory`.
 
     Raises:
-        OSError: It can't be written.
+        OSError: The file can't be written.
     """
     with path.open("wb") as file:
         file.write(content)
@@ -24,7 +24,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Flushes the names in a directory to the disk.
+    """Flush the file names of a directory to the disk.
 
     Raises:
         OSError: The directory can't be read or flushed.
@@ -37,10 +37,10 @@ def sync_directory(path: Path) -> None:
 
 
 def replace_durably(path: Path, content: bytes) -> None:
-    """Puts a file in place of another. A reader finds the old content or the new one, never a part of it.
+    """Replace a file atomically. A reader finds the old content or the new content, never a part of it.
 
     Raises:
-        OSError: It can't be written; the old file is still there.
+        OSError: The file can't be written; the old file is unchanged.
     """
     temporary = path.with_name(path.name + ".writing")
     write_durably(temporary, content)

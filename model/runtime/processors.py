@@ -1,7 +1,7 @@
-"""How many processors this process may use, and how its threads wait for each other on them.
+"""Number of processors that this process may use, and how its OpenMP threads wait for each other.
 
-Affinity and the container's quota count, not the machine: a thread pool larger than the quota is throttled by the
-kernel and answers many times slower.
+The CPU affinity and the container's quota decide, not the size of the machine. The kernel throttles a thread pool that
+is larger than the quota, and answers become many times slower.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
 def available_processors(control_groups: Path = CONTROL_GROUPS) -> int:
-    """Returns the processors that affinity and the control group's quota leave to this process, at least 1.
+    """Return the number of processors that affinity and the control group's quota allow this process, at least 1.
 
     Args:
-        control_groups: Where control groups are mounted: version 2 is read first, then version 1.
+        control_groups: Mount point of the control groups. Version 2 is read first, then version 1.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
@@ -28,20 +28,20 @@ def available_processors(control_groups: Path = CONTROL_GROUPS) -> int:
 
 
 def let_threads_sleep() -> None:
-    """Makes the threads of OpenMP sleep while they wait for each other, unless the environment says otherwise.
+    """Make OpenMP threads sleep while they wait for each other, unless the environment sets another policy.
 
-    By default they spin. Where something else wants the processor too, the kernel then takes it from them for 4 ms at
-    a time, in the middle of an operation that takes a tenth of that: two threads, 256 draws, a mixture as noise and one
-    busy process beside them on two cores: one row 68 ms, sleeping 2.8; 1,000 rows 1,900 and 240. With nothing beside
-    them sleeping takes 1.1 to 1.2 times as long.
+    By default they spin. If another program needs the processor, the kernel preempts a spinning thread for 4 ms at a
+    time, in the middle of an operation that takes a tenth of that. Measured with two threads, 256 draws, mixture noise
+    and one other busy process on two cores: one row takes 68 ms spinning and 2.8 ms sleeping; 1,000 rows take 1,900 and
+    240 ms. Without other processes, sleeping takes 1.1 to 1.2 times as long as spinning.
 
-    Is to be called before PyTorch is imported, whose OpenMP reads it once.
+    Call this before PyTorch is imported: its OpenMP reads the policy once.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def _quota(control_groups: Path) -> float | None:
-    """Returns the quota in processors, None where there is none."""
+    """Return the quota in processors, or None without a quota."""
     try:
         limit, period = (control_groups / "cpu.max").read_text().split()
     except (OSError, ValueError):

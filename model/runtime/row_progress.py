@@ -1,4 +1,4 @@
-"""How far work on many rows has come: a bar with an ETA on a terminal, plain lines otherwise; always on stderr."""
+"""Progress of work on many rows, on stderr: a bar with an ETA on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 __all__ = ["Advance", "advancing", "ignore_rows"]
 
 Advance: TypeAlias = "Callable[[int], None]"
-"""Is told how many more rows are done."""
+"""A function that takes the number of rows finished since the last call."""
 
 SECONDS_BETWEEN_LINES = 2.0
 
 
 def ignore_rows(rows: int) -> None:
-    """Shows nothing."""
+    """An `Advance` that shows nothing."""
 
 
 @contextmanager
 def advancing(title: str, total: int) -> Iterator[Advance]:
-    """Shows how far work on rows has come; work of less than two seconds shows nothing where there is no terminal.
+    """Show the progress of work on rows. Without a terminal, the first line comes after two seconds.
 
     Args:
-        title: What is done.
-        total: Rows in all.
+        title: Name of the work.
+        total: Total number of rows.
 
     Yields:
-        What to tell of rows that are done.
+        The function to call with the number of rows just finished.
     """
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
@@ -54,18 +54,18 @@ def advancing(title: str, total: int) -> Iterator[Advance]:
 
 
 class _Lines:
-    """A line every two seconds."""
+    """Print a line at most every two seconds."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title, self._total, self._done = title, total, 0
-        self._began = self._said_at = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
 
     def __call__(self, rows: int) -> None:
         self._done += rows
         now = time.monotonic()
-        if now - self._said_at < SECONDS_BETWEEN_LINES:
+        if now - self._printed_at < SECONDS_BETWEEN_LINES:
             return
-        self._said_at = now
+        self._printed_at = now
         elapsed = now - self._began
         remaining = elapsed / self._done * (self._total - self._done)
         sys.stderr.write(

@@ -1,4 +1,4 @@
-"""How many threads an answer is worth, and work of ours for all of them."""
+"""The number of threads for an answer, and row-wise work split between threads."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["FEW_PRODUCTS", "in_parts", "threads_for"]
 
 FEW_PRODUCTS = 2**23
-"""Weights times rows up to which one thread is done before others are awake.
+"""Products (weights times rows) up to which one thread finishes before a second one wakes up.
 
-With two that sleep while they wait, each of MKL's functions takes 13 us more, until it has some 60,000 values.
+With two threads that sleep while they wait, each MKL function takes 13 us more, up to about 60,000 values.
 """
 
 
 @contextmanager
 def threads_for(products: int) -> Iterator[None]:
-    """One thread for a little work, as many as PyTorch is set to for more.
+    """Use one thread for small work, and PyTorch's number of threads for larger work.
 
     Args:
-        products: Multiplications of the forward pass: weights of all draws, times rows.
+        products: Multiplications of the forward pass: number of weights in all draws, times rows.
     """
     before = torch.get_num_threads()
     if before == 1 or products > FEW_PRODUCTS:
@@ -40,12 +40,12 @@ def threads_for(products: int) -> Iterator[None]:
 
 
 def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
-    """Splits work between as many threads as PyTorch is set to, this one among them.
+    """Split rows between PyTorch's number of threads, this thread included.
 
     Args:
-        count: How many rows there are.
-        least: How many of them are worth a thread.
-        work: What is to be done to some of them; it must let other threads run.
+        count: Number of rows.
+        least: Smallest number of rows for which a further thread is used.
+        work: Processes one slice of the rows; it must release the interpreter lock.
     """
     threads = torch.get_num_threads()
     parts = min(threads, count // least)
@@ -61,5 +61,5 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
 
 @lru_cache(maxsize=1)
 def _helpers(threads: int) -> ThreadPoolExecutor:
-    """Threads that sleep until there is work."""
+    """A pool of threads that sleep until they get work."""
     return ThreadPoolExecutor(threads, thread_name_prefix="murho-helper")

@@ -1,4 +1,4 @@
-"""The time that a budget counts as spent."""
+"""A clock for time budgets that counts processor time, so that a busy machine does not cut a search short."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ __all__ = ["TimeBudget"]
 
 
 class TimeBudget:
-    """Seconds since it was made: processor time of the thread that made it, or wall time.
+    """Seconds spent since construction: processor time of the constructing thread, or wall time.
 
-    Wall time alone would cut a search short where other programs use the processor: its parameters would be worse, and
-    not the same the next time. By processor time it does the same work on a busy machine, only later.
+    By wall time alone, a search would stop early on a busy machine: its parameters would be worse, and differ from run
+    to run. By processor time, the search does the same work on a busy machine and only finishes later.
     """
 
     def __init__(self, before: float = 0.0, *, patience: float = 1.0) -> None:
-        """Starts.
+        """Start the clock.
 
         Args:
-            before: Seconds already counted.
-            patience: Wall time over this number is counted where it is more than the processor time; 1: wall time.
+            before: Seconds already spent.
+            patience: Wall time divided by this number counts where it exceeds the processor time. 1 means wall time.
         """
         self._before, self._patience = before, patience
         self._wall, self._thread = time.monotonic(), time.thread_time()
 
     def spent(self) -> float:
-        """Seconds counted so far; to be called from the thread that made it."""
+        """Return the seconds spent so far. Call it from the constructing thread."""
         wall, thread = time.monotonic() - self._wall, time.thread_time() - self._thread
         return self._before + max(thread, wall / self._patience)

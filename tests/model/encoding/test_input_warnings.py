@@ -47,7 +47,7 @@ def test_each_kind_of_novelty_is_named_in_the_order_of_rows_and_features() -> No
         (4, "place"),
     ]
     assert (
-        found[0][2] == "its combination with 'left' is unlike all training rows, each value by itself is not"
+        found[0][2] == "its combination with 'left' is unlike all training rows; each value alone is ordinary"
     )
     assert found[1][2] == found[4][2] == IN_GAP
 
