@@ -37,10 +37,8 @@ class Turns:
 
     def __enter__(self) -> Self:
         with self._stack:
-            for (
-                name,
-                start,
-            ) in self._start.items():  # one at a time, so that they do not slow each other down
+            # One at a time, so that they do not slow each other down.
+            for name, start in self._start.items():
                 try:
                     self._processes[name] = self._stack.enter_context(start())
                 except ProcessError as error:

@@ -72,9 +72,7 @@ def create_app(
             parts.telemetry.show(snapshot)
             if snapshot.loaded and on_loaded is not None:
                 on_loaded(snapshot)
-        except (
-            Exception
-        ) as error:  # the compute thread must keep running, so that requests are told the reason
+        except Exception as error:  # the compute thread must keep running, to report the reason
             structlog.get_logger("murho.app").exception("loading failed")
             if not parts.registry.snapshot.loaded:
                 parts.registry.fail(f"loading failed with {type(error).__name__}: {error}")

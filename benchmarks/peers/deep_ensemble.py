@@ -100,7 +100,7 @@ def _fit(
     judges: tuple[Tensor, Tensor] | None = None,
     stops: list[int] | None = None,
 ) -> tuple[Ensemble, list[int]]:
-    """Trains the networks up to their best epochs by the rows ``judges``, or to ``stops``; returns them and the epochs."""
+    """Trains the networks to their best epochs by the rows ``judges``, or to ``stops``; returns them and the epochs."""
     generator = torch.Generator().manual_seed(seed)
     model = Ensemble(rows.shape[1], generator)
     optimiser = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)

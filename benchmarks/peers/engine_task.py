@@ -175,9 +175,8 @@ def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Sessi
             request = yield answer
             batch, samples = request["batch"], request["samples"]
             rows, cell = task.rows(batch), (batch, samples)
-            if (
-                cell not in first
-            ):  # the first call compiles, makes the draws that are kept, and allocates memory
+            if cell not in first:
+                # The first call compiles, makes the draws that are kept, and allocates memory.
                 first[cell] = {name: _timed(call, rows, samples)[0] for name, call in calls.items()}
             answer = _turn(calls, rows, samples, request["seconds"]) | {"first": first[cell]}
 
