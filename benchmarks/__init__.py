@@ -1,1 +1,1 @@
-"""Measured claims: each module is a command that prints a table and writes its figure and its numbers."""
+"""Benchmarks: commands that measure Murho's claims, print a table, and write their numbers and figures."""

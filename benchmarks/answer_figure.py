@@ -1,7 +1,7 @@
-"""The README's picture of what an answer looks like: one car whose weight is varied, far beyond all cars.
+"""The README's figure of an answer: predictions for one car at many weights, also far beyond the training range.
 
 ``python -m benchmarks.answer_figure --checkpoints DIR`` draws ``docs/answer.png`` from a trained checkpoint of
-``examples/cars.csv``. Nothing in it is drawn by hand: it is what `Posterior.predict` answers.
+``examples/cars.csv``. All bands and the mean come from `Posterior.predict`.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ SWEPT = "Weight_in_lbs"
 LOWEST, HIGHEST = 1000.0, 9000.0
 POINTS_OF_THE_SWEEP = 241
 SAMPLES = 2000
-"""Draws: enough that the edges of the bands are smooth."""
+"""Number of draws, enough for smooth edges of the bands."""
 LEVELS = (5.0, 95.0)
 
 
 def answer_figure(posterior: Posterior, path: Path) -> dict[str, Any]:
-    """The picture, as a Vega-Lite specification.
+    """The figure, as a Vega-Lite specification.
 
     Args:
         posterior: A checkpoint trained on the table of cars.
-        path: The table.
+        path: Path of the table.
 
     Raises:
-        MurhoError: The table can't be read or isn't that of the checkpoint.
+        MurhoError: The table can't be read, or the checkpoint was trained on another table.
     """
     schema = posterior.schema
     table = read_table(path)
@@ -102,7 +102,7 @@ def _padded(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _typical_row(posterior: Posterior, columns: Columns, target: NDArray[np.float64]) -> int:
-    """The row that lies closest to the median of every encoded feature, among those with a target."""
+    """The row with a target that is closest to the medians of the encoded features, by the sum of distances."""
     rows = posterior.encoder.encode(columns)
     distance = np.abs(rows - np.median(rows, axis=0)).sum(axis=1)
     return int(np.where(np.isnan(target), np.inf, distance).argmin())
@@ -125,7 +125,7 @@ def _shown(feature: Feature, value: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.answer_figure", description="Draws the README's picture of an answer."
     )

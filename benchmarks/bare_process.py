@@ -1,6 +1,6 @@
-"""Imports the modules that stdin names, a JSON list, then says in a line of JSON what memory that took.
+"""A process that imports the modules named on stdin, a JSON list, and prints its memory as a line of JSON.
 
-``peak``: the most that it had resident, bytes; ``missed``: names that can't be imported by themselves.
+``peak``: peak resident memory, bytes; ``missed``: names of modules that can't be imported on their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ if __name__ == "__main__":
     for name in orjson.loads(sys.stdin.buffer.read()):
         try:
             importlib.import_module(name)
-        except Exception:  # whatever is raised by a module that another one has made
+        except Exception:  # a module that another one creates may raise anything
             missed.append(name)
     sys.stdout.write(orjson.dumps({"peak": peak_memory(), "missed": missed}).decode() + "\n")

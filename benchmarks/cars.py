@@ -1,7 +1,7 @@
-"""`python -m benchmarks.cars`: coverage of the bands, and doubt about cars unlike any in the table.
+"""`python -m benchmarks.cars`: coverage on held-out cars, and epistemic uncertainty about cars unlike any in the table.
 
-Ten times over, a fifth of the example's cars are held out, a checkpoint is trained on the others with the
-defaults, and its bands are judged on the cars held out. Then each of those cars is made three times as heavy.
+For each of ten seeds, a fifth of the example's cars is held out, a checkpoint is trained on the others with the
+defaults, and its bands are scored on the held-out cars. Then each of these cars is made three times as heavy.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SEEDS = 10
 
 
 def measure(seed: int) -> dict[str, Any]:
-    """Trains on all but 80 cars and judges on those.
+    """Trains on all but 80 cars and scores the 80.
 
     Args:
-        seed: Of the cars held out and of the fit.
+        seed: Seed of the choice of held-out cars and of the fit.
 
     Returns:
-        What `model.evaluation.evaluate.evaluate_rows` reports, and ``far_ratio``: the median epistemic_std of the
-        held-out cars at three times their weight over that at their own; ``seconds`` of the training.
+        The report of `model.evaluation.evaluate.evaluate_rows`, with ``far_ratio``, the median epistemic_std of the
+        held-out cars at three times their weight over the median at their own weight; ``seconds`` of the training.
     """
     config = read_config(EXAMPLES / "cars.toml")
     target = str(config.pop("target"))
@@ -68,7 +68,7 @@ def measure(seed: int) -> dict[str, Any]:
 
 
 def measure_all(first_seed: int = 0, count: int = SEEDS) -> list[dict[str, Any]]:
-    """`measure` for so many seeds, as many at a time as there are cores: a fit uses one."""
+    """Runs `measure` for `count` seeds, one at a time per core."""
     seeds = range(first_seed, first_seed + count)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         return list(pool.map(measure, seeds))

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.co2 --data DIR`: a series that goes on beyond its training rows.
+"""`python -m benchmarks.co2 --data DIR`: extrapolation of a time series.
 
-Monthly CO2 at Mauna Loa (NOAA), trained to the end of 2010 with the defaults, asked for all months since. Its features
-are what anyone would take from the table, by ``--features``: ``month``, the decimal date and the month's name, a
-category; ``sine``, the decimal date and sine and cosine of the month; ``date``, the column of dates as it is. Prints
-the share of months inside the 95 % band and its width by distance, and draws both.
+Monthly CO2 at Mauna Loa (NOAA), trained to the end of 2010 with the defaults, predicted for all later months.
+``--features`` chooses the features: ``month``, the decimal date and the month's name, a category; ``sine``, the decimal
+date and sine and cosine of the month; ``date``, the column of dates as it is. Prints the share of months inside the
+95 % band and the width of the band, for each year after the training rows, and draws the band.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ AIM = 0.85
 
 
 def features_of(read: pa.Table, kind: str) -> tuple[pa.Table, NDArray[np.int64]]:
-    """What is trained on.
+    """The table of features and target.
 
     Args:
-        read: The file.
-        kind: Of `FEATURES`.
+        read: The content of the file.
+        kind: One of `FEATURES`.
 
     Returns:
-        A table with the target, and the year of each of its rows, ``[N]``.
+        A table of features and target, and the year of each row, ``[N]``.
     """
     dates = [str(cell) for cell in read["date"].to_pylist()]
     numbers = np.array([int(date[5:7]) for date in dates])
@@ -80,18 +80,18 @@ def decimal_dates(read: pa.Table) -> NDArray[np.float64]:
 def measure(
     posterior: Posterior, months: pa.Table, years: NDArray[np.int64], dates: NDArray[np.float64]
 ) -> dict[str, Any]:
-    """What the posterior says of every month.
+    """Predictions for all months, and their coverage.
 
     Args:
-        posterior: Trained to the end of 2010.
-        months: All of them, with the target.
-        years: Of each, ``[N]``.
-        dates: The middle of each, in years, ``[N]``.
+        posterior: The posterior, trained to the end of 2010.
+        months: Features and target of all months.
+        years: Year of each month, ``[N]``.
+        dates: Middle of each month, in years, ``[N]``.
 
     Returns:
-        ``decimal_date``, ``truth``, ``mean``, ``later`` (whether beyond the training rows), and ``raw`` and
-        ``calibrated``, each with ``band`` ``[N, 2]``, ``inside`` (share of the later months) and ``by_year``
-        (`widths_by_distance`).
+        ``decimal_date``, ``truth``, ``mean``, ``later`` (whether a month is after the training rows), and ``raw`` and
+        ``calibrated``, each with ``band`` ``[N, 2]``, ``inside`` (share of the later months inside the band) and
+        ``by_year`` (`widths_by_distance`).
     """
     columns = columns_from_table(months, posterior.schema)
     truth = months[TARGET].to_numpy()
@@ -146,7 +146,7 @@ def figure(report: dict[str, Any]) -> dict[str, Any]:
     truth = np.asarray(report["truth"])
     everything = np.concatenate([band.ravel() for band in bands.values()] + [truth[shown]])
     low, high = float(everything.min()), float(everything.max())
-    # The wider one lies behind.
+    # The wider band is drawn first, behind the narrower one.
     order = sorted(bands, key=lambda kind: -float(np.mean(bands[kind][:, 1] - bands[kind][:, 0])))
     colours = dict(zip(order, (PALE, MIDDLE), strict=True))
     return chart(
@@ -172,7 +172,7 @@ def figure(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def render(report: dict[str, Any]) -> str:
-    """Width and share inside by year, raw and calibrated."""
+    """A table of the band's width and the share of months inside it, by year, raw and calibrated."""
     rows = [
         [
             str(raw["year"]),

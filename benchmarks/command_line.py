@@ -1,4 +1,4 @@
-"""What commands share: their options, readers of lists for argparse, and how a mean over splits is shown."""
+"""Options that benchmarks share, parsers of lists for argparse, and the form of a mean over splits."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = [
 
 
 def add_options(parser: argparse.ArgumentParser, known: Collection[str]) -> None:
-    """Options of the accuracy benchmarks.
+    """Adds the options of the accuracy benchmarks.
 
     Args:
         parser: Gets ``--data``, ``--sets``, ``--jobs``, ``--fresh`` and ``--output``.
-        known: Names for ``--sets``; without any there is no such option.
+        known: Names that ``--sets`` takes; if empty, the option is omitted.
     """
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="has the folders uci, tabular and co2"
+        "--data", type=Path, required=True, metavar="DIR", help="with the folders uci, tabular and co2"
     )
     if known:
         parser.add_argument("--sets", metavar="NAMES", help=f"some of {','.join(known)} (default all)")
@@ -50,48 +50,48 @@ def add_options(parser: argparse.ArgumentParser, known: Collection[str]) -> None
         metavar="N",
         help="fits at a time (default: cores)",
     )
-    parser.add_argument("--fresh", action="store_true", help="fit anew what is on disk")
+    parser.add_argument("--fresh", action="store_true", help="ignore finished fits on disk")
     add_output(parser)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """``--output``: where the numbers go."""
+    """Adds ``--output``, the directory of the results."""
     parser.add_argument(
         "--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="default benchmarks/results"
     )
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
-    """``--cache``: where the environments of peers are."""
+    """Adds ``--cache``, the directory of the peers' environments."""
     parser.add_argument(
         "--cache",
         type=Path,
         default=DEFAULT_CACHE,
         metavar="DIR",
-        help=f"of peers' environments (default {DEFAULT_CACHE})",
+        help=f"for the peers' environments (default {DEFAULT_CACHE})",
     )
 
 
 def add_systems(parser: argparse.ArgumentParser, known: Collection[str]) -> None:
-    """``--systems``: peers that are measured beside Murho."""
+    """Adds ``--systems``, the peers that are measured besides Murho."""
     parser.add_argument(
         "--systems",
         type=some_of(known, "system"),
         default=list(known),
         metavar="NAMES",
-        help=f"some of {','.join(known)}, beside Murho (default all; '' none)",
+        help=f"some of {','.join(known)}, besides Murho (default all; '' none)",
     )
 
 
 def add_rounds(parser: argparse.ArgumentParser, default: int, what: str = "turns of each system") -> None:
-    """``--rounds``: how often each thing is measured."""
+    """Adds ``--rounds``, the number of repetitions."""
     parser.add_argument(
         "--rounds", type=positive, default=default, metavar="N", help=f"{what} (default {default})"
     )
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1, for argparse."""
+    """Parses an integer of at least 1, for argparse."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"at least 1, not {value}")
@@ -99,16 +99,16 @@ def positive(text: str) -> int:
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers of at least 1, such as ``32,1``, sorted and each once; for argparse."""
+    """Parses integers of at least 1, such as ``32,1``, sorted and without repeats, for argparse."""
     return sorted({positive(number) for number in text.split(",")})
 
 
 def some_of(known: Collection[str], what: str) -> Callable[[str], list[str]]:
-    """A reader of names, such as ``a,b``, for argparse; the empty text names none.
+    """A parser of names, such as ``a,b``, for argparse; the empty text gives none.
 
     Args:
-        known: Names there are.
-        what: One of them is, for the message about another.
+        known: The valid names.
+        what: The kind of thing that is named, for the error message.
     """
 
     def read(text: str) -> list[str]:
@@ -116,7 +116,7 @@ def some_of(known: Collection[str], what: str) -> Callable[[str], list[str]]:
         for name in names:
             if name not in known:
                 raise argparse.ArgumentTypeError(
-                    f"no {what} is called {name!r}: choose of {', '.join(known)}"
+                    f"no {what} is called {name!r}: choose from {', '.join(known)}"
                 )
         return names
 
@@ -124,33 +124,33 @@ def some_of(known: Collection[str], what: str) -> Callable[[str], list[str]]:
 
 
 def pairs(what: str, form: str) -> Callable[[str], list[tuple[int, int]]]:
-    """A reader of pairs of whole numbers of at least 1, such as ``2x64,3x128``, for argparse.
+    """A parser of pairs of integers of at least 1, such as ``2x64,3x128``, for argparse.
 
     Args:
-        what: A pair is.
-        form: How one is written, with an example; for the message about what is none.
+        what: The kind of thing that a pair stands for, for the error message.
+        form: The form of a pair, with an example, for the error message.
     """
 
     def read(text: str) -> list[tuple[int, int]]:
-        found = []
+        values = []
         for name in text.split(","):
             match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", name.strip())
             if match is None:
                 raise argparse.ArgumentTypeError(f"{name!r} is no {what}: write {form}")
-            found.append((int(match[1]), int(match[2])))
-        return found
+            values.append((int(match[1]), int(match[2])))
+        return values
 
     return read
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard error; the error of a single value is NaN."""
-    given = np.asarray(values, dtype=np.float64)
-    error = float(given.std(ddof=1) / np.sqrt(len(given))) if len(given) > 1 else float("nan")
-    return float(given.mean()), error
+    array = np.asarray(values, dtype=np.float64)
+    error = float(array.std(ddof=1) / np.sqrt(len(array))) if len(array) > 1 else float("nan")
+    return float(array.mean()), error
 
 
 def shown(values: Sequence[float]) -> str:
-    """Mean ± standard error, four significant digits of the mean."""
+    """Mean ± standard error as text, with four significant digits of the mean."""
     mean, error = mean_and_error(values)
     return f"{mean:.4g}" if np.isnan(error) else f"{mean:.4g} ± {error:.2g}"

@@ -1,7 +1,8 @@
 """The tables of the accuracy benchmarks, and their splits.
 
-No table comes with Murho: ``--data DIR`` names a directory with the sub-folders ``uci``, ``tabular`` and ``co2``; where
-to get each file is said below and when it is missing. Splits are part of a benchmark: numbers compare only on the same.
+The tables are not part of Murho. ``--data DIR`` names a directory with the folders ``uci``, ``tabular`` and ``co2``.
+The source of each file is given below, and in the message about a missing file. Splits are part of a benchmark:
+results are comparable only on the same splits.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class DataSet:
     """One table.
 
     Attributes:
-        name: On the command line.
-        file: Below the data directory.
-        rows: How many it must have: a copy with other rows has other splits.
-        target: Its predicted column.
-        source: Where to get it, and how it was made into the file.
-        standard: Whether its splits are the standard UCI ones.
+        name: Name on the command line.
+        file: Path below the data directory.
+        rows: Required number of rows: a copy with another number has other splits.
+        target: Name of the target column.
+        source: Where to get the data, and how the file is made from it.
+        standard: Whether the splits are the standard UCI ones.
         hidden: Width of the hidden layer in the standard protocol.
-        most_splits: How many splits the standard protocol has.
+        most_splits: Number of splits in the standard protocol.
     """
 
     name: str
@@ -133,16 +134,16 @@ TABULAR: dict[str, DataSet] = {name: UCI[name] for name in ("energy", "power", "
         ),
     )
 }
-"""The sets that peers are measured on."""
+"""The sets of the comparison with peers."""
 
 SETS = UCI | TABULAR
 
 
 def chosen_sets(names: str | None, known: Collection[str]) -> list[str]:
-    """Names of sets from a comma-separated list; all of ``known`` without one.
+    """Names of sets from a comma-separated list; all of ``known`` if there is no list.
 
     Raises:
-        OptionError: One is not known.
+        OptionError: A name is unknown.
     """
     if names is None:
         return list(known)
@@ -156,11 +157,11 @@ def chosen_sets(names: str | None, known: Collection[str]) -> list[str]:
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
-    """Its table, as `model.data.tables.read_table` reads it.
+    """The table of a set, as `model.data.tables.read_table` reads it.
 
     Raises:
-        OptionError: It is not there; the message says where to get it. Or it is not the table expected.
-        TableError: It can't be read.
+        OptionError: The file is missing, or is not the expected table; the message says where to get it.
+        TableError: The file can't be read.
     """
     path = data / dataset.file
     if not path.exists():
@@ -179,22 +180,22 @@ def read_set(dataset: DataSet, data: Path) -> pa.Table:
 def splits(dataset: DataSet, rows: int, count: int) -> list[Split]:
     """The first splits of a set.
 
-    The standard UCI ones are 90/10: numpy's legacy generator is seeded once with 1 and asked for one permutation
-    after the other, ``choice(range(n), n, replace=False)``; the first ``round(0.9 n)`` rows train. The others are
-    80/20: ``default_rng(number).permutation(n)``, of which the first ``int(0.8 n)`` rows train.
+    The standard UCI splits are 90/10: numpy's legacy generator is seeded once with 1 and draws one permutation per
+    split, ``choice(range(n), n, replace=False)``; the first ``round(0.9 n)`` rows are for training. The other splits
+    are 80/20: ``default_rng(number).permutation(n)``, of which the first ``int(0.8 n)`` rows are for training.
 
     Args:
         dataset: The set.
         rows: Rows of its table, n.
-        count: How many splits; the standard protocol has no more than ``dataset.most_splits``.
+        count: Number of splits; the standard protocol has no more than ``dataset.most_splits``.
     """
     if not dataset.standard:
         orders = [np.random.default_rng(number).permutation(rows) for number in range(count)]
         return [Split(order[: int(0.8 * rows)], order[int(0.8 * rows) :]) for order in orders]
     generator = np.random.RandomState(STANDARD_SEED)
     training = round(0.9 * rows)
-    made = []
+    chosen = []
     for _ in range(min(count, dataset.most_splits)):
         order = generator.choice(range(rows), rows, replace=False)
-        made.append(Split(order[:training], order[training:]))
-    return made
+        chosen.append(Split(order[:training], order[training:]))
+    return chosen

@@ -1,8 +1,8 @@
-"""Scores that treat every system alike: from quantiles of the test rows, whatever made them.
+"""Scores from quantiles of the test rows, computed in the same way for every system, and conformal corrections.
 
-The CRPS of a distribution is the integral of twice its pinball loss over all levels (Laio & Tamea 2007). Here the
-mean over the 99 per cent levels stands in for the integral, for Murho and peers alike; a closed form is reported
-beside it where there is one.
+The CRPS of a distribution is the integral of twice its pinball loss over all levels (Laio & Tamea 2007). Here the mean
+over the levels 1 to 99 % approximates the integral, for Murho and peers alike. A closed form is reported as well where
+one exists.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 COVERAGES = (50, 80, 90, 95)
-"""Nominal coverage of the bands that are judged, per cent."""
+"""Nominal coverage of the scored bands, per cent."""
 PERCENT = tuple(range(1, 100))
 LEVELS = tuple(sorted({*map(float, PERCENT), 2.5, 97.5}))
-"""Levels that every system answers with, per cent: those of the CRPS, and the ends of the 95 % band; K of them."""
+"""The K levels of every system's quantiles, per cent: those of the CRPS, and the ends of the 95 % band."""
 
 
 def crps_by_pinball(quantiles: NDArray[np.float64], target: NDArray[np.float64]) -> float:
@@ -40,16 +40,16 @@ def crps_by_pinball(quantiles: NDArray[np.float64], target: NDArray[np.float64])
         quantiles: At `LEVELS`, ``[B, K]``, the target's unit.
         target: ``[B]``.
     """
-    places = [LEVELS.index(float(level)) for level in PERCENT]
+    indices = [LEVELS.index(float(level)) for level in PERCENT]
     levels = np.array(PERCENT) / 100.0
-    error = target[:, None] - quantiles[:, places]
+    error = target[:, None] - quantiles[:, indices]
     return float(2.0 * np.maximum(levels * error, (levels - 1.0) * error).mean())
 
 
 def crps_of_normals(
     mean: NDArray[np.float64], std: NDArray[np.float64], target: NDArray[np.float64]
 ) -> float:
-    """Mean CRPS of Normals in closed form (Gneiting & Raftery 2007, eq. 5): all ``[B]``, the target's unit."""
+    """Mean CRPS of Normals in closed form (Gneiting & Raftery 2007, eq. 5); arguments ``[B]``, the target's unit."""
     z = (target - mean) / std
     density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
     above = np.array([math.erf(value / math.sqrt(2.0)) for value in z])  # 2 Phi(z) - 1
@@ -57,18 +57,18 @@ def crps_of_normals(
 
 
 def normal_quantiles(mean: NDArray[np.float64], std: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Quantiles of Normals, ``[B]`` each, at `LEVELS`: ``[B, K]``."""
+    """Quantiles ``[B, K]`` at `LEVELS` of Normals with means and standard deviations ``[B]``."""
     return np.asarray(mean[:, None] + std[:, None] * _normal_scores())
 
 
 def conformal_additive(
     inner: NDArray[np.float64], inner_target: NDArray[np.float64], test: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Each level moved by what held-back rows say of it: one-sided conformalised quantiles (Romano et al. 2019).
+    """Quantiles corrected at each level by held-back rows: one-sided conformalised quantiles (Romano et al. 2019).
 
     Args:
-        inner: Quantiles of the held-back rows, ``[I, K]``.
-        inner_target: Their targets, ``[I]``.
+        inner: Quantiles of the I held-back rows, ``[I, K]``.
+        inner_target: Targets of the held-back rows, ``[I]``.
         test: Quantiles of the test rows by the same model, ``[B, K]``.
 
     Returns:
@@ -85,7 +85,7 @@ def conformal_scaled(
     mean: NDArray[np.float64],
     std: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Quantiles of the standardised errors of held-back rows in place of a Normal's: ``[B, K]``."""
+    """Quantiles ``[B, K]`` from the standardised errors of the held-back rows instead of a Normal's quantiles."""
     errors = (inner_target - inner_mean) / inner_std
     scores = _order_statistics(np.repeat(errors[:, None], len(LEVELS), axis=1))
     return np.asarray(mean[:, None] + std[:, None] * scores)
@@ -95,7 +95,7 @@ def quantile_scores(quantiles: NDArray[np.float64], target: NDArray[np.float64])
     """CRPS by pinball loss, and coverage and mean width of central bands.
 
     Args:
-        quantiles: At `LEVELS`, ``[B, K]``; put in rising order first.
+        quantiles: At `LEVELS`, ``[B, K]``; sorted by this function first.
         target: ``[B]``.
 
     Returns:
@@ -111,16 +111,16 @@ def quantile_scores(quantiles: NDArray[np.float64], target: NDArray[np.float64])
 
 
 def _order_statistics(errors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Per level the error that the next one exceeds with at most its probability, ``[I, K]`` to ``[K]``.
+    """The conformal quantile of the errors at each level, ``[I, K]`` to ``[K]``.
 
-    Below the median it is the ``floor((I + 1) level)``-th smallest, above it the ``ceil((I + 1) level)``-th, so that
-    bands err on the wide side; a rank that I rows don't have becomes the nearest one.
+    Below the median it is the ``floor((I + 1) level)``-th smallest error, above it the ``ceil((I + 1) level)``-th, so
+    that bands are rather too wide than too narrow. Ranks are clipped to 1 … I.
     """
     levels = np.array(LEVELS) / 100.0
     rows = len(errors)
     ranks = np.where(levels < 0.5, np.floor((rows + 1) * levels + 1e-9), np.ceil((rows + 1) * levels - 1e-9))
-    places = np.clip(ranks.astype(np.int64), 1, rows) - 1
-    return np.asarray(np.take_along_axis(np.sort(errors, axis=0), places[None, :], axis=0)[0])
+    indices = np.clip(ranks.astype(np.int64), 1, rows) - 1
+    return np.asarray(np.take_along_axis(np.sort(errors, axis=0), indices[None, :], axis=0)[0])
 
 
 def _normal_scores() -> NDArray[np.float64]:

@@ -1,10 +1,10 @@
-"""The time and the accuracy of Murho's answers, beside seven libraries that are given the same network and posterior.
+"""Time and accuracy of Murho's answers, beside seven libraries with the same network and posterior.
 
-Each system is a process of its own, in an environment of its own. Processes take turns: in every round each of them
-answers for a short while, so that what else the machine does falls on all alike. Murho goes through its public path,
-`Posterior.predict_encoded`: mean, both parts of the std, three percentiles. Peers give mean and std of the function
-values alone, and once more with percentiles of draws with noise; so Murho is timed without percentiles too. It keeps
-the draws of a seed; what it takes with draws made anew in each call is timed as well.
+Each system is a process of its own, in an environment of its own. The processes take turns: in every round each of them
+answers for a short while, so that other load on the machine affects all of them alike. Murho answers by its public
+method `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. Peers give mean and std of the
+function values alone, and in a second kind of call also percentiles of draws with noise. So Murho is timed without
+percentiles too. Murho keeps the draws of a seed; calls with new draws are timed as well.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ NETS = "1x50,2x64,2x256"
 BATCHES = "1,32,1000"
 SAMPLES = "256"
 SECONDS = 0.2
-"""Of a system's turn in a round; a call that takes longer is made once."""
+"""Length of a system's turn in a round; a call that takes longer is made once."""
 EXPLANATION = """
-Medians of the rounds; ratios are to Murho's whole answer with kept draws, in the same round. "draws anew": with another
-seed in each call, as peers draw in each; "mean and std": the answer without percentiles; "three thresholds too": with
-exceedance beside them. A peer's line is mean and std alone; "percentiles too": with draws of an observation and a sort
-of them.
+Medians of the rounds; ratios are to Murho's whole answer with kept draws, in the same round. "draws anew": a new seed
+in each call, because peers make new draws in each call; "mean and std": the answer without percentiles; "three
+thresholds too": with exceedance as well. A peer's line is mean and std alone; "percentiles too": with draws of an
+observation and their percentiles, by a sort.
 first: seconds of the first call, which compiles, or makes the draws that are kept; it is in no median.
-s.e.: how far mean and std are from an independent Monte Carlo, root mean square over rows in standard errors.
-Of "first" and "s.e." the worst batch is shown."""
+s.e.: deviation of mean and std from an independent Monte Carlo run, root mean square over rows, in standard errors.
+"first" and "s.e." are those of the worst batch."""
 
 
 def murho_systems() -> list[System]:
-    """Murho with known noise, as the peers have it, and with what it learns of noise."""
+    """Murho with known noise, as in the peers, and with both kinds of learned noise."""
     known = Peer("engine", "murho", "Murho", MURHO, keeps_draws=True)
     learned = (
         replace(known, name=f"murho-{noise}", title=f"Murho, {noise}", options={"noise": noise})
@@ -75,7 +75,7 @@ def murho_systems() -> list[System]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Runs the command; returns its exit status."""
     options = _options(arguments)
     torch.set_num_threads(options.threads)
     peers, missing = peer_systems((PEERS[name] for name in options.systems), options.cache)
@@ -119,18 +119,18 @@ def _speed(options: argparse.Namespace, systems: list[System], report: dict[str,
         cells = [cell for cell in wanted if too_large(None, task, cell) is None]
         measured = measure(task, systems, cells, rounds=options.rounds, seconds=SECONDS, rates=rates)
         ready: list[dict[str, Any]] = []
-        for cell, found, left_out in measured:
-            ready.append(written(task, cell, found, left_out))
+        for cell, results, left_out in measured:
+            ready.append(written(task, cell, results, left_out))
             report["cells"] = [with_rates(one, rates) for one in (*raw, *ready)]
             report["rates"] = {"product_flops": rates.product, "copy_bytes": rates.copy}
             write_json(path, report)
             if cell.batch != options.batches[-1]:
                 continue
             print(f"\n{_layers(hidden)}, S = {cell.samples}")
-            of_these = [one for one in ready if one["samples"] == cell.samples]
-            print(peers_table(of_these, titles), flush=True)
+            same_samples = [one for one in ready if one["samples"] == cell.samples]
+            print(peers_table(same_samples, titles), flush=True)
             for name, reason in {
-                name: why for one in of_these for name, why in one["left_out"].items()
+                name: why for one in same_samples for name, why in one["left_out"].items()
             }.items():
                 print(f"{name} is left out where it has no number: {reason}", flush=True)
         raw += ready
@@ -142,10 +142,10 @@ def _speed(options: argparse.Namespace, systems: list[System], report: dict[str,
         f"\nMurho alone. The machine's best: {rates.product / 1e9:.0f} GFLOP/s (float32 products of 2048 x 2048),"
     )
     print(
-        f"{rates.copy / 1e9:.0f} GB/s (copy of 256 MiB, read and written). streams: times of copying past all draws;"
+        f"{rates.copy / 1e9:.0f} GB/s (copy of 256 MiB, read and written). streams: time over a copy of all draws;"
     )
     print(
-        "after forward: share of the call behind the network under every draw; then the largest deviations from double"
+        "after forward: share of the call after the network's forward pass; then the largest deviations from double"
     )
     print("precision, relative to the larger of value and std.")
     print(murho_table(report["cells"], titles))
@@ -167,18 +167,18 @@ def _memory(options: argparse.Namespace, report: dict[str, Any]) -> None:
         if too_large(None, task, Cell(samples, batch)) is None
     ]
     print(
-        "\nMemory of one call, its draws made in it, above a process that has imported all and holds the rows."
+        "\nMemory of one call that makes its draws, above a process that has imported all modules and holds the rows."
     )
     print(memory_table(cells), flush=True)
     report["memory"] = cells
     hidden, samples = options.nets[0], options.samples[0]
-    said = memory_of_a_file(EngineTask(hidden), options.rows, samples)
-    report["file"] = {"net": _name(hidden), **said}
+    file = memory_of_a_file(EngineTask(hidden), options.rows, samples)
+    report["file"] = {"net": _name(hidden), **file}
     print(f"\nmurho predict, {_layers(hidden)}, S = {samples}, Parquet to Parquet")
     headers = ["rows", "seconds", "rows a second", "MiB above one row's", "peak, MiB"]
-    line = [f"{options.rows:,}", f"{said['seconds']:.1f}", f"{said['rows_a_second']:,.0f}"]
+    line = [f"{options.rows:,}", f"{file['seconds']:.1f}", f"{file['rows_a_second']:,.0f}"]
     print(
-        table(headers, [[*line, f"{said['memory'] / 2**20:.0f}", f"{said['peak'] / 2**20:.0f}"]]), flush=True
+        table(headers, [[*line, f"{file['memory'] / 2**20:.0f}", f"{file['peak'] / 2**20:.0f}"]]), flush=True
     )
 
 
@@ -208,12 +208,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
             help=f"{what} (default {default})",
         )
     add_rounds(parser, 5)
-    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="of each system (default 1)")
+    parser.add_argument(
+        "--threads", type=positive, default=1, metavar="N", help="threads of each system (default 1)"
+    )
     parser.add_argument(
         "--memory", action="store_true", help="measure memory as well, and `murho predict` on a file"
     )
     parser.add_argument(
-        "--rows", type=positive, default=1_000_000, metavar="N", help="of that file (default 1000000)"
+        "--rows", type=positive, default=1_000_000, metavar="N", help="rows of that file (default 1000000)"
     )
     add_output(parser)
     add_cache(parser)

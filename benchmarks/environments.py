@@ -1,7 +1,7 @@
-"""Virtual environments for what Murho is compared with: made once, pinned, and never Murho's own.
+"""Virtual environments of the peers: made once, with pinned packages, apart from Murho's own environment.
 
-A peer may want other versions of the same libraries, or dozens that Murho has no use for. So each gets an
-environment of its own below a cache directory, and its part of a benchmark runs there in a process of its own.
+A peer may need other versions of the same libraries, or dozens of other libraries. So each peer has an environment of
+its own below a cache directory, and its part of a benchmark runs there in a process of its own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["DEFAULT_CACHE", "PeerEnvironmentError", "environment", "python_of"]
 
 DEFAULT_CACHE = Path("~/.cache/murho-benchmarks").expanduser()
 STAMP = "requirements.stamp"
-"""Written last: what is in the environment, and that all of it is."""
+"""File with the requirements; written last, so that it marks a complete environment."""
 INSTALLED = "installed.txt"
-"""What pip made of the requirements, with what they need in turn: ``pip freeze``."""
+"""File with all installed packages, dependencies included: the output of ``pip freeze``."""
 LINES_OF_PIP = 15
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[^=\s*]+")
 TORCH = re.compile(r"torch==(\S+)")
@@ -38,19 +38,19 @@ class PeerEnvironmentError(MurhoError):
 
 
 def environment(name: str, requirements: Sequence[str], *, cache: Path = DEFAULT_CACHE) -> Path:
-    """The Python of a virtual environment with just these packages; makes it when it is not there.
+    """The Python of a virtual environment with the given packages; makes the environment if it is missing.
 
-    Nothing is installed when the stamp of an earlier call lists the same requirements for the same Python.
-    Otherwise the directory is removed and made anew. Two processes must not make the same one at a time.
+    Nothing is installed if the stamp of an earlier call lists the same requirements for the same Python. Otherwise the
+    directory is removed and made again. Two processes must not make the same environment at the same time.
 
     Args:
-        name: Of the environment, a directory below ``cache``.
-        requirements: Each pinned, as ``package==version``. A ``torch`` among them is installed first, on Linux in
-            its CPU build where there is one. Empty: an environment without packages, and without pip.
-        cache: Where environments are kept.
+        name: Name of the environment, a directory below ``cache``.
+        requirements: Pinned packages, as ``package==version``. ``torch`` is installed first, on Linux in its CPU build
+            if there is one. Without requirements, the environment has no packages and no pip.
+        cache: Directory of the environments.
 
     Returns:
-        Path of its Python.
+        Path of the environment's Python.
 
     Raises:
         OptionError: The name or a requirement is not of the expected form.
@@ -85,7 +85,7 @@ def environment(name: str, requirements: Sequence[str], *, cache: Path = DEFAULT
 
 
 def python_of(directory: Path) -> Path:
-    """Where a virtual environment keeps its Python."""
+    """The path of a virtual environment's Python."""
     return directory / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
@@ -99,7 +99,7 @@ def _install(name: str, python: Path, requirements: Sequence[str]) -> None:
 
 
 def _install_torch(name: str, pip: Sequence[str], version: str) -> None:
-    """The CPU build where it can be had: the package index serves Linux gigabytes for CUDA."""
+    """Installs the CPU build if it is available: the package index's own build for Linux has gigabytes for CUDA."""
     sources = torch_sources(version, "cpu", platform.system(), os.environ.get("TORCH_INDEX_URL"))
     for number, source in enumerate(sources, start=1):
         try:
@@ -116,8 +116,8 @@ def _run(name: str, command: Sequence[str]) -> str:
     done = subprocess.run(command, env=variables, capture_output=True, encoding="utf-8", check=False)  # noqa: S603 - pip and venv
     if done.returncode == 0:
         return done.stdout
-    said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LINES_OF_PIP:])
+    last_lines = "\n".join((done.stdout + done.stderr).strip().splitlines()[-LINES_OF_PIP:])
     raise PeerEnvironmentError(
         f"environment {name} can't be made: {' '.join(command[1:4])} ended with status {done.returncode}. "
-        f"It needs the network once; what it said last:\n{said}"
+        f"It needs the network once; its last lines:\n{last_lines}"
     )

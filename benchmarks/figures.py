@@ -28,11 +28,11 @@ class Axis:
     """One direction of a chart.
 
     Attributes:
-        title: What it shows, with its unit.
-        lower: Its first value; what lies beyond either end is cut off.
-        upper: Its last value.
-        ticks: About how many ticks.
-        format: d3 format of its numbers; without trailing zeros by default.
+        title: The quantity, with its unit.
+        lower: First value; marks beyond either end are cut off.
+        upper: Last value.
+        ticks: Approximate number of ticks.
+        format: d3 format of the numbers; without trailing zeros by default.
     """
 
     title: str
@@ -55,7 +55,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line, or several of the same look: ``x`` of ``[B]``, ``y`` of ``[B]`` or ``[lines, B]``."""
+    """One line, or several in the same style: ``x`` of ``[B]``, ``y`` of ``[B]`` or ``[lines, B]``."""
 
     label: str
     x: NDArray[np.float64]
@@ -67,7 +67,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Single points, ``[N]``; a size in square pixels."""
+    """Single points, ``[N]``, of a size in square pixels."""
 
     label: str
     x: NDArray[np.float64]
@@ -79,7 +79,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of x between two upright lines, with a caption at its top."""
+    """A range of x between two vertical lines, with a caption at the top."""
 
     label: str
     lower: float
@@ -97,17 +97,17 @@ def chart(
     width: int = 760,
     height: int = 400,
 ) -> dict[str, Any]:
-    """Title, legend and layers, as a Vega-Lite specification with its data.
+    """A chart with title, legend and layers, as a Vega-Lite specification with its data.
 
     Args:
-        layers: What to draw, from the back to the front.
-        title: What the figure shows.
-        subtitle: Lines below it.
-        x_axis: To the right.
-        y_axis: Upwards.
-        span: The range that the training rows cover.
-        width: Of the plot, in pixels at scale 1.
-        height: Of the plot.
+        layers: Bands, curves and points, from the back to the front.
+        title: Title of the figure.
+        subtitle: Lines below the title.
+        x_axis: Horizontal axis.
+        y_axis: Vertical axis.
+        span: Range of the training rows.
+        width: Width of the plot, in pixels at scale 1.
+        height: Height of the plot.
     """
     x = alt.X("x:Q", scale=_scale(x_axis), axis=_axis(x_axis, grid=False))
     y = alt.Y("y:Q", scale=_scale(y_axis), axis=_axis(y_axis, grid=True))
@@ -116,7 +116,7 @@ def chart(
         _mark(layer, alt.Chart(alt.NamedData(name))).encode(x=x, y=y)
         for layer, name in zip(layers, names, strict=True)
     ]
-    # Behind lines and points, in front of the bands.
+    # The span goes behind lines and points, in front of the bands.
     bands = sum(isinstance(layer, Band) for layer in layers)
     marks[bands:bands] = _span_marks(span, x, y, y_axis.upper)
     plot = alt.layer(*marks).properties(width=width, height=height)
@@ -143,7 +143,7 @@ def chart(
         )
         .configure_view(stroke="#bbbbbb")
     )
-    # Altair copies and checks what it is given, several times over: numbers join when it is done.
+    # Altair copies and checks its data several times, so the numbers are added afterwards.
     specification: dict[str, Any] = framed.to_dict()
     rows = {name: _rows(layer) for layer, name in zip(layers, names, strict=True)}
     specification["datasets"] = specification.get("datasets", {}) | rows
@@ -221,8 +221,8 @@ def save(specification: dict[str, Any], path: Path, *, scale: float = 2.0) -> No
     """Draws a chart as PNG.
 
     Args:
-        specification: From `chart`.
-        path: Where to; its directory exists.
-        scale: Pixels of the file a pixel of the chart.
+        specification: The chart, from `chart`.
+        path: Path of the file; its directory exists.
+        scale: Pixels of the file per pixel of the chart.
     """
     path.write_bytes(vl_convert.vegalite_to_png(specification, scale=scale))

@@ -1,7 +1,7 @@
-"""Many fits of Murho on parts of tables: several at a time, each judged on its test rows and kept on disk at once.
+"""Fits of Murho on splits of tables: several at a time, each scored on its test rows and saved when it is finished.
 
-An interrupted benchmark goes on where it was: a kept fit counts as done if it was made with the same options by the
-same sources of ``model/``.
+An interrupted benchmark continues where it stopped: a saved report is used again if options, rows and the sources of
+``model/`` are the same.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ __all__ = ["Job", "Silence", "fit_all", "judge_rows", "measure", "quantiles_of",
 
 
 class Silence:
-    """A reporter that says nothing."""
+    """A reporter that prints nothing."""
 
     def say(self, message: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def begin(self, title: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def epoch(self, epoch: Epoch) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class Job:
     """One fit.
 
     Attributes:
-        name: Unique in its benchmark, and a file name.
-        dataset: Of `benchmarks.datasets.SETS`.
+        name: Name of the job, unique in its benchmark, and of its file.
+        dataset: Key of `benchmarks.datasets.SETS`.
         split: Training and test rows.
-        options: Of `model.training.options.make_options`; empty for the defaults.
+        options: Arguments of `model.training.options.make_options`; empty for the defaults.
     """
 
     name: str
@@ -84,19 +84,19 @@ def fit_all(
     measured: Callable[[Job, Path], dict[str, Any]] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """`measure` for each job, as many at a time as asked for: a fit uses one thread.
+    """Runs `measure` for each job, several at a time; a fit uses one thread.
 
     Args:
-        jobs: What to fit.
+        jobs: The fits.
         data: The data directory.
-        kept: Where finished fits are kept, a file each.
-        workers: How many at a time.
-        fresh: Whether to fit even what is kept.
-        measured: Stands in for `measure`; a function of a module, so that it can be sent to another process.
-        say: Is told of each finished fit; prints to stderr by default.
+        kept: Directory of the saved reports, one file each.
+        workers: Number of fits at a time.
+        fresh: Whether to ignore saved reports.
+        measured: Replaces `measure`; a function of a module, so that it can be sent to another process.
+        say: Called with a line for each finished fit; by default prints to stderr.
 
     Returns:
-        Reports by name of the job.
+        Job's name → report.
     """
     say = say or (lambda line: print(line, file=sys.stderr, flush=True))
     measured = measured or measure
@@ -104,7 +104,7 @@ def fit_all(
     reports = {} if fresh else {job.name: report for job in jobs if (report := _kept(job, kept)) is not None}
     left = [job for job in jobs if job.name not in reports]
     if reports:
-        say(f"{len(reports)} of {len(jobs)} fits are on disk in {kept}; --fresh makes them anew")
+        say(f"{len(reports)} of {len(jobs)} fits are on disk in {kept}; --fresh fits again")
     if not left:
         return reports
     began = time.monotonic()
@@ -122,7 +122,7 @@ def fit_all(
 def _measured(
     jobs: Sequence[Job], data: Path, measured: Callable[[Job, Path], dict[str, Any]], workers: int
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """Jobs and reports as they finish; with one worker in this process, one after the other."""
+    """Yields jobs and reports as they finish; with one worker, all jobs run in this process."""
     if workers == 1:
         for job in jobs:
             yield job, measured(job, data)
@@ -138,10 +138,10 @@ def _measured(
 
 
 def measure(job: Job, data: Path) -> dict[str, Any]:
-    """Trains on a job's training rows and judges on its test rows.
+    """Trains on a job's training rows and scores its test rows.
 
     Returns:
-        `judge_rows`, and ``seconds`` of the training, ``training_rows``.
+        The report of `judge_rows`, with ``seconds`` of the training and ``training_rows``.
     """
     dataset = SETS[job.dataset]
     table = read_set(dataset, data)
@@ -154,7 +154,7 @@ def measure(job: Job, data: Path) -> dict[str, Any]:
 
 
 def timed_fit(training: pa.Table, target: str, options: dict[str, Any]) -> tuple[Posterior, float]:
-    """A fit on one thread, and its seconds."""
+    """Fits on one thread; returns the posterior and the seconds of the fit."""
     began = time.monotonic()
     with use_threads_for_fitting("cpu"):
         posterior = train(training, target, make_options(options), reporter=Silence()).posterior
@@ -165,8 +165,8 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
     """Scores of labelled rows.
 
     Returns:
-        What `model.evaluation.evaluate.evaluate_rows` reports; ``quantiles`` with ``raw`` and ``calibrated``, each as
-        `benchmarks.distributions.quantile_scores` gives it.
+        The report of `model.evaluation.evaluate.evaluate_rows`, with ``quantiles``: ``raw`` and ``calibrated``, each
+        the scores of `benchmarks.distributions.quantile_scores`.
     """
     truth = target_from_table(test, target)
     with use_threads_for_fitting("cpu"):
@@ -180,7 +180,7 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
 
 
 def quantiles_of(posterior: Posterior, rows: NDArray[np.float32], *, calibrated: bool) -> NDArray[np.float64]:
-    """Its percentiles at `benchmarks.distributions.LEVELS`, ``[B, K]``; uncalibrated if it has no calibration."""
+    """Percentiles at `benchmarks.distributions.LEVELS`, ``[B, K]``; raw if the posterior has no calibration."""
     answer = posterior.predict_encoded(rows, PredictOptions(percentiles=LEVELS, calibrated=calibrated))
     if answer.percentiles is None:
         raise AssertionError("256 samples have percentiles")
@@ -188,7 +188,7 @@ def quantiles_of(posterior: Posterior, rows: NDArray[np.float32], *, calibrated:
 
 
 def sources() -> str:
-    """What ``model/`` is made of, as 16 hexadecimal digits: a fit depends on it, and on nothing else of Murho."""
+    """A digest of the sources of ``model/``, 16 hexadecimal digits: a fit depends on no other part of Murho."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "model").rglob("*.py")):
         digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -197,12 +197,12 @@ def sources() -> str:
 
 def _kept(job: Job, kept: Path) -> dict[str, Any] | None:
     try:
-        found = orjson.loads((kept / f"{job.name}.json").read_bytes())
+        document = orjson.loads((kept / f"{job.name}.json").read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return None
-    if found.get("made_by") != _key(job):
+    if document.get("made_by") != _key(job):
         return None
-    report: dict[str, Any] = found["report"]
+    report: dict[str, Any] = document["report"]
     return report
 
 

@@ -1,4 +1,4 @@
-"""A legend drawn by hand: one row of keys above a chart, each as its layer looks.
+"""A hand-made legend: rows of keys above a chart, each drawn like its layer.
 
 Vega's own legends put areas, lines and points into blocks that don't align.
 """
@@ -23,7 +23,7 @@ SYMBOL, GAP, ROW = 24.0, 18.0, 22.0
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One entry: how a layer looks, and what it is."""
+    """One entry of a legend: the label of a layer and its looks."""
 
     label: str
     form: Literal["area", "line", "point"]
@@ -33,11 +33,11 @@ class Key:
 
 
 def legend(keys: Sequence[Key], width: int) -> alt.LayerChart:
-    """Keys from left to right, in as many rows as they need.
+    """A chart of keys from left to right, in as many rows as necessary.
 
     Args:
-        keys: What to explain.
-        width: Of the rows, pixels.
+        keys: The entries.
+        width: Width of the rows, pixels.
     """
     layers: list[Any] = []
     left, row = 0.0, 0
@@ -54,12 +54,12 @@ def legend(keys: Sequence[Key], width: int) -> alt.LayerChart:
 
 
 def _text_width(text: str) -> float:
-    """About the width of a text in pixels; a little too much rather than too little."""
+    """Estimated width of a text in pixels, rather too large than too small."""
     return sum(4.3 if character in NARROW else 12.2 if character in WIDE else 7.8 for character in text)
 
 
 def _key(key: Key, left: float, middle: float) -> list[Any]:
-    """Symbol and text, placed in pixels."""
+    """Symbol and text of a key, at a place in pixels."""
     right, centre = left + SYMBOL, left + SYMBOL / 2.0
     base = alt.Chart(alt.Data(values=[{}]))
     match key.form:

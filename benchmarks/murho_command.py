@@ -1,7 +1,7 @@
-"""Runs the `murho` command with the arguments given, then says in a line of JSON what the process took.
+"""Runs the `murho` command with the given arguments, then prints the resources of the process as a line of JSON.
 
-``peak``: the most memory it had resident, bytes; ``processor``: seconds of all its threads, in user and system mode,
-imports included; ``modules``: names of all that it had imported.
+``peak``: peak resident memory, bytes; ``processor``: processor seconds of all threads, in user and system mode, imports
+included; ``modules``: names of the imported modules.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        said = {"peak": peak_memory(), "processor": time.process_time(), "modules": sorted(sys.modules)}
-        sys.stdout.write(orjson.dumps(said).decode() + "\n")
+        resources = {"peak": peak_memory(), "processor": time.process_time(), "modules": sorted(sys.modules)}
+        sys.stdout.write(orjson.dumps(resources).decode() + "\n")

@@ -1,4 +1,4 @@
-"""Runs the peers in their own environments and keeps their scores: one JSON file a peer and set."""
+"""Runs the peers of the table benchmark in their own environments and saves their scores: one file per peer and set."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INNER_SHARE = 0.15
 
 
 def kept_runs(peer: Peer, dataset: str, results: Path) -> dict[int, dict[str, Any]]:
-    """Scores that are on disk, by split; none if they are of other packages."""
+    """Saved scores by split; empty if they were made with other packages."""
     path = _path(peer, dataset, results)
     if not path.exists():
         return {}
@@ -61,26 +61,26 @@ def run_peer(
     rerun: bool = False,
     say: Callable[[str], None],
 ) -> dict[int, dict[str, Any]]:
-    """Scores of a peer on the first splits of a set, measured where they are not on disk yet.
+    """Scores of a peer on the first splits of a set; measures those that are not saved yet.
 
-    Each split's scores are written as soon as they are there.
+    The scores of each split are saved as soon as it is finished.
 
     Args:
-        peer: Of the table benchmark.
+        peer: A peer of the table benchmark.
         dataset: The set.
         data: The data directory.
-        count: How many splits.
-        results: Where scores are kept.
-        cache: Where environments are kept.
-        rerun: Whether to measure all of them anew.
-        say: Is told of each finished split.
+        count: Number of splits.
+        results: Directory of the saved scores.
+        cache: Directory of the environments.
+        rerun: Whether to ignore saved scores.
+        say: Called with a line for each finished split.
 
     Returns:
-        Scores by split, see `score`; empty if the set has more rows than the peer is given.
+        Split → its scores from `score`; empty if the set has more training rows than the peer's `most_rows`.
 
     Raises:
-        ProcessError: The script failed. What was finished before is kept.
-        PeerEnvironmentError: Its environment can't be made.
+        ProcessError: The script failed. Splits that were finished before stay saved.
+        PeerEnvironmentError: The environment can't be made.
     """
     table = read_set(dataset, data)
     all_splits = splits(dataset, table.num_rows, count)
@@ -95,20 +95,20 @@ def run_peer(
             for number in wanted:
                 split = all_splits[number]
                 task = task_of(features, target, split, number)
-                said = process.ask({"task": task.packed()})
-                scores = score(Answer.unpacked(said["answer"]), target, split, task.inner)
-                runs[number] = {"split": number, **scores, "seconds": round(said["seconds"], 2)}
+                reply = process.ask({"task": task.packed()})
+                scores = score(Answer.unpacked(reply["answer"]), target, split, task.inner)
+                runs[number] = {"split": number, **scores, "seconds": round(reply["seconds"], 2)}
                 _write(peer, dataset.name, results, runs)
                 say(_line(peer, dataset.name, runs[number]))
     return {number: runs[number] for number in range(len(all_splits))}
 
 
 def features_and_target(table: pa.Table, target: str) -> tuple[Features, NDArray[np.float64]]:
-    """A table for peers: a column whose cells are all numbers or missing is numeric, any other a category.
+    """Features and target for peers: a column of numbers and missing cells is numeric, any other is categorical.
 
     Args:
         table: Text columns, as `model.data.tables.read_table` reads a CSV file.
-        target: The predicted column.
+        target: Name of the target column.
     """
     numbers, codes = [], []
     for name in table.column_names:
@@ -131,14 +131,14 @@ def features_and_target(table: pa.Table, target: str) -> tuple[Features, NDArray
 
 
 def inner_rows(rows: int, split: int) -> NDArray[np.bool_]:
-    """Which of a split's training rows are held back, ``[N]``: 15 % of them, the same for every peer."""
+    """Mask of the training rows that are held back, ``[N]``: 15 % of them, the same for every peer."""
     held_back = np.zeros(rows, dtype=bool)
     held_back[np.random.default_rng([split, rows]).permutation(rows)[: round(INNER_SHARE * rows)]] = True
     return held_back
 
 
 def task_of(features: Features, target: NDArray[np.float64], split: Split, number: int) -> TableTask:
-    """What a peer is given of a split."""
+    """The task of a peer for a split: training rows, test rows without targets, levels and seed."""
     return TableTask(
         training=Features(features.numbers[split.training], features.categories[split.training]),
         target=target[split.training],
@@ -152,11 +152,11 @@ def task_of(features: Features, target: NDArray[np.float64], split: Split, numbe
 def score(
     answer: Answer, target: NDArray[np.float64], split: Split, inner: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """What is kept of an answer.
+    """Scores of an answer.
 
     Returns:
-        ``rmse``; ``raw`` (None without a distribution of its own) and ``calibrated``, each as `quantile_scores`
-        gives it; ``crps_closed`` of Normals, otherwise None; ``rounds``.
+        ``rows``; ``rmse``; ``raw`` and ``calibrated``, each the scores of `quantile_scores`, ``raw`` None for a peer
+        without a distribution of its own; ``crps_closed`` for Normals, otherwise None; ``rounds``.
     """
     truth, inner_truth = target[split.test], target[split.training][inner]
     raw, base, held_back = answer.raw, answer.base, answer.inner

@@ -1,4 +1,4 @@
-"""Starts processes that are measured: those that answer again and again when asked, and those that run to their end."""
+"""Starts the processes that are measured: systems that answer requests, and scripts that run to their end."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ THREADS = (
 XLA_ON_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 LIMIT = 900.0
-"""Seconds after which a process that has not answered is ended."""
+"""Seconds after which a process without an answer is ended."""
 NO_LIMIT = threading.TIMEOUT_MAX
-"""For processes whose answers may take hours."""
+"""The limit for processes whose answers may take hours."""
 LAST_LINES = 15
 
 
 class ProcessError(MurhoError):
-    """A process failed; the message ends with what it said last."""
+    """A process failed; the message ends with the last lines of its stderr."""
 
 
 def run_script(script: str, *arguments: str, given: bytes = b"") -> dict[str, Any]:
-    """Runs a script of ours in this environment to its end.
+    """Runs a script of `benchmarks` in this environment to its end.
 
     Args:
-        script: Module of `benchmarks`.
-        arguments: Of its command line.
+        script: Name of the module.
+        arguments: Arguments of its command line.
         given: Its stdin.
 
     Returns:
-        The object in the last line of its stdout, JSON.
+        The JSON object in the last line of its stdout.
 
     Raises:
-        ProcessError: It failed.
+        ProcessError: The script failed.
     """
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, "-m", f"benchmarks.{script}", *arguments],
@@ -70,24 +70,24 @@ def run_script(script: str, *arguments: str, given: bytes = b"") -> dict[str, An
 
 
 class SystemProcess:
-    """A system in a process of its own; a context manager that ends it.
+    """A system in a process of its own; a context manager that ends the process.
 
     Attributes:
-        name: Of the system, for messages.
-        ready: What it said of itself when it was ready.
+        name: Name of the system, for messages.
+        ready: The first answer of the process, when it was ready.
     """
 
     def __init__(self, name: str, command: Sequence[str], *, threads: int = 1, limit: float = LIMIT) -> None:
-        """Starts it, and waits until it is ready.
+        """Starts the process, and waits until it is ready.
 
         Args:
-            name: Of the system.
-            command: Python of its environment, and the rest of a command that `benchmarks.peers.exchange.drive` reads.
-            threads: How many it may compute with; XLA takes all cores unless this is 1.
-            limit: Seconds that it may take for any answer.
+            name: Name of the system.
+            command: Command line: the Python of its environment and arguments for `benchmarks.peers.exchange.drive`.
+            threads: Number of threads; XLA takes all cores unless this is 1.
+            limit: Most seconds for any answer.
 
         Raises:
-            ProcessError: It ended, or did not answer in time.
+            ProcessError: The process ended, or did not answer in time.
         """
         self.name, self._limit = name, limit
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
@@ -109,10 +109,10 @@ class SystemProcess:
             raise
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends it a request, and returns what it answers.
+        """Sends a request, and returns the answer.
 
         Raises:
-            ProcessError: It ended, or did not answer in time.
+            ProcessError: The process ended, or did not answer in time.
         """
         if self._process.stdin is None:
             raise AssertionError("stdin is a pipe")
@@ -128,7 +128,7 @@ class SystemProcess:
         watch.start()
         try:
             for line in self._process.stdout:
-                if line.startswith(b"{"):  # libraries, too, say things
+                if line.startswith(b"{"):  # libraries print to stdout too
                     answer: dict[str, Any] = orjson.loads(line)
                     return answer
         finally:
@@ -157,6 +157,6 @@ class SystemProcess:
         self.close()
 
 
-def _ended(name: str, status: int, said: bytes) -> str:
-    last = said.decode("utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
-    return f"{name} ended with status {status}; what it said last:\n" + "\n".join(last)
+def _ended(name: str, status: int, errors: bytes) -> str:
+    last = errors.decode("utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
+    return f"{name} ended with status {status}; its last lines on stderr:\n" + "\n".join(last)

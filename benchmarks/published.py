@@ -1,7 +1,7 @@
-"""Published results on the standard UCI sets, to print beside measured ones.
+"""Published results on the standard UCI sets, to print beside measured results.
 
-Test log-likelihood is the mean log density of a test row in the target's own unit, in nats; the ± of a row is what
-its source gives. Rows are no league table: networks, splits and effort differ, and each says how.
+Test log-likelihood is the mean log density of a test row in the target's own unit, in nats. The ± of a result is as in
+its source. The results do not form a ranking: networks, splits and effort differ, as described in `SOURCES`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ __all__ = ["LOG_LIKELIHOOD", "RMSE", "SOURCES", "Published"]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One number.
+    """One published result.
 
     Attributes:
         value: Mean over splits.
-        error: Its ±.
+        error: The ± of the mean, as published.
         source: Key of `SOURCES`.
     """
 
@@ -26,7 +26,7 @@ class Published:
     source: str
 
     def shown(self) -> str:
-        """For a cell of a table."""
+        """The text of a table's cell."""
         digits = max(2, 4 if abs(self.value) < 0.01 else 3 if abs(self.value) < 0.1 else 2)
         return f"{self.value:.{digits}f} ± {self.error:.{digits}f} {self.source}"
 
@@ -64,8 +64,9 @@ LOG_LIKELIHOOD: dict[str, dict[str, Published]] = {
         "yacht": Published(-0.16, 0.24, "WEv"),
     },
 }
-"""Best published row of a mean-field posterior, and of any network; higher is better. Flow and diffusion models and
-pretrained transformers are left out, for their densities can follow the integers of wine or the zeros of protein."""
+"""Best published result of a mean-field posterior, and of any network; higher is better. Flow and diffusion models and
+pretrained transformers are left out, because their densities can follow the integers of wine or the zeros of
+protein."""
 
 RMSE: dict[str, dict[str, Published]] = {
     "mean-field": {
@@ -85,4 +86,4 @@ RMSE: dict[str, dict[str, Published]] = {
         "yacht": Published(0.23, 0.06, "FBNN"),
     },
 }
-"""The same for the error of the mean; lower is better."""
+"""Best published RMSE of the mean, likewise; lower is better."""

@@ -1,8 +1,8 @@
-"""Six points of a quartic: a wide prior, hardly any noise, and a long way beyond the data.
+"""Six points of a quartic: a wide prior, little noise, and predictions far beyond the data.
 
-``python -m benchmarks.quartic`` fits ``y = -x^4 + 3 x^2 + 1`` at -2, -1.8, -1, 1, 1.8 and 2, observed with noise
-of standard deviation 0.1, which is known, by a 1-32-1 sigmoid network under the prior N(0, sd 10), and
-answers for [-5, 5]. Everything is in raw units and the free energy is exact, at temperature 1.
+``python -m benchmarks.quartic`` fits ``y = -x^4 + 3 x^2 + 1`` at -2, -1.8, -1, 1, 1.8 and 2, with known noise of
+standard deviation 0.1. The network is 1-32-1 sigmoid under the prior N(0, sd 10); it answers for [-5, 5]. Everything is
+in raw units and the free energy is exact, at temperature 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def system(seed: int) -> System:
-    """The system; its targets are the function's own values, the seed is that of the fit and of the draws."""
+    """The system; its targets are exact function values, the seed is for the fit and the draws."""
     inputs = np.array([-2.0, -1.8, -1.0, 1.0, 1.8, 2.0])
     return System(
         name="quartic",
@@ -70,7 +70,7 @@ def system(seed: int) -> System:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Runs the command; returns its exit status."""
     return command(system, "quartic", "Six points of a quartic, and a long way beyond them.", arguments)
 
 

@@ -1,6 +1,6 @@
-"""One-dimensional regression systems whose answer can be looked at: fit, draw, and describe the bands.
+"""One-dimensional regression problems with a known function: fit, draw, and compute the bands.
 
-Raw units throughout: inputs and targets are not standardised, so that priors and noise mean what the system says.
+Everything is in raw units: inputs and targets are not standardised, so that prior and noise are those of the system.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "System", "answer", "encode"]
 
 FREE_ENERGY_DRAWS = 4096
-"""Draws a row behind the free energy that is reported."""
+"""Draws per row of the reported free energy."""
 FINAL_EPOCHS = 200
-"""Epochs at the end of a fit whose mean free energy is reported beside the answer's."""
+"""Number of last epochs whose mean free energy is reported as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A regression problem with a known function, and how it is fitted.
+    """A regression problem with a known function, and the options of its fit.
 
     Attributes:
-        name: Name of its files.
-        title: Title of its figure.
+        name: Name of the output files.
+        title: Title of the figure.
         function: The true function, vectorised.
         inputs: Training inputs, ``[N]``.
         targets: Training targets, ``[N]``.
-        options: How to fit; the noise is fixed.
-        samples: S, the draws behind the answer.
-        grid: Inputs to answer for, ``[B]``.
+        options: Options of the fit; the noise is fixed.
+        samples: Number of draws, S.
+        grid: Inputs of the predictions, ``[B]``.
         shown_at: Points of the grid that the table shows.
         levels: Lower and upper percentile of the bands.
         noise_is_visible: Whether the figure shows the band of new observations as well.
@@ -74,7 +74,7 @@ class System:
     @property
     def inside(self) -> NDArray[np.bool_]:
         """Which points of the grid lie within the range of the training inputs, ``[B]``."""
-        # Rounding puts a point of the grid a hair beside the outermost input.
+        # Rounding can put a point of the grid just outside of the outermost input.
         margin = 1e-9
         inside: NDArray[np.bool_] = (self.grid >= self.inputs.min() - margin) & (
             self.grid <= self.inputs.max() + margin
@@ -89,20 +89,20 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a fitted system says, in the target's unit.
+    """Predictions and free energies of a fitted system, in the target's unit.
 
     Attributes:
         mean: Mean of the function values, ``[B]``.
-        epistemic_std: Their standard deviation over draws, ``[B]``.
+        epistemic_std: Standard deviation of the function values over draws, ``[B]``.
         function_band: Percentiles of the function values at the system's two levels, ``[B, 2]``.
         observation_band: Percentiles of a new observation at the same levels, ``[B, 2]``.
         draws: Function values of every draw, ``[S, B]``.
         mean_at_inputs: Mean of the function values at the training inputs, ``[N]``.
-        function_band_at_inputs: Percentiles of the function values there, ``[N, 2]``.
-        free_energy: Of the parameters behind the answer, in nats over all N rows, at temperature 1.
-        kl: The part of it that is the divergence from the prior.
+        function_band_at_inputs: Percentiles of the function values at the training inputs, ``[N, 2]``.
+        free_energy: Free energy of the fitted parameters, in nats over all N rows, at temperature 1.
+        kl: Part of the free energy that is the KL divergence from the prior.
         final_free_energy: Mean over the last epochs of the fit, in nats over all rows.
-        fit_seconds: Time that the fit took.
+        fit_seconds: Duration of the fit.
         fit: The fit itself.
     """
 
@@ -121,7 +121,7 @@ class Answer:
 
 
 def encode(inputs: NDArray[np.float64], targets: NDArray[np.float64] | None = None) -> Rows:
-    """One raw input as the only feature.
+    """Rows with one raw input as the only feature.
 
     Args:
         inputs: ``[N]``.
@@ -137,10 +137,10 @@ def encode(inputs: NDArray[np.float64], targets: NDArray[np.float64] | None = No
 
 
 def answer(system: System) -> Answer:
-    """Fits a system and answers for its grid; the seed is that of the system's options."""
+    """Fits a system and predicts on its grid, with the seed of the system's options."""
     training = encode(system.inputs, system.targets)
     began = time.perf_counter()
-    # Without early stopping validation decides nothing, so that all rows can be for training.
+    # Without early stopping, validation has no effect, so all rows can be used for training.
     fitted = fit(training, training, system.options)
     fit_seconds = time.perf_counter() - began
 
@@ -174,9 +174,11 @@ def answer(system: System) -> Answer:
 
 
 def _free_energy(fitted: Fit, training: Rows, options: FitOptions) -> tuple[float, float]:
-    """Free energy of the fitted parameters and its KL, nats over all rows, averaged over many draws."""
+    """Free energy of the fitted parameters and its KL part, in nats over all rows, averaged over many draws."""
     network, generator = fitted.network, torch.Generator().manual_seed(options.seed)
-    draws_at_a_time = 16  # few, because the KL of a mixture prior is one draw of the weights each time
+    draws_at_a_time = (
+        16  # few, because each repeat estimates the KL of a mixture prior by one draw of the weights
+    )
     repeats = FREE_ENERGY_DRAWS // draws_at_a_time
     targets = training.targets.repeat(draws_at_a_time)
     nll = kl = 0.0

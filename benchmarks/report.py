@@ -1,4 +1,4 @@
-"""A regression benchmark from its system to its table, its figure and its JSON."""
+"""Runs a one-dimensional regression benchmark and makes its table, its figure and its JSON."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = ["command", "figure", "measure", "run"]
 
 FAINT_DRAWS = 12
 THREADS = 1
-"""A step works on a few thousand numbers: sharing them between threads costs more than it saves."""
+"""A step works on a few thousand numbers, so that a second thread costs more than it saves."""
 
 
 def command(
     make: Callable[[int], System], name: str, description: str, arguments: Sequence[str] | None
 ) -> int:
-    """What ``python -m benchmarks.NAME`` does.
+    """Runs ``python -m benchmarks.NAME``.
 
     Args:
         make: Makes the system for a seed.
-        name: Of the module.
-        description: What it shows, for its help.
-        arguments: Of the command line; those of this process by default.
+        name: Name of the module.
+        description: Text for ``--help``.
+        arguments: Arguments of the command line; by default those of this process.
 
     Returns:
         The exit status: 0, or 1 after a message on stderr.
@@ -53,14 +53,14 @@ def command(
 
 
 def run(system: System, output: Path) -> dict[str, Any]:
-    """Fits and answers, prints the table, writes ``NAME.png`` and ``NAME.json``.
+    """Fits the system, prints the table, writes ``NAME.png`` and ``NAME.json``.
 
     Args:
-        system: What to fit.
-        output: Directory of the two files; made if need be.
+        system: The regression problem.
+        output: Directory of the two files; made if missing.
 
     Returns:
-        The numbers that were written.
+        The content of ``NAME.json``.
     """
     output.mkdir(parents=True, exist_ok=True)
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -96,16 +96,16 @@ def run(system: System, output: Path) -> dict[str, Any]:
 
 
 def measure(system: System, solved: Answer) -> dict[str, float]:
-    """What the figure shows, as numbers.
+    """The measures of a fitted system.
 
     Args:
         system: The system.
         solved: Its answer.
 
     Returns:
-        Mean widths of the epistemic band (the percentiles of the function values) inside and outside of the
-        training range and their quotient ``factor``; root mean square errors of the mean against the true
-        function; the share of points at which a band holds what it should; free energies in nats.
+        Mean widths of the epistemic band (percentiles of the function values) inside and outside of the training
+        range, and their quotient ``factor``; root mean square errors of the mean against the true function; the share
+        of points at which the band contains the true function; free energies in nats.
     """
     inside = system.inside
     width = solved.function_band[:, 1] - solved.function_band[:, 0]
@@ -128,7 +128,7 @@ def measure(system: System, solved: Answer) -> dict[str, float]:
 
 
 def figure(system: System, solved: Answer, measures: dict[str, float]) -> dict[str, Any]:
-    """Data, true function, mean, bands and a few draws over the grid."""
+    """A chart of the data, the true function, the mean, the bands and a few draws over the grid."""
     x = system.grid
     lower, upper = system.levels
     share = f"{upper - lower:g} %"

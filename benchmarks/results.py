@@ -1,4 +1,4 @@
-"""What every benchmark shares: its options, its table, its facts about the machine, its JSON."""
+"""Parts that all benchmarks share: tables as text, facts about the machine, JSON files, simple options."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ DEFAULT_OUTPUT = ROOT / "benchmarks" / "results"
 
 
 def parse_options(name: str, description: str, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a regression benchmark.
+    """Parses the options of a regression benchmark.
 
     Args:
-        name: The module, for the usage line.
-        description: What it shows.
-        arguments: Of the command line; those of this process by default.
+        name: Name of the module, for the usage line.
+        description: Text for ``--help``.
+        arguments: Arguments of the command line; by default those of this process.
 
     Returns:
         ``seed`` and ``output``.
@@ -42,7 +42,7 @@ def parse_options(name: str, description: str, arguments: Sequence[str] | None) 
         type=Path,
         default=DEFAULT_OUTPUT,
         metavar="DIR",
-        help="where the figure and the numbers go (default benchmarks/results)",
+        help="for the figure and the numbers (default benchmarks/results)",
     )
     return parser.parse_args(arguments)
 
@@ -55,7 +55,7 @@ def _seed(text: str) -> int:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells in aligned columns, the first to the left and the others to the right."""
+    """A text table with aligned columns, the first to the left and the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
     lines = [headers, ["-" * width for width in widths], *rows]
     return "\n".join(
@@ -89,7 +89,7 @@ def _commit() -> str | None:
     git = shutil.which("git")
     if git is None:
         return None
-    # Tags are left out: a hash names the commit in any clone.
+    # Without tags, so that the hash is the same in every clone.
     command = [git, "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--dirty", "--exclude", "*"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed arguments
     return done.stdout.strip() or None
@@ -111,7 +111,7 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 def _strided(value: object) -> Any:
-    """Arrays that orjson doesn't write by itself: those that are not contiguous."""
+    """Converts arrays that are not contiguous, which orjson can't write."""
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")

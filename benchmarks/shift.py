@@ -1,11 +1,10 @@
-"""`python -m benchmarks.shift --data DIR`: rows unlike the training rows, on the UCI sets.
+"""`python -m benchmarks.shift --data DIR`: coverage on rows unlike the training rows, on the UCI sets.
 
-One split a feature: rows are put in order of it. *gap*: the middle third is test, the rest trains. *tail*: the outer
-sixths are test, the middle trains (Foong et al. 2019, in-between uncertainty; Ober & Rasmussen 2019). Features with
-fewer than 10 different values make no split, for a third of the rows would share one. Sets above 10,000 rows are
-cut to 10,000 rows, drawn with seed 0. As all features are hours of fits, ``--features N`` takes N of a set, evenly
-among them. Mean over the splits of a set, then over sets. The aim is a raw 95 % coverage of
-at least 0.90 over the sets.
+For each feature, the rows are sorted by it and split twice. *gap*: the middle third is the test set. *tail*: the outer
+sixths are the test set (Foong et al. 2019, in-between uncertainty; Ober & Rasmussen 2019). Features with fewer than 10
+different values are left out, because a third of the rows would share one value. Sets of more than 10,000 rows are cut
+to 10,000, drawn with seed 0. All features take hours; ``--features N`` takes N of a set, evenly spaced. Scores are
+averaged over the splits of a set, then over sets. The aim is a raw 95 % coverage of at least 0.90 over the sets.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ def shifted_splits(values: NDArray[np.float64], rows: NDArray[np.int64]) -> dict
     """The two splits along a feature.
 
     Args:
-        values: Of the feature, ``[N]``; ties stay in the order of the table.
-        rows: Rows of the table that they belong to, ``[N]``.
+        values: Values of the feature, ``[N]``; ties stay in the order of the table.
+        rows: Row numbers of these values in the table, ``[N]``.
 
     Returns:
         ``gap`` and ``tail``.
@@ -59,7 +58,7 @@ def shifted_splits(values: NDArray[np.float64], rows: NDArray[np.int64]) -> dict
 
 
 def jobs_of(name: str, read: pa.Table, most: int | None = None) -> list[Job]:
-    """Both splits along each continuous feature of a set, or along so many, evenly among them."""
+    """Jobs for both splits along each continuous feature of a set, or along `most` of them, evenly spaced."""
     rows = np.arange(read.num_rows)
     if len(rows) > MOST_ROWS:
         rows = np.sort(np.random.default_rng(SEED).choice(rows, MOST_ROWS, replace=False))
@@ -79,7 +78,7 @@ def jobs_of(name: str, read: pa.Table, most: int | None = None) -> list[Job]:
 
 
 def render(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
-    """A line a set and shift, then means over sets.
+    """A table with one line per set and shift, then means over sets.
 
     Args:
         runs: Shift → set → reports of its splits.
@@ -125,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.shift", description=str(__doc__).splitlines()[0]
     )
     add_options(parser, UCI)
-    parser.add_argument("--features", type=positive, metavar="N", help="of a set (default all)")
+    parser.add_argument("--features", type=positive, metavar="N", help="features of a set (default all)")
     options = parser.parse_args(arguments)
     try:
         names = chosen_sets(options.sets, UCI)

@@ -1,9 +1,9 @@
 """A noisy sinusoid: the epistemic band must open where there are no data.
 
-``python -m benchmarks.sinusoid`` fits 32 points of ``10 sin(2 pi x)`` on [-0.5, 0.5] with noise of standard
-deviation 1, which is known, by a 1-20-20-1 ReLU network under a scale mixture prior, and answers for three
-times that range. Everything is in raw units and the free energy is exact: all rows in one minibatch, the KL
-summed over the weights, temperature 1.
+``python -m benchmarks.sinusoid`` fits 32 points of ``10 sin(2 pi x)`` on [-0.5, 0.5] with known noise of standard
+deviation 1. The network is 1-20-20-1 ReLU under a scale mixture prior; it answers for three times the training range.
+Everything is in raw units and the free energy is exact: all rows in one minibatch, the KL summed over the weights,
+temperature 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def function(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def system(seed: int) -> System:
-    """The system; the seed draws the noise of its 32 targets."""
+    """The system; the seed determines the noise of the 32 targets, the fit and the draws."""
     inputs = np.linspace(-0.5, 0.5, 32)
     noise = np.random.default_rng(seed).normal(scale=NOISE, size=inputs.shape)
     return System(
@@ -71,7 +71,7 @@ def system(seed: int) -> System:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Runs the command; returns its exit status."""
     return command(system, "sinusoid", "A noisy sinusoid: does the band open outside of the data?", arguments)
 
 

@@ -1,8 +1,8 @@
-"""The time of an optimiser step of Bayes by Backprop, in Murho and in its peers, for the same networks and minibatches.
+"""Time of an optimiser step of Bayes by Backprop in Murho and its peers, for the same networks and minibatches.
 
-Each system is a process of its own, in an environment of its own, and computes with one thread. Processes take turns:
-in every round each of them takes steps for a short while, so that what else the machine does falls on all alike.
-Murho trains M members in one step; what counts is the time a member.
+Each system is a process of its own, in an environment of its own, and computes with one thread. The processes take
+turns: in every round each of them takes steps for a short while, so that other load on the machine affects all of them
+alike. Murho trains M members in one step; the times that are compared are per member.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEMBERS = (1, 5, 10)
 """Members of Murho's steps; `murho train` fits 5 at once by default, twice."""
 REFERENCE = "murho-5"
 SECONDS = 0.5
-"""Of a system's turn in a round."""
+"""Length of a system's turn in a round."""
 
 
 CASES = {
@@ -46,15 +46,15 @@ CASES = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was found of a system.
+    """The measurements of a system.
 
     Attributes:
         members: M.
-        wall: Microseconds a step, one number a round.
-        processor: Microseconds of processor time a step, likewise; of all its threads.
-        rmse: Of its mean after `LEARNING_STEPS` steps, standard deviations of the target; the noise's share is `NOISE`.
-        memory: Peak of its resident memory above that after its imports, bytes.
-        peak: The peak itself.
+        wall: Microseconds per step, one number per round.
+        processor: Microseconds of processor time of all threads per step, one number per round.
+        rmse: RMSE of the mean after `LEARNING_STEPS` steps, in standard deviations of the target; the noise is `NOISE`.
+        memory: Peak resident memory above the memory after the imports, bytes.
+        peak: Peak resident memory, bytes.
     """
 
     members: int
@@ -66,11 +66,11 @@ class Measured:
 
     @property
     def learns(self) -> bool:
-        """Whether its steps taught it at least three quarters of the variance."""
+        """Whether the mean explains at least three quarters of the variance after the steps."""
         return self.rmse < 0.5
 
     def to_json(self) -> dict[str, Any]:
-        """For ``steps.json``."""
+        """The JSON object in ``steps.json``."""
         return {
             "members": self.members,
             "wall_us": [round(value, 2) for value in self.wall],
@@ -93,26 +93,26 @@ def murho_systems() -> list[System]:
 def measure(
     case: StepTask, systems: Sequence[System], *, rounds: int, seconds: float = SECONDS
 ) -> tuple[dict[str, Measured], dict[str, str]]:
-    """Times one network and batch size.
+    """Measures all systems on one network and batch size.
 
     Args:
-        case: Which; a system changes it by its options.
-        systems: Of what.
-        rounds: Turns of each.
-        seconds: Of a turn, about.
+        case: The network and the batch size; a system changes them by its options.
+        systems: The systems.
+        rounds: Turns of each system.
+        seconds: Approximate length of a turn.
 
     Returns:
-        What was found, by the system's name; and, of systems that failed, why. A system that failed in any round
-        is not among the first.
+        System → measurements; and system → reason of its failure. A system that failed in any round has no
+        measurements.
     """
     with Turns({system.name: partial(system.start, case) for system in systems}) as turns:
         answers = turns.ask({"seconds": seconds}, rounds=rounds)
         ready = turns.ready
-    found = {
+    results = {
         system.name: Measured(
             members=system.task_of(case).members,
-            wall=[1e6 * said["wall"] / said["steps"] for said in answers[system.name]],
-            processor=[1e6 * said["processor"] / said["steps"] for said in answers[system.name]],
+            wall=[1e6 * turn["wall"] / turn["steps"] for turn in answers[system.name]],
+            processor=[1e6 * turn["processor"] / turn["steps"] for turn in answers[system.name]],
             rmse=ready[system.name]["rmse"] / ready[system.name]["spread"],
             memory=answers[system.name][-1]["memory"],
             peak=answers[system.name][-1]["peak"],
@@ -120,22 +120,22 @@ def measure(
         for system in systems
         if system.name in answers
     }
-    return found, turns.failed
+    return results, turns.failed
 
 
 def ratio(measured: Measured, reference: Measured) -> float:
-    """Time a member over that of the reference, median of the rounds."""
+    """Time per member over the reference's time per member, median of the rounds."""
     return statistics.median(
         (mine / measured.members) / (other / reference.members)
         for mine, other in zip(measured.wall, reference.wall, strict=True)
     )
 
 
-def shown(found: dict[str, Measured], titles: dict[str, str]) -> str:
+def shown(results: dict[str, Measured], titles: dict[str, str]) -> str:
     """The table of a case."""
-    reference = found.get(REFERENCE)
+    reference = results.get(REFERENCE)
     rows = []
-    for name, measured in found.items():
+    for name, measured in results.items():
         step, processor = statistics.median(measured.wall), statistics.median(measured.processor)
         rows.append(
             [
@@ -154,10 +154,10 @@ def shown(found: dict[str, Measured], titles: dict[str, str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Runs the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.steps",
-        description="Time of one optimiser step of Bayes by Backprop in Murho and its peers, side by side.",
+        description="Time of one optimiser step of Bayes by Backprop in Murho and its peers.",
     )
     add_systems(parser, PEERS)
     parser.add_argument(
@@ -188,16 +188,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "left_out": missing,
         "cases": [],
     }
-    print(
-        "Ratios are of times a member, medians of the rounds; Murho's is that with 5 members. One thread each."
-    )
-    print(f"RMSE: after {LEARNING_STEPS} steps, standard deviations of the target; the noise's is {NOISE}.")
+    print("Ratios are of times per member, medians of the rounds, to Murho with 5 members. One thread each.")
+    print(f"RMSE: after {LEARNING_STEPS} steps, in standard deviations of the target; the noise is {NOISE}.")
     options.output.mkdir(parents=True, exist_ok=True)
     for name in options.cases:
         case = CASES[name]
-        found, failed = measure(case, systems, rounds=options.rounds)
+        results, failed = measure(case, systems, rounds=options.rounds)
         print(f"\n8-{'-'.join(map(str, case.hidden))}-1, {case.batch} rows a step", flush=True)
-        print(shown(found, titles), flush=True)
+        print(shown(results, titles), flush=True)
         for system, reason in failed.items():
             print(f"{system} is left out: {reason}", flush=True)
         kept["cases"].append(
@@ -205,11 +203,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "case": name,
                 "hidden": list(case.hidden),
                 "batch": case.batch,
-                "systems": {system: measured.to_json() for system, measured in found.items()},
+                "systems": {system: measured.to_json() for system, measured in results.items()},
                 "ratios": {
-                    system: round(ratio(measured, found[REFERENCE]), 3) for system, measured in found.items()
+                    system: round(ratio(measured, results[REFERENCE]), 3)
+                    for system, measured in results.items()
                 }
-                if REFERENCE in found
+                if REFERENCE in results
                 else {},
                 "failed": failed,
             }

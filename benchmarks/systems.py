@@ -1,4 +1,4 @@
-"""The systems that a benchmark measures side by side: Murho and its peers, each with the Python that it runs in."""
+"""The systems of a benchmark: Murho and its peers, each with the Python of its environment."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["System", "peer_systems"]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What is measured.
+    """A system that is measured.
 
     Attributes:
-        peer: A peer, or Murho, described like one.
-        python: Of its environment; by default this one, Murho's.
+        peer: A peer, or Murho described as a `Peer`.
+        python: Python of its environment; by default this one, Murho's.
     """
 
     peer: Peer
@@ -36,29 +36,29 @@ class System:
 
     @property
     def name(self) -> str:
-        """Of the peer."""
+        """Name of the peer."""
         return self.peer.name
 
     def task_of(self, task: Task) -> Task:
-        """The task of all systems, changed by the options of this one."""
+        """The common task, changed by this system's options."""
         return replace(task, **self.peer.options)
 
     def command(self, task: str) -> list[str]:
-        """What starts its script, which is told this task."""
+        """The command line that starts its script with a task."""
         module = f"benchmarks.peers.{self.peer.library.module}"
         return [str(self.python), "-m", module, self.peer.benchmark, task]
 
     def start(self, task: NetworkTask) -> SystemProcess:
-        """Its process, with the threads of the task.
+        """Starts its process with the task's number of threads.
 
         Raises:
-            ProcessError: It ended, or was not ready in time.
+            ProcessError: The process ended, or was not ready in time.
         """
         return SystemProcess(self.name, self.command(self.task_of(task).to_json()), threads=task.threads)
 
 
 def peer_systems(peers: Iterable[Peer], cache: Path) -> tuple[list[System], dict[str, str]]:
-    """Peers, their environments made; and, by name, why those of the others can't be made."""
+    """Makes the peers' environments; returns the systems, and name → reason for each environment that can't be made."""
     systems, missing = [], {}
     for peer in peers:
         try:

@@ -1,10 +1,9 @@
-"""`python -m benchmarks.tabular --data DIR`: Murho with its defaults beside what else gives a distribution for a table.
+"""`python -m benchmarks.tabular --data DIR`: Murho with its defaults beside other probabilistic tabular models.
 
-Everybody has the same splits and answers with the same quantiles, from which the CRPS is estimated in the same way
-(`benchmarks.distributions`). Peers hold 15 % of the training rows back, the same for all, for early stopping and for
-the conformal correction. What is compared: of Murho the calibrated answer, which is its default; of a peer the better
-of its raw and its conformal one. Peers' scores are read from ``benchmarks/peers/results``; those that are not there are
-measured, each peer in an environment of its own.
+All systems have the same splits and give the same quantiles, from which `benchmarks.distributions` estimates the CRPS.
+Peers hold back the same 15 % of the training rows for early stopping and for the conformal correction. The comparison
+takes Murho's calibrated answer, which is its default, and the better of a peer's raw and conformal answers. Peers'
+scores are read from ``benchmarks/peers/results``. Missing scores are measured, each peer in an environment of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ WIDTH_OF = "90"
 
 
 def of_murho(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report of `benchmarks.fits.measure` in the form of a peer's."""
+    """Converts a report of `benchmarks.fits.measure` to the form of a peer's report."""
     return {
         "rmse": report["rmse"],
         "crps_closed": report["crps"],
@@ -47,15 +46,15 @@ def of_murho(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Where Murho stands on a set.
+    """Compares the systems on a set.
 
     Args:
         runs: System → reports of its splits; `MURHO` may be missing.
 
     Returns:
-        ``crps``: system → the mean that is compared; ``answer``: system → ``raw`` or ``calibrated``, the one that
-        it is of; ``best_peer``; and with Murho ``behind``, by how many per cent its CRPS is above the best peer's
-        (negative: below), ``lowest``, and ``width_ratio``, its mean width of calibrated 90 % bands over the best
+        ``crps``: system → the mean CRPS that is compared; ``answer``: system → ``raw`` or ``calibrated``, the answer
+        of that CRPS; ``best_peer``. With Murho also ``behind``, by how many per cent its CRPS is above the best peer's
+        (negative: below), ``lowest``, and ``width_ratio``, the mean width of its calibrated 90 % bands over the best
         peer's.
     """
     crps: dict[str, float] = {}
@@ -80,7 +79,7 @@ def compare(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
 
 
 def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """The table of a set: a line a system and answer, the lowest CRPS first."""
+    """The table of a set: one line per system and answer, the lowest CRPS first."""
     verdict = compare(runs)
     rows = []
     for system in sorted(runs, key=verdict["crps"].__getitem__):
@@ -115,7 +114,7 @@ def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> st
 
 
 def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
-    """A line a set: CRPS of every system, the best peer, and how far Murho is behind it.
+    """The summary: one line per set with the CRPS of every system, the best peer, and Murho's distance to it.
 
     Args:
         runs: Set → system → reports of its splits.
@@ -166,9 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(PEERS)} (default all)")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--only-peers", action="store_true", help="fit no Murho")
-    only.add_argument("--only-murho", action="store_true", help="show and run no peer")
-    parser.add_argument("--kept-peers", action="store_true", help="show peers' kept scores, and run none")
+    only.add_argument("--only-peers", action="store_true", help="do not fit Murho")
+    only.add_argument("--only-murho", action="store_true", help="neither show nor run peers")
+    parser.add_argument("--kept-peers", action="store_true", help="show peers' kept scores; run no peer")
     parser.add_argument("--rerun-peers", action="store_true", help="measure peers anew")
     add_cache(parser)
     options = parser.parse_args(arguments)
@@ -200,14 +199,14 @@ def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any
         for peer in peers:
             if options.kept_peers:
                 kept = kept_runs(PEERS[peer], name, RESULTS)
-                found = {number: kept[number] for number in range(options.splits) if number in kept}
-                if 0 < len(found) < options.splits:
-                    # Means over other splits than everybody's compare nothing.
-                    line = f"left out {peer} on {name}: {len(found)} of {options.splits} splits are on disk"
+                scores = {number: kept[number] for number in range(options.splits) if number in kept}
+                if 0 < len(scores) < options.splits:
+                    # Means over other splits than those of the other systems are not comparable.
+                    line = f"left out {peer} on {name}: {len(scores)} of {options.splits} splits are on disk"
                     print(line, file=sys.stderr)
-                    found = {}
+                    scores = {}
             else:
-                found = run_peer(
+                scores = run_peer(
                     PEERS[peer],
                     TABULAR[name],
                     options.data,
@@ -217,21 +216,21 @@ def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any
                     rerun=options.rerun_peers,
                     say=lambda line: print(line, file=sys.stderr, flush=True),
                 )
-            if found:
-                runs[name][peer] = [found[number] for number in sorted(found)]
+            if scores:
+                runs[name][peer] = [scores[number] for number in sorted(scores)]
     if not options.only_peers:
         jobs = []
         for name in names:
             rows = read_set(TABULAR[name], options.data).num_rows
             for number, split in enumerate(splits(TABULAR[name], rows, options.splits)):
-                # The name of the same fit in benchmarks.uci: what one has measured serves the other.
+                # The same name as in benchmarks.uci, so that either benchmark uses the other's finished fits.
                 jobs.append(Job(f"{name}-{number:02d}-defaults", name, split, {}))
         reports = fit_all(
             jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
         )
         for name in names:
-            mine = [of_murho(reports[job.name]) for job in jobs if job.dataset == name]
-            runs[name] = {MURHO: mine, **runs[name]}
+            of_set = [of_murho(reports[job.name]) for job in jobs if job.dataset == name]
+            runs[name] = {MURHO: of_set, **runs[name]}
     return runs
 
 

@@ -1,10 +1,9 @@
-"""`python -m benchmarks.training`: the time and the memory that `murho train` takes with its defaults.
+"""`python -m benchmarks.training`: time and memory of `murho train` with its defaults.
 
-Tables are made up: a smooth function of normal inputs, under noise whose size depends on them. Each is written to a
-CSV file, and the real command is run on it in a process of its own. Beside its peak of memory stands that of a bare
-process, which imports the same modules and does nothing: what lies between the two is the table and the training.
-The command's held-out error is shown against the noise, below which none can be for long: a training that
-learned nothing would be no training.
+The tables are synthetic: a smooth function of normal inputs, with heteroscedastic noise. Each is written to a CSV file,
+and the real command is run on it in a process of its own. Its peak memory is shown beside that of a bare process, which
+imports the same modules and does nothing; the difference is the table and the training. The held-out RMSE is shown
+relative to the noise, the error of a perfect prediction, as a check that the training learned the function.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ SEED = 0
 
 
 class MadeUp(NamedTuple):
-    """A table whose function and noise are known.
+    """A synthetic table with a known function and known noise.
 
     Attributes:
         table: Columns ``x0`` to ``x(D-1)`` and ``y``, N rows.
         function: The target without noise, ``[N]``.
-        sigma: The noise's standard deviation, ``[N]``.
+        sigma: Standard deviation of the noise, ``[N]``.
     """
 
     table: pa.Table
@@ -55,20 +54,20 @@ class MadeUp(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Root mean square of ``sigma``: the error of a perfect prediction."""
+        """Root mean square of ``sigma``: the RMSE of a perfect prediction."""
         return float(np.sqrt(np.mean(self.sigma**2)))
 
 
 def made_up_table(rows: int, inputs: int, seed: int = SEED) -> MadeUp:
-    """A regression problem that is not linear, and whose noise is not the same everywhere.
+    """A non-linear regression problem with heteroscedastic noise.
 
-    Normal inputs have four random directions a to d, each of unit variance. The target is sin(2a) + bc + d/2, the
-    noise normal with standard deviation 0.3 exp(d/2).
+    a to d are projections of the normal inputs on four random directions, each of unit variance. The target is
+    sin(2a) + bc + d/2, the noise normal with standard deviation 0.3 exp(d/2).
 
     Args:
         rows: N.
         inputs: D.
-        seed: Of everything in it.
+        seed: Seed of inputs, directions and noise.
     """
     generator = np.random.default_rng([seed, rows, inputs])
     directions = generator.normal(size=(inputs, 4))
@@ -81,39 +80,39 @@ def made_up_table(rows: int, inputs: int, seed: int = SEED) -> MadeUp:
 
 
 def measure(rows: int, inputs: int, *, rounds: int = 1, budget: float | None = None) -> dict[str, Any]:
-    """Trains on a made-up table.
+    """Measures `murho train` on a synthetic table.
 
     Args:
         rows: N.
         inputs: D.
-        rounds: How often.
-        budget: Handed to `murho train`, seconds; by default it is left to choose.
+        rounds: Number of trainings.
+        budget: The option ``--budget`` of `murho train`, seconds; by default it is not given.
 
     Returns:
-        ``rows``, ``inputs`` and ``noise``, see `MadeUp`; ``rmse``, held-out; and, a number a round, ``wall`` and
-        ``processor``, seconds, ``peak_memory_bytes`` and ``bare_memory_bytes``. ``not_imported``:
-        modules that the bare process could not import by themselves.
+        ``rows``, ``inputs`` and ``noise`` of the `MadeUp` table; held-out ``rmse``; and, one number per round, ``wall``
+        and ``processor``, seconds, ``peak_memory_bytes`` and ``bare_memory_bytes``. ``not_imported``: modules that the
+        bare process could not import on their own.
 
     Raises:
         ProcessError: A process failed.
     """
-    made = made_up_table(rows, inputs)
-    report: dict[str, Any] = {"rows": rows, "inputs": inputs, "noise": made.noise}
+    synthetic = made_up_table(rows, inputs)
+    report: dict[str, Any] = {"rows": rows, "inputs": inputs, "noise": synthetic.noise}
     lists: dict[str, list[float]] = {
         name: [] for name in ("wall", "processor", "peak_memory_bytes", "bare_memory_bytes")
     }
     with tempfile.TemporaryDirectory() as folder:
         path, checkpoints = Path(folder) / f"{NAME}.csv", Path(folder) / "checkpoints"
-        csv.write_csv(made.table, path)
+        csv.write_csv(synthetic.table, path)
         command = ["train", str(path), "--target", TARGET, "--checkpoints", str(checkpoints)]
         command += [] if budget is None else ["--budget", f"{budget:g}"]
         for version in range(1, rounds + 1):
             began = time.perf_counter()
-            said = run_script("murho_command", *command)
+            answer = run_script("murho_command", *command)
             lists["wall"].append(time.perf_counter() - began)
-            lists["processor"].append(said["processor"])
-            lists["peak_memory_bytes"].append(said["peak"])
-            bare = run_script("bare_process", given=orjson.dumps(said["modules"]))
+            lists["processor"].append(answer["processor"])
+            lists["peak_memory_bytes"].append(answer["peak"])
+            bare = run_script("bare_process", given=orjson.dumps(answer["modules"]))
             lists["bare_memory_bytes"].append(bare["peak"])
             trained = orjson.loads((checkpoints / NAME / str(version) / "model.json").read_bytes())
     return report | {"rmse": trained["metrics"]["rmse"], **lists, "not_imported": bare["missed"]}
@@ -157,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--tables", type=read, default=read(TABLES), metavar="NxD", help=f"rows x inputs (default {TABLES})"
     )
     parser.add_argument(
-        "--budget", type=float, metavar="S", help="of each training, seconds (default: that of `murho train`)"
+        "--budget", type=float, metavar="S", help="seconds per training (default: that of `murho train`)"
     )
     add_rounds(parser, 1, "trainings on each table")
     add_output(parser)

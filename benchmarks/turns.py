@@ -1,4 +1,4 @@
-"""Processes of several systems take turns on one machine: what else it does falls on all of them alike."""
+"""Measurement in turns: the processes of several systems work one at a time, so that other load affects all alike."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["Turns"]
 
 
 class Turns:
-    """Started systems, of which one at a time does something; a context manager that ends them.
+    """Started systems, of which one works at a time; a context manager that ends them.
 
-    A system that fails once is asked no more.
+    A system that failed once gets no further requests.
 
     Attributes:
-        ready: System → what it said of itself when it was ready, without those that never were.
-        failed: System → why.
+        ready: System → its first answer, for all systems that became ready.
+        failed: System → reason of its failure.
     """
 
     def __init__(self, start: Mapping[str, Callable[[], SystemProcess]]) -> None:
-        """Takes what there is to start.
+        """Takes the systems; entering the context starts them.
 
         Args:
-            start: System → starts its process, and waits until it is ready.
+            start: System → function that starts its process, and waits until it is ready.
         """
         self._start = start
         self._processes: dict[str, SystemProcess] = {}
@@ -37,10 +37,8 @@ class Turns:
 
     def __enter__(self) -> Self:
         with self._stack:
-            for (
-                name,
-                start,
-            ) in self._start.items():  # one after the other, so as not to be in each other's way
+            # One at a time, so that they do not slow each other down.
+            for name, start in self._start.items():
                 try:
                     self._processes[name] = self._stack.enter_context(start())
                 except ProcessError as error:
@@ -50,21 +48,21 @@ class Turns:
 
     @property
     def ready(self) -> dict[str, dict[str, Any]]:
-        """See the class."""
+        """System → its first answer, for all systems that became ready."""
         return {name: process.ready for name, process in self._processes.items()}
 
     def ask(
         self, request: Mapping[str, Any], *, rounds: int, without: Container[str] = ()
     ) -> dict[str, list[dict[str, Any]]]:
-        """In every round, sends each of them the request and waits for its answer.
+        """Sends the request to each system in turn, and waits for its answer, in every round.
 
         Args:
-            request: What is asked.
-            rounds: How often.
-            without: Systems that are not asked.
+            request: The request.
+            rounds: Number of rounds.
+            without: Systems to leave out.
 
         Returns:
-            System → its answers, one a round; without those that have failed in this or an earlier call.
+            System → its answers, one per round; without systems that failed in this or an earlier call.
         """
         answers: dict[str, list[dict[str, Any]]] = {}
         for _ in range(rounds):
@@ -75,7 +73,7 @@ class Turns:
                     answers.setdefault(name, []).append(process.ask(request))
                 except ProcessError as error:
                     self.failed[name] = str(error)
-        return {name: said for name, said in answers.items() if name not in self.failed}
+        return {name: replies for name, replies in answers.items() if name not in self.failed}
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

@@ -1,8 +1,7 @@
-"""`python -m benchmarks.uci --data DIR`: the standard UCI splits, beside what has been published.
+"""`python -m benchmarks.uci --data DIR`: accuracy on the standard UCI splits, beside published results.
 
-Every split is trained from its training rows alone and judged on its test rows. Log-likelihood, RMSE and CRPS are
-those of the raw predictive, a mixture over draws; coverage is given raw and calibrated. ± is the standard error over
-splits.
+Every split is trained from its training rows alone and scored on its test rows. Log-likelihood, RMSE and CRPS are of
+the raw predictive, a mixture over draws; coverage is given raw and calibrated. ± is the standard error over splits.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ NETWORKS = ("defaults", "protocol")
 
 
 def network_options(network: str, dataset: DataSet, members: int | None = None) -> dict[str, Any]:
-    """Options of a fit: none for ``defaults``; the standard protocol's network, and otherwise the defaults."""
-    counted = {} if members is None else {"members": members}
+    """Options of a fit: none for ``defaults``; for ``protocol`` those of the standard protocol's network."""
+    options: dict[str, Any] = {} if members is None else {"members": members}
     if network == "defaults":
-        return counted
-    return {"hidden": [dataset.hidden], "activation": "relu", "skip": False} | counted
+        return options
+    return {"hidden": [dataset.hidden], "activation": "relu", "skip": False} | options
 
 
 def jobs_of(
     names: Sequence[str], network: str, count: int | None, rows: Mapping[str, int], members: int | None = None
 ) -> list[Job]:
-    """A job a split.
+    """One job per split.
 
     Args:
-        names: Of the sets.
-        network: Of `NETWORKS`.
-        count: Splits a set, or None for all of the protocol.
+        names: Names of the sets.
+        network: One of `NETWORKS`.
+        count: Splits per set, or None for all of the protocol.
         rows: Set → rows of its table.
-        members: M, or None for as many as Murho takes unless told otherwise.
+        members: M, or None for Murho's default.
     """
     jobs = []
     title = network if members is None else f"{network}-{members}"
@@ -60,7 +59,7 @@ def jobs_of(
 
 
 def render(names: Sequence[str], runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """The tables: accuracy beside published rows, then coverage.
+    """The tables: accuracy beside published results, then coverage.
 
     Args:
         names: Sets, in order.
@@ -116,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--members",
         type=positive,
         metavar="M",
-        help="networks of that kind in a fit (default: as murho train)",
+        help="networks in a fit (default: as murho train)",
     )
     options = parser.parse_args(arguments)
     try:

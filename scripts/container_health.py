@@ -1,6 +1,6 @@
-"""Exit with 0 when this container's service answers 200, with 1 otherwise: the image has no curl.
+"""Health check of a container, whose image has no curl: exits with 0 if the service answers 200, else with 1.
 
-python container_health.py [PATH]        PATH: /healthz (the default) or /readyz; the port is MURHO_PORT's
+python container_health.py [PATH]        PATH: /healthz (the default) or /readyz; the port is MURHO_PORT
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["answers"]
 
 def answers(path: str, port: int, timeout: float = 4.0) -> bool:
     """Whether 127.0.0.1 answers 200 at the path within the timeout, in seconds."""
-    # No urllib: it would ask the proxy that a container's environment may name.
+    # Not urllib, which would use the proxy that a container's environment may name.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
         connection.request("GET", path)
@@ -26,5 +26,5 @@ def answers(path: str, port: int, timeout: float = 4.0) -> bool:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1] if len(sys.argv) > 1 else "/healthz"
-    sys.exit(0 if answers(asked, int(os.environ.get("MURHO_PORT", "8000"))) else 1)
+    requested = sys.argv[1] if len(sys.argv) > 1 else "/healthz"
+    sys.exit(0 if answers(requested, int(os.environ.get("MURHO_PORT", "8000"))) else 1)

@@ -1,15 +1,15 @@
-"""Install Murho into the environment of the Python that runs this: PyTorch first, then the rest.
+"""Installs Murho into the environment of the Python that runs this script: PyTorch first, then the rest.
 
     .venv/bin/python scripts/install.py               the project, editable, with its development tools
-    python scripts/install.py --runtime-dependencies  what Murho needs to run, without Murho (for the image)
+    python scripts/install.py --runtime-dependencies  the packages that Murho imports, without Murho (for the image)
 
-Everything goes through constraints.txt. PyTorch comes first because the package index serves Linux its CUDA
-build, gigabytes that a machine without an NVIDIA GPU has no use for. Two environment variables choose:
+All versions come from constraints.txt. PyTorch is installed first because the package index has the CUDA build for
+Linux: gigabytes that are useless without an NVIDIA GPU. Two environment variables choose the build:
 
     TORCH_VARIANT      cpu (the default) or cuda
     TORCH_INDEX_URL    an index to take torch from, instead of PyTorch's own (a mirror, another CUDA version)
 
-Standard library only: it runs before anything is installed.
+The script uses the standard library only, because it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -37,31 +37,29 @@ ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 VARIANTS = ("cpu", "cuda")
-NOT_OFFERED = (
-    "No matching distribution found"  # what pip says of an index without the package, or out of reach
-)
+NOT_OFFERED = "No matching distribution found"  # pip, about an index without the package or connection
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place to take torch from: how it is called, what to ask pip for, and pip's options."""
+    """One place to take torch from: its name for messages, the requirement for pip, and pip's options."""
 
     name: str
     requirement: str
     options: tuple[str, ...] = ()
-    last_resort: bool = False  # may be a CUDA build that nobody asked for
+    last_resort: bool = False  # may be a CUDA build although the CPU build is wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """The torch that is installed: its version without the local part, and which build it is."""
+    """The installed torch: its version without the local part, and its build."""
 
     version: str
     variant: str  # cpu or cuda
 
 
 def pinned_version(package: str, constraints: str) -> str:
-    """The version that a constraints file (its text) pins a package to."""
+    """The pinned version of a package, from the text of a constraints file."""
     match = re.search(rf"(?m)^{re.escape(package)}==(\S+)", constraints)
     if match is None:
         raise SystemExit(f"{CONSTRAINTS} does not pin {package}: it needs a line '{package}==VERSION'.")
@@ -69,16 +67,16 @@ def pinned_version(package: str, constraints: str) -> str:
 
 
 def torch_sources(version: str, variant: str, system: str, index_url: str | None = None) -> list[Source]:
-    """Where to take torch from, best first; empty where the package index's own choice is right.
+    """Sources of torch, best first; empty if the package index has the right build.
 
     Args:
         version: The pinned version, such as ``2.13.0``.
         variant: ``cpu`` or ``cuda``.
-        system: ``platform.system()``; only Linux has a CUDA build as the package index's choice.
+        system: ``platform.system()``; the package index's default build is CUDA only for Linux.
         index_url: An index to use instead of all others.
     """
-    # Only a local version (+cpu) tells the builds of one version apart, and pip looks into the indexes and
-    # folders of its configuration too: without it, a CUDA wheel there would be as good to pip.
+    # Only a local version (+cpu) distinguishes the builds of one version. Without it, pip could take a CUDA wheel
+    # from the indexes and folders of its configuration.
     local = f"torch=={version}+cpu"
     short = ("--retries", "1", "--timeout", "15")
     if index_url is not None:
@@ -87,7 +85,7 @@ def torch_sources(version: str, variant: str, system: str, index_url: str | None
     if system != "Linux":
         return []
     if variant == "cuda":
-        # === takes the plain version alone: with ==, a +cpu wheel known to pip would be the newer one.
+        # === matches the plain version alone; with ==, pip would prefer a +cpu wheel that it knows, as newer.
         return [Source("the package index", f"torch==={version}")]
     return [
         Source("a wheel known to pip", local, ("--no-index",)),
@@ -98,7 +96,7 @@ def torch_sources(version: str, variant: str, system: str, index_url: str | None
 
 
 def installed_torch() -> Torch | None:
-    """The torch of this environment, found without importing it."""
+    """The torch of this environment, without importing it; None if there is none."""
     importlib.invalidate_caches()
     try:
         distribution = importlib.metadata.distribution("torch")
@@ -115,15 +113,15 @@ def has_nvidia_gpu() -> bool:
 
 
 def say(message: str) -> None:
-    """Tell the person at the terminal, before pip speaks next."""
+    """Print a message at once, so that it comes before the next output of pip."""
     sys.stdout.write(f"{message}\n")
     sys.stdout.flush()
 
 
 def pip_install(*arguments: str) -> str | None:
-    """Run ``pip install``; None when it worked, otherwise what it said on its error stream.
+    """Run ``pip install``; return None if it worked, otherwise the text of its stderr.
 
-    The error stream is held back: a source that cannot be reached is no error while there is another.
+    The stderr is not shown at once: a source that cannot be reached is no error while there is another source.
     """
     environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}
     command = [sys.executable, "-m", "pip", "install", *arguments]
@@ -134,10 +132,10 @@ def pip_install(*arguments: str) -> str | None:
 
 
 def install_torch(version: str, variant: str, index_url: str | None, common: Sequence[str]) -> None:
-    """Install the build of torch that was asked for, unless it is there; ``common`` are pip's options.
+    """Install a build of torch, unless it is installed already; ``common`` are options for pip.
 
     Raises:
-        SystemExit: No source had it, or a download broke off; the message says what to do.
+        SystemExit: No source has the build, or a download failed; the message says what to do.
     """
     present = installed_torch()
     if present == Torch(version, variant):
@@ -151,34 +149,34 @@ def install_torch(version: str, variant: str, index_url: str | None, common: Seq
                 return
             say(last_resort_warning(version, gpu))
         say(f"Installing torch {version} ({variant}) from {source.name} ...")
-        said = pip_install("--no-deps", *common, *source.options, source.requirement)
-        if said is None:
+        error = pip_install("--no-deps", *common, *source.options, source.requirement)
+        if error is None:
             break
-        if NOT_OFFERED not in said:
-            # Falling through to the next source would turn a broken download of a CPU build into a CUDA one.
+        if NOT_OFFERED not in error:
+            # Trying the next source after a broken download of a CPU build could install a CUDA build.
             raise SystemExit(
-                f"{said}\n\nInstalling torch from {source.name} broke off; run the same command again."
+                f"{error}\n\nInstalling torch from {source.name} broke off; run the same command again."
             )
         say("  not available there.")
     else:
         if platform.system() == "Linux" or index_url is not None:
             raise SystemExit(nowhere_message(version, variant, index_url))
-    found = installed_torch()
-    if variant == "cuda" and found is not None and found.variant != "cuda":
+    installed = installed_torch()
+    if variant == "cuda" and installed is not None and installed.variant != "cuda":
         raise SystemExit(
             f"This torch {version} is a CPU build. Name an index of CUDA builds in TORCH_INDEX_URL, such as "
             "https://download.pytorch.org/whl/cu130."
         )
-    if found is not None and found.variant == "cpu" and gpu:
+    if installed is not None and installed.variant == "cpu" and gpu:
         say("This machine has an NVIDIA GPU: TORCH_VARIANT=cuda installs the build of torch that uses it.")
 
 
 def last_resort_warning(version: str, gpu: bool) -> str:
-    """What to say before torch comes from the package index, whatever build that has."""
+    """The warning before torch is taken from the package index, in any build."""
     line = "!" * 96
-    useless = "" if gpu else ",\nof no use to this machine, which has no NVIDIA GPU"
+    useless = "" if gpu else ",\nuseless on this machine, which has no NVIDIA GPU"
     return (
-        f"{line}\nNo CPU build of torch {version} can be had: pip knows no wheel, and there is nothing at\n"
+        f"{line}\nNo CPU build of torch {version} is available: pip knows no wheel, and there is none at\n"
         f"{CPU_INDEX}. Taking torch from the package index instead.\n"
         f"For Linux that has mostly the CUDA build. It works, but downloads about 3 GB{useless}.\n"
         "To avoid that, stop this (Ctrl-C) and name a mirror of PyTorch's CPU index in TORCH_INDEX_URL,\n"
@@ -187,7 +185,7 @@ def last_resort_warning(version: str, gpu: bool) -> str:
 
 
 def nowhere_message(version: str, variant: str, index_url: str | None) -> str:
-    """What to say when no source has a torch for this machine."""
+    """The message if no source has a torch for this machine."""
     machine = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     place = f" at {index_url}" if index_url else ""
     return (
@@ -198,24 +196,24 @@ def nowhere_message(version: str, variant: str, index_url: str | None) -> str:
 
 
 def install_through_constraints(*arguments: str) -> None:
-    """``pip install -c constraints.txt``; ends with pip's own words when it fails.
+    """Run ``pip install -c constraints.txt``.
 
     Raises:
-        SystemExit: pip failed.
+        SystemExit: pip failed; the message starts with pip's own.
     """
-    said = pip_install("--constraint", str(CONSTRAINTS), *arguments)
-    if said is not None:
+    error = pip_install("--constraint", str(CONSTRAINTS), *arguments)
+    if error is not None:
         raise SystemExit(
-            f"{said}\n\nInstalling the packages failed (above, in pip's words). If the network was the\n"
-            "reason, run the same command again: what is installed stays."
+            f"{error}\n\nInstalling the packages failed; pip's message is above. If the network was the\n"
+            "reason, run the same command again: installed packages stay."
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Install torch, then what else is asked for.
+    """Install torch, then the project or its runtime dependencies.
 
     Raises:
-        SystemExit: Something could not be installed; the message is for people.
+        SystemExit: A package could not be installed; the message says what to do.
     """
     parser = argparse.ArgumentParser(description="Install Murho into this Python's environment.")
     parser.add_argument(
@@ -230,11 +228,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     version = pinned_version("torch", CONSTRAINTS.read_text(encoding="utf-8"))
-    # An image compiles everything now, as its files cannot be written later; elsewhere, Python compiles what it
-    # imports, which is less by half a minute.
+    # The files of an image cannot be written later, so all modules are compiled now. Elsewhere, Python compiles only
+    # the modules that it imports, which saves half a minute here.
     common = [] if options.runtime_dependencies else ["--no-compile"]
     install_torch(version, variant, os.environ.get("TORCH_INDEX_URL") or None, common)
-    # The build tools come through the constraints as well, so the build needs no environment of its own.
+    # The build tools are installed with the constraints too, so the build needs no environment of its own.
     install_through_constraints("--quiet", *common, *project["build-system"]["requires"])
     if options.runtime_dependencies:
         extras = project["project"]["optional-dependencies"]
@@ -247,4 +245,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        raise SystemExit("\nInterrupted; the same command goes on from here.") from None
+        raise SystemExit("\nInterrupted; run the same command again to continue.") from None

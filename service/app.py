@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create_app"]
 
-# The requests in flight are answered by then; what still computes belongs to requests that ran out of grace.
+# By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0
 
 
@@ -46,10 +46,10 @@ def create_app(
     """Returns an application that loads its checkpoints once it is started.
 
     Args:
-        settings: By default those of the environment.
+        settings: The settings; by default read from the environment.
         source: Where checkpoints come from; by default the settings' directory.
         lifecycle: Shared with the process that stops the application.
-        on_loaded: Called with what is served, once loading has ended, in the compute thread.
+        on_loaded: Called in the compute thread once loading has ended, with the loaded checkpoints.
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
@@ -72,14 +72,14 @@ def create_app(
             parts.telemetry.show(snapshot)
             if snapshot.loaded and on_loaded is not None:
                 on_loaded(snapshot)
-        except Exception as error:  # the compute thread has to live on, to say what is wrong
+        except Exception as error:  # the compute thread must keep running, to report the reason
             structlog.get_logger("murho.app").exception("loading failed")
             if not parts.registry.snapshot.loaded:
                 parts.registry.fail(f"loading failed with {type(error).__name__}: {error}")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
-        # In the compute thread: what is warmed up there is warm for the predictions.
+        # Loading runs in the compute thread, because warming up counts only for the thread that does it.
         scheduler.start(first=load)
         try:
             yield {"parts": parts}
@@ -110,7 +110,7 @@ def create_app(
 
 
 def _set_threads(threads: int) -> None:
-    """Sets torch's threads; they belong to the thread that calls."""
+    """Sets the number of PyTorch's threads, for the calling thread alone."""
     import torch  # here, because the service answers /healthz before torch is loaded
 
     torch.set_num_threads(threads)

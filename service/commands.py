@@ -1,4 +1,4 @@
-"""The command `murho serve`. Its imports wait until it runs, so that `murho --help` answers at once."""
+"""The command `murho serve`. It imports the service only when it runs, so that `murho --help` answers at once."""
 
 import sys
 from pathlib import Path
@@ -91,7 +91,7 @@ def _settings(**given: Any) -> "Settings":
 
 
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
-    """Says what is served and what to try next."""
+    """Prints the served and refused checkpoints, and a request to try."""
     from murho.model.errors import MurhoError
     from murho.service.examples import curl_line
 

@@ -1,18 +1,18 @@
-"""The errors of the service and the one table that turns any error into an RFC 9457 problem.
+"""The errors of the service, and the one table that turns any error into an RFC 9457 problem.
 
     MurhoError
     └── ServiceError
-        ├── NotReadyError              still loading, draining, or nothing to serve
-        ├── QueueFullError             more work than the service takes on
+        ├── NotReadyError              still loading, draining, or no model to serve
+        ├── QueueFullError             the queue is full
         ├── DeadlineError              no answer in time
         ├── SlowRequestError           the body did not arrive in time
         ├── UnknownModelError          no such model or version
         ├── TooLargeError              body, rows or work above a limit
         ├── MediaTypeError             a body in a form that the service doesn't read
-        ├── ClientGoneError            nobody waits for the answer any more
+        ├── ClientGoneError            the client closed the connection
         └── ComputationError           the model gave no finite answer: a bug, never the client's fault
 
-Bad input is `model.errors.InputError`. A message is for people: what is wrong, where, and what to do.
+Bad input is `model.errors.InputError`. A message tells a person what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ServiceError(MurhoError):
     """The root of the service's own errors.
 
     Attributes:
-        retry_after: Seconds after which another attempt makes sense, None where it makes none.
+        retry_after: Seconds until another attempt makes sense; None if it never does.
     """
 
     def __init__(self, message: str, *, retry_after: int | None = None) -> None:
@@ -58,11 +58,11 @@ class ServiceError(MurhoError):
 
 
 class NotReadyError(ServiceError):
-    """The service is still loading, is draining, or has nothing to serve."""
+    """The service is still loading, is draining, or has no model to serve."""
 
 
 class QueueFullError(ServiceError):
-    """More work waits than the service takes on."""
+    """The queue is full."""
 
 
 class DeadlineError(ServiceError):
@@ -86,19 +86,19 @@ class MediaTypeError(ServiceError):
 
 
 class ClientGoneError(ServiceError):
-    """The client closed the connection: nobody waits for the answer."""
+    """The client closed the connection before the answer."""
 
 
 class ComputationError(ServiceError):
-    """The model gave no finite answer for input that it should be able to answer."""
+    """The model gave no finite answer for input within the training range."""
 
 
 class BadInputError(InputError):
-    """Rows or options of a request that can't be used, with the count of all that is wrong.
+    """Rows or options of a request that can't be used, with the count of all problems.
 
     Attributes:
         problems: The first problems, in the order of the request.
-        total: How many there are in all, listed or not.
+        total: Number of problems in all, listed or not.
     """
 
     def __init__(self, problems: Iterable[Problem], total: int | None = None) -> None:
@@ -113,7 +113,7 @@ class ProblemDetails:
     Attributes:
         status: The HTTP status.
         type: A URI that names the kind of problem.
-        title: What kind of problem it is, the same for every one of its kind.
+        title: The kind of problem in words, the same for every problem of this type.
         detail: What went wrong this time and what to do.
         errors: For bad input, what is wrong where.
         headers: Headers of the answer, such as Retry-After and Allow.
@@ -127,7 +127,7 @@ class ProblemDetails:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Returns the members of the problem document; `errors` only where there are some."""
+        """Returns the members of the problem document; `errors` only if there are any."""
         document: dict[str, Any] = {
             "type": self.type,
             "title": self.title,
@@ -141,7 +141,7 @@ class ProblemDetails:
         return document
 
 
-# The whole mapping from errors to answers: the first class that fits counts.
+# The whole mapping from errors to answers; the first class that fits is taken.
 TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (InputError, 422, "bad-input", "The input can't be used"),
     (UnknownModelError, 404, "unknown-model", "There is no such model"),
@@ -201,7 +201,7 @@ def _http_problem(error: HTTPException) -> ProblemDetails:
 
 
 def _bad_input_detail(error: InputError) -> str:
-    """Returns one sentence: how much is wrong, and what first."""
+    """Returns one sentence: the problem, or the number of problems if there are several."""
     total = error.total if isinstance(error, BadInputError) else len(error.problems)
     first = error.problems[0]
     if total == 1:

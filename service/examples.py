@@ -1,4 +1,4 @@
-"""A request that works for a model: one example row, and the curl line that sends it."""
+"""An example request for a model: one row, and the curl command that sends it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["curl_line", "example_row"]
 
 
 def example_row(model: ModelLike) -> dict[str, Any]:
-    """Returns one row that the model takes: a training row if the checkpoint has one, else a middling one."""
+    """Returns one row that the model accepts: the checkpoint's stored training row, else the middle of each range."""
     stored = model.spec.training.get("example")
     names = [feature.name for feature in model.schema.features]
     if isinstance(stored, dict) and list(stored) == names:
@@ -27,7 +27,7 @@ def example_row(model: ModelLike) -> dict[str, Any]:
 
 
 def curl_line(model: ModelLike, address: str) -> str:
-    """Returns a shell command that asks a model at an address for its answer to the example row."""
+    """Returns a shell command that sends the example row to a model of the service at an address."""
     body = orjson.dumps({"inputs": [example_row(model)]}).decode()
     path = f"{address}/models/{model.name}/predict"
     return f"curl -s {path} -H 'content-type: application/json' -d {shlex.quote(body)}"

@@ -20,10 +20,10 @@ Result = TypeVar("Result")
 
 
 def require_json(request: Request) -> None:
-    """Checks that the body is announced as JSON, or not announced at all.
+    """Checks that the Content-Type of the request is JSON or absent.
 
     Raises:
-        MediaTypeError: It is announced as something else, or as compressed.
+        MediaTypeError: The Content-Type is another one, or the body is compressed.
     """
     media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     json = media_type == "application/json" or (
@@ -42,7 +42,7 @@ async def read_body(request: Request, seconds: float) -> bytes:
     """Returns the whole body.
 
     Raises:
-        SlowRequestError: It takes longer than `seconds`.
+        SlowRequestError: The body takes longer than `seconds`.
         ClientGoneError: The client closed the connection before the end.
     """
     try:
@@ -55,7 +55,7 @@ async def read_body(request: Request, seconds: float) -> bytes:
 
 
 async def while_connected(request: Request, work: Coroutine[object, object, Result]) -> Result:
-    """Runs work and cancels it once the client has closed the connection. The body must have been read.
+    """Runs work and cancels it if the client closes the connection. The body must be read before.
 
     Raises:
         ClientGoneError: The client closed the connection.
@@ -75,10 +75,10 @@ async def while_connected(request: Request, work: Coroutine[object, object, Resu
     finally:
         answer.cancel()
         gone.cancel()
-        # Until both have seen it: what is given up here must not begin to compute a moment later.
+        # Wait until both are cancelled: cancelled work must not begin to compute a moment later.
         await asyncio.wait({answer, gone})
 
 
 async def in_thread_if_large(size: int, limit: int, work: Callable[[], Result]) -> Result:
-    """Runs work at once if it is small; else in a thread, so that other requests go on meanwhile."""
+    """Runs work directly if its size is within the limit, else in a thread, so that other requests go on meanwhile."""
     return work() if size <= limit else await asyncio.to_thread(work)

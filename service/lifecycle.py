@@ -1,4 +1,4 @@
-"""From starting to stopping: whether the service is ready, and which requests it still takes."""
+"""The stages of shutting down: when the service is no longer ready, and when it takes no more predictions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["Lifecycle"]
 class Lifecycle:
     """Counts the predictions in flight and refuses new ones at the end.
 
-    Stopping has two steps. While it *drains*, the service says that it isn't ready but still takes
-    predictions, so that none is lost before a load balancer has turned away. Once it is *closing*, it takes
-    no new ones and waits for those in flight.
+    Stopping has two steps. While the service *drains*, it reports that it isn't ready but still takes predictions, so
+    that none is lost before the load balancer sends its requests elsewhere. Once it is *closing*, it takes no new
+    predictions and waits for those in flight.
 
     Attributes:
-        draining: The service is about to stop and isn't ready any more.
-        closing: It takes no new predictions.
-        in_flight: Predictions that aren't answered yet.
-        unfinished: It has stopped, but a computation that nobody waits for still runs.
+        draining: Whether the service is about to stop, so that it is no longer ready.
+        closing: Whether it refuses new predictions.
+        in_flight: Number of predictions without an answer so far.
+        unfinished: Whether an abandoned computation still runs after the service has stopped.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Lifecycle:
         """Checks that the service isn't about to stop.
 
         Raises:
-            NotReadyError: It is.
+            NotReadyError: The service is about to stop.
         """
         if self.draining:
             raise NotReadyError("The service is shutting down.", retry_after=5)
@@ -47,7 +47,7 @@ class Lifecycle:
         """Counts one prediction as in flight.
 
         Raises:
-            NotReadyError: The service takes no new ones.
+            NotReadyError: The service takes no new predictions.
         """
         if self.closing:
             raise NotReadyError("The service is shutting down.", retry_after=5)

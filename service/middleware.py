@@ -1,6 +1,6 @@
-"""Pure ASGI middleware, outermost first: `RequestLog`, then `BodyLimit`.
+"""ASGI middleware, outermost first: `RequestLog`, then `BodyLimit`.
 
-Pure, because the framework's request/response middleware hides a client's disconnection.
+It is pure ASGI because the framework's request/response middleware hides a client's disconnection.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["BodyLimit", "RequestLog"]
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
-# Asked for every few seconds by machines: a line each would bury the rest.
+# Machines request these every few seconds: one log line each would bury the rest.
 QUIET_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RequestLog:
-    """Gives every request an id, a log line and its place in the metrics; no exception gets past it.
+    """Gives every request an id, logs it and counts it in the metrics; no exception gets past it.
 
-    The id is the client's `x-request-id` where it is a plain one, and goes back in the answer.
+    The id is the client's `x-request-id` if it matches `REQUEST_ID`, else a new one. The answer carries it too.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, lifecycle: Lifecycle) -> None:
@@ -66,7 +66,7 @@ class RequestLog:
         except asyncio.CancelledError:
             if status or not self.lifecycle.closing:
                 raise
-            # The grace after SIGTERM is over and the server cancels what is left; it is owed an answer still.
+            # The grace after SIGTERM is over and the server cancels the request. It still gets an answer.
             error = NotReadyError("The service stopped before the answer was computed.", retry_after=5)
             await problem_response(error, request_id)(scope, receive, send_with_id)
         except Exception as error:
@@ -77,7 +77,7 @@ class RequestLog:
             self._record(scope, request_id, status, time.perf_counter() - begin)
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        # The template, never the path: clients can make up any number of paths.
+        # The route template, never the path: clients can invent any number of paths.
         route = getattr(scope.get("route"), "path", "unmatched")
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.telemetry.requests.labels(method, route, str(status)).inc()
@@ -94,9 +94,9 @@ class RequestLog:
 
 
 class BodyLimit:
-    """Refuses bodies above a limit, announced by Content-Length or found while reading.
+    """Refuses bodies above a limit, by their Content-Length or by the bytes read.
 
-    The error is raised where the body is read, so that it gets an answer like any other.
+    The error is raised where the body is read, so that it is answered like any other error.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:

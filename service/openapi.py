@@ -1,4 +1,4 @@
-"""`/openapi.json`: the framework's description of the paths, with what the routes read and answer."""
+"""`/openapi.json`: the framework's description of the paths, completed by the bodies of requests and answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("404", "500", "503")}
 
 
 class InputProblem(BaseModel):
-    """What is wrong where."""
+    """What is wrong, and where."""
 
     pointer: str = Field(description="RFC 6901 JSON pointer, such as /inputs/3/Horsepower.")
     message: str
@@ -60,7 +60,7 @@ class ProblemDocument(BaseModel):
 
 
 def install_openapi(app: FastAPI, parts: Parts) -> None:
-    """Makes the application describe itself completely, with an example that works for its first model."""
+    """Installs the complete description, with an example request that works for the first model."""
     described: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
@@ -108,9 +108,9 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
 
 
 def _complete(method: str, operation: dict[str, Any]) -> None:
-    """Adds to one operation the problems it can answer with and, for predictions, body and answer."""
+    """Adds the possible problems to one operation and, for predictions, the bodies of request and answer."""
     responses = operation["responses"]
-    responses.pop("422", None)  # the framework's own form of it, which this service never sends
+    responses.pop("422", None)  # the framework's own form of 422, which this service never sends
     for status in PROBLEMS_BY_METHOD[method]:
         schema = {"$ref": REFERENCE.format(model="ProblemDocument")}
         responses[status] = {

@@ -1,4 +1,4 @@
-"""The start page: what is loaded, how good it is, what it takes, and a line to try. Plain HTML, no script."""
+"""The start page: the loaded models, their metrics and features, and a request to try. Plain HTML, no script."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def render_start_page(snapshot: Snapshot, address: str) -> str:
     """Returns the page as HTML.
 
     Args:
-        snapshot: What is served.
+        snapshot: The checkpoints that are served.
         address: The URL of this service as the reader reached it, without a slash at the end.
     """
     sections: list[str] = []
@@ -66,7 +66,7 @@ def _model(loaded: LoadedModel, address: str) -> str:
 
 
 def _metrics(metrics: Mapping[str, Any], schema: Schema) -> str:
-    """Returns the held-out metrics that the checkpoint has."""
+    """Returns the checkpoint's held-out metrics as HTML."""
     unit = f" {schema.target.unit}" if schema.target.unit else ""
     shown = [(title, f"{metrics[key]:.4g}{unit}") for key, title in METRICS if _is_number(metrics.get(key))]
     if _is_number(metrics.get("nll")):

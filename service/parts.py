@@ -1,4 +1,4 @@
-"""The parts of one running service, and how a route gets at them."""
+"""The parts of one running service, and the dependency that hands them to a route."""
 
 from dataclasses import dataclass
 from typing import Annotated, TypedDict, cast
@@ -17,7 +17,7 @@ __all__ = ["Parts", "PartsDependency", "State"]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything that one application consists of."""
+    """The parts of one application."""
 
     settings: Settings
     lifecycle: Lifecycle
@@ -28,7 +28,7 @@ class Parts:
 
 
 class State(TypedDict):
-    """What the application's lifespan hands to every request."""
+    """The state that the application's lifespan hands to every request."""
 
     parts: Parts
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]
 
-# Row-draws computed between two looks at whether anybody still waits: about a second on a slow processor.
+# Row-draws computed between two checks that the client still waits: about a second on a slow processor.
 CHUNK_COST = 2**20
 NUMBERS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws")
 
 
 class ModelLike(Protocol):
-    """What the service needs of a loaded checkpoint; `model.posterior.posterior.Posterior` is the one there is."""
+    """The interface of a loaded checkpoint; `model.posterior.posterior.Posterior` implements it."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class ModelLike(Protocol):
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
-        """Returns the first values that the training rows know nothing like, given which rows have any."""
+        """Returns the first `limit` values unlike the training rows; `among` marks the rows that have any, `[B]`."""
 
     def warm_up(self) -> None:
         """Makes the first prediction as fast as the next."""
@@ -64,7 +64,7 @@ class RowsNotFiniteError(MurhoError):
     """Some rows are so far outside the training range that the arithmetic overflows.
 
     Attributes:
-        cells: Row and feature of what is outside the range in these rows.
+        cells: Row and feature of each value outside the range in these rows.
     """
 
     def __init__(self, cells: list[tuple[int, str]]) -> None:
@@ -74,12 +74,12 @@ class RowsNotFiniteError(MurhoError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A prediction and what came with it.
+    """A prediction, its warnings and its timing.
 
     Attributes:
         prediction: Finite arrays in the target's unit.
-        outside: The first values that the training rows know nothing like.
-        timing: Where the time went.
+        outside: The first values unlike the training rows.
+        timing: Time in the queue and in computation.
     """
 
     prediction: Prediction
@@ -88,7 +88,7 @@ class Answer:
 
 
 class Predictor:
-    """Computes predictions, one after the other.
+    """Computes predictions, one at a time.
 
     Args:
         scheduler: Admits and runs the work.
@@ -112,16 +112,16 @@ class Predictor:
             model: The checkpoint.
             columns: Canonical columns `[B]`, all features of the model's schema.
             options: Valid options.
-            max_outside: The most values unlike the training rows to look for.
-            deadline: Time on the scheduler's clock at which nobody wants the answer any more.
+            max_outside: The most values unlike the training rows to return.
+            deadline: Time on the scheduler's clock after which the answer is no longer wanted.
 
         Raises:
-            RowsNotFiniteError: The answer isn't finite, for rows far outside the training range.
-            ComputationError: The answer isn't finite, for no such reason.
-            TooLargeError, QueueFullError, DeadlineError, NotReadyError: See `Scheduler.run`.
+            RowsNotFiniteError: The answer isn't finite for rows far outside the training range.
+            ComputationError: The answer isn't finite for rows within the training range.
+            TooLargeError, QueueFullError, DeadlineError, NotReadyError: Raised by `Scheduler.run`.
         """
         rows = len(next(iter(columns.values())))
-        # Standard errors take a second look at each draw.
+        # Monte Carlo standard errors need a second pass over the draws.
         cost = max(options.samples, 1) * (2 if options.mc_error else 1)
         most = self.scheduler.max_pending_cost // cost
         if rows > most:
@@ -150,7 +150,7 @@ class Predictor:
 
 
 def _predict(model: ModelLike, columns: Columns, options: PredictOptions) -> Prediction:
-    """Returns the prediction; a full device is a passing state, not a failure."""
+    """Returns the prediction; raises NotReadyError if the device's memory is full, which is a passing state."""
     import torch  # here, because the service answers /healthz before torch is loaded
 
     try:
@@ -163,7 +163,7 @@ def _predict(model: ModelLike, columns: Columns, options: PredictOptions) -> Pre
 
 
 def _joined(chunks: list[Prediction]) -> Prediction:
-    """Returns the prediction for all rows of consecutive chunks."""
+    """Joins the predictions of consecutive chunks of rows."""
     joined: dict[str, Any] = {}
     for name in (*NUMBERS, "outside"):
         parts = [getattr(chunk, name) for chunk in chunks]
@@ -189,7 +189,7 @@ def _require_finite(model: ModelLike, columns: Columns, prediction: Prediction) 
     if finite.all():
         return
     broken = np.flatnonzero(~finite)
-    # Beyond the range alone can numbers grow without bound; in a gap, say, the fault is not the client's.
+    # Numbers grow without bound only beyond the training range. Anywhere else, such as in a gap, it is our fault.
     outside = model.schema.outside({name: column[broken] for name, column in columns.items()})
     explained = {item.row for item in outside}
     if len(explained) < len(broken):

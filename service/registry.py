@@ -1,6 +1,6 @@
 """The loaded checkpoints, by name and version: an immutable snapshot, swapped as a whole.
 
-What can't be loaded is refused by name with the reason; everything else is served.
+A checkpoint that can't be loaded is refused by name with the reason; all others are served.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class CheckpointSource(Protocol):
 
     @property
     def place(self) -> str:
-        """What to call it in messages."""
+        """The name of the place in messages."""
 
     def list(self) -> list[CheckpointReference]:
-        """Returns every version there is, by name, then by rising version."""
+        """Returns every version of every checkpoint, by name, then by rising version."""
 
     def load(self, reference: CheckpointReference) -> ModelLike:
         """Loads one version and warms it up."""
@@ -52,7 +52,7 @@ class DirectorySource:
     Args:
         root: The directory.
         device: auto, cpu or cuda.
-        draws_bytes: Memory for the draws of each model; None: as `model.engines.draw_cache` has it.
+        draws_bytes: Memory for the draws of each model, in bytes; None for `model.engines.draw_cache.KEPT_BYTES`.
     """
 
     def __init__(self, root: Path, device: str, *, draws_bytes: int | None = None) -> None:
@@ -62,7 +62,7 @@ class DirectorySource:
 
     @property
     def place(self) -> str:
-        """The directory, in full: a relative one says little in a container's log."""
+        """The absolute path of the directory, because a relative path is ambiguous in a container's log."""
         return str(self.root.absolute())
 
     def list(self) -> list[CheckpointReference]:
@@ -77,7 +77,7 @@ class DirectorySource:
         """Loads one version onto the device.
 
         Raises:
-            CheckpointError: It is damaged or of a newer format.
+            CheckpointError: The checkpoint is damaged or of a newer format.
         """
         # Imported here, because torch takes seconds to import.
         from murho.model.engines.draw_cache import KEPT_BYTES
@@ -95,7 +95,7 @@ class Refused:
     Attributes:
         name: Its name.
         version: Its version, empty if the name has none.
-        reason: Why not.
+        reason: Why it is refused.
     """
 
     name: str
@@ -123,11 +123,11 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is served at one moment.
+    """The checkpoints that are served at one moment.
 
     Attributes:
         models: Name to model, by name.
-        refused: What is not served, and why.
+        refused: Checkpoints that are not served, and why.
         loaded: Whether loading has ended.
         place: Where the checkpoints come from.
     """
@@ -138,10 +138,10 @@ class Snapshot:
     place: str
 
     def require_models(self) -> None:
-        """Checks that there is something to serve.
+        """Checks that at least one model is loaded.
 
         Raises:
-            NotReadyError: Still loading, or there is no checkpoint; says what to do.
+            NotReadyError: Loading has not ended, or there is no checkpoint; the message says what to do.
         """
         if not self.loaded:
             raise NotReadyError(
@@ -161,8 +161,8 @@ class Snapshot:
         """Returns a model by name, its highest version by default.
 
         Raises:
-            NotReadyError: There is nothing to serve yet.
-            UnknownModelError: There is no such model or version; names those there are.
+            NotReadyError: No model is loaded.
+            UnknownModelError: There is no such model or version; the message names the existing ones.
         """
         self.require_models()
         model = self.models.get(name)
@@ -180,7 +180,7 @@ class Snapshot:
         """Returns the model behind `POST /predict`: the named default, else the only one.
 
         Raises:
-            NotReadyError: There is nothing to serve yet.
+            NotReadyError: No model is loaded.
             UnknownModelError: There are several models and no default, or the default isn't loaded.
         """
         self.require_models()
@@ -207,12 +207,12 @@ class Registry:
         self.snapshot = Snapshot(MappingProxyType({}), (), loaded=False, place=source.place)
 
     def load(self, stopping: Callable[[], bool] = lambda: False) -> Snapshot:
-        """Loads and warms every checkpoint there is, then swaps the snapshot; returns the current one.
+        """Loads and warms up every checkpoint, then swaps the snapshot; returns the current snapshot.
 
-        Never raises: what goes wrong with one checkpoint is the reason why it is refused.
+        Never raises: an error in one checkpoint becomes the reason why it is refused.
 
         Args:
-            stopping: Asked before each checkpoint; once it is true, loading ends and nothing is swapped.
+            stopping: Called before each checkpoint; once it returns true, loading ends and nothing is swapped.
         """
         log = structlog.get_logger("murho.registry")
         models: dict[str, dict[str, ModelLike]] = {}
@@ -253,7 +253,7 @@ class Registry:
         return self.snapshot
 
     def fail(self, reason: str) -> None:
-        """Ends loading with nothing to serve, for a reason that is no single checkpoint's."""
+        """Ends loading with no model to serve, for a reason that does not belong to a single checkpoint."""
         refused = (*self.snapshot.refused, Refused("", "", reason))
         self.snapshot = replace(self.snapshot, refused=refused, loaded=True)
 

@@ -1,4 +1,4 @@
-"""HTTP answers that every route shares: JSON bytes and RFC 9457 problems."""
+"""The HTTP answers that all routes share: JSON bytes and RFC 9457 problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["JSONBytes", "handle_error", "problem_response"]
 
 
 class JSONBytes(Response):
-    """A JSON document that is encoded already, or that orjson encodes."""
+    """A JSON answer, from bytes that are JSON already or from an object that orjson encodes."""
 
     media_type = "application/json"
 
@@ -40,7 +40,7 @@ def problem_response(error: Exception, request_id: str) -> Response:
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """Answers an error that was raised on purpose; failures of the service go on to be logged."""
+    """Answers an error that was raised on purpose; raises failures of the service again, so that they are logged."""
     response = problem_response(error, request.scope["state"]["request_id"])
     if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
         raise error

@@ -1,9 +1,9 @@
-"""Admission and the one thread that computes.
+"""The bounded queue in front of the one thread that computes.
 
-Work is admitted up to a bound, in requests and in cost (row-draws); above it the caller is told at once to
-come back later. One long-lived thread computes in order of arrival: torch keeps its buffers and threads per
-calling thread, and a second computation at the same time would only share the same processors. Work whose
-deadline has passed, or whose client is gone, is dropped before it is computed.
+Work is admitted up to a bound, in requests and in cost (row-draws). Above the bound it is refused at once, with the
+advice to come back later. One long-lived thread computes in order of arrival: PyTorch keeps its buffers and threads per
+calling thread, and a second computation at the same time would only share the same processors. Work whose deadline has
+passed, or whose client is gone, is dropped before it is computed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["Abandoned", "Scheduler", "Timing"]
 Result = TypeVar("Result")
 
 Abandoned: TypeAlias = "Callable[[], bool]"
-"""Long work asks it now and then whether anybody still waits; if not, it may return anything or raise."""
+"""Returns true once the client is gone. Long work calls it now and then, and may then return anything or raise."""
 
 
 @dataclass(slots=True)
 class Timing:
-    """Where the time of one piece of work went, in seconds."""
+    """Seconds that one job spent in the queue and in computation."""
 
     queue: float = 0.0
     compute: float = 0.0
@@ -91,16 +91,16 @@ class Scheduler:
         """Starts the compute thread.
 
         Args:
-            first: Called in the compute thread before any job, such as loading what the jobs need.
+            first: Called in the compute thread before any job, for example to load the checkpoints.
         """
         self._thread = threading.Thread(target=self._run, args=(first,), name="compute", daemon=True)
         self._thread.start()
 
     def close(self, timeout: float | None = None) -> bool:
-        """Admits nothing more and lets the thread finish what was admitted.
+        """Admits no more jobs and lets the thread finish those admitted.
 
         Args:
-            timeout: The most seconds to wait for it.
+            timeout: The most seconds to wait for the thread.
 
         Returns:
             Whether the thread has ended.
@@ -121,15 +121,15 @@ class Scheduler:
         deadline: float | None = None,
         timing: Timing | None = None,
     ) -> Result:
-        """Runs work in the compute thread and returns what it returned.
+        """Runs work in the compute thread and returns its result.
 
-        Cancelling the caller drops the work if it has not begun, and tells it if it has.
+        If the caller is cancelled, work that has not begun is dropped; work that has begun is told by `Abandoned`.
 
         Args:
-            work: Called with a question that it may ask; what it raises is raised here.
+            work: Called with an `Abandoned`; its exceptions are raised here.
             cost: Its cost in row-draws.
-            deadline: Time on the scheduler's clock at which nobody wants the answer any more.
-            timing: Filled in.
+            deadline: Time on the scheduler's clock after which the answer is no longer wanted.
+            timing: Gets the seconds in the queue and in computation.
 
         Raises:
             TooLargeError: The cost alone is above the bound.
@@ -188,7 +188,7 @@ class Scheduler:
                 with self._changed:
                     self._pending -= 1
                     self._pending_cost -= job.cost
-            # A finished job would otherwise keep its arrays alive until the next one comes.
+            # Otherwise a finished job keeps its arrays alive until the next one comes.
             del job
 
     def _compute(self, job: _Job) -> None:
@@ -219,7 +219,7 @@ class Scheduler:
             else:
                 job.future.set_exception(error)
 
-        # The loop is closed when the service is stopped for good while a job is still in computation.
+        # The loop is closed if the service stops while a job is still in computation.
         with contextlib.suppress(RuntimeError):
             job.loop.call_soon_threadsafe(settle)
 

@@ -1,4 +1,4 @@
-"""The process around the application: listening, draining on a signal, exit code."""
+"""The process around the application: the listening socket, draining on a signal, the exit code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def listen(host: str, port: int) -> socket.socket:
             f"Can't listen on {host}: {error.strerror or error}. Choose another --host."
         ) from error
     try:
-        # A port whose last connections still linger may be taken again at once after a restart.
+        # After a restart the same port can be used at once, even if its last connections still linger.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
         listening.listen(2048)
@@ -62,7 +62,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Returns the URL under which this machine reaches a listening socket."""
+    """Returns the URL of a listening socket, as seen from this machine."""
     host, port = listening.getsockname()[:2]
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         host = "localhost"
@@ -72,9 +72,9 @@ def address_of(listening: socket.socket) -> str:
 class DrainingServer(uvicorn.Server):
     """Stops in steps, so that no request is lost, and ends with exit code 0.
 
-    The first signal makes the service say that it isn't ready; it still serves for `drain_delay` seconds.
-    Then it takes no new predictions and waits for those in flight, at most `drain_grace` seconds. A second
-    signal ends it at once.
+    After the first signal the service reports that it isn't ready, and still serves for `drain_delay` seconds. Then it
+    takes no new predictions and waits for those in flight, at most `drain_grace` seconds. A second signal ends it at
+    once.
     """
 
     def __init__(self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle) -> None:
@@ -85,7 +85,7 @@ class DrainingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handles the signals and, unlike the parent, doesn't raise them again: a stop is no failure."""
+        """Handles the signals; unlike the parent, does not raise them again, because a stop is no failure."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -99,7 +99,7 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the parent's signature
-        """Stops as for a signal."""
+        """Stops as on a signal."""
         self.stop(sig)
 
     def stop(self, number: int) -> None:
@@ -108,7 +108,7 @@ class DrainingServer(uvicorn.Server):
             self.should_exit = self.force_exit = True
             return
         self._lifecycle.draining = True
-        # On Ctrl-C somebody waits at the terminal, and no load balancer is in front.
+        # Ctrl-C comes from a person at the terminal, without a load balancer in front.
         delay = 0.0 if number == signal.SIGINT else self._settings.drain_delay
         self._draining = asyncio.get_running_loop().create_task(self._drain(delay))
 
@@ -135,10 +135,10 @@ def serve_until_stopped(
         lifespan="on",
         ws="none",
         timeout_keep_alive=65,  # longer than the idle timeout of common load balancers
-        timeout_graceful_shutdown=1,  # after the drain only answers on their way out are left
+        timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left
     )
     DrainingServer(config, settings, lifecycle).run(sockets=[listening])
     if lifecycle.unfinished:
-        # Ending the interpreter under a thread that computes in C++ would abort the process.
+        # The process would abort if the interpreter ended while a thread still computes in C++.
         logging.shutdown()
         os._exit(0)

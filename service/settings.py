@@ -1,7 +1,7 @@
 """The settings of one service process: the environment (``MURHO_…``) and the command line.
 
-Units are in the names or the descriptions. A *row-draw* is one row pushed through one draw: the unit in which
-the cost of a request is counted, rows x max(samples, 1).
+Units are in the names or the descriptions. A *row-draw* is one row evaluated under one draw. It is the unit of a
+request's cost, rows x max(samples, 1).
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ __all__ = ["Settings"]
 
 
 class Settings(BaseSettings):
-    """All that can be chosen about a service; each field is also ``MURHO_<FIELD>`` in the environment."""
+    """All settings of a service; each field is also ``MURHO_<FIELD>`` in the environment."""
 
     model_config = SettingsConfigDict(env_prefix="MURHO_", frozen=True, extra="ignore")
 

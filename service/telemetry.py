@@ -1,4 +1,4 @@
-"""What the service tells of itself: metrics for Prometheus, of one application each, and log lines."""
+"""Telemetry: the Prometheus metrics of one application, and the log of the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Telemetry", "configure_logging"]
 
-# Seconds, geometric: a single row takes about a millisecond, a batch of a million rows minutes.
+# Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
 
 
@@ -25,7 +25,7 @@ class Telemetry:
     """The metrics of one application, in a registry of its own.
 
     Args:
-        scheduler: Its pending work is shown.
+        scheduler: The source of the gauges of pending work.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -89,7 +89,7 @@ class Telemetry:
             self.warned.labels(name, version).inc()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Sets what is known of the checkpoints."""
+        """Sets the gauges of the loaded and refused checkpoints."""
         self.model_info.clear()
         for model in snapshot.models.values():
             for version in model.versions:
@@ -115,7 +115,7 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
         [
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(),
-                # The default shows every frame's variables: slow, and somebody's rows in a log.
+                # The default shows the variables of every frame. That is slow, and puts users' rows into the log.
                 exception_formatter=structlog.dev.plain_traceback,
             )
         ]
@@ -137,7 +137,7 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # The web server tells of its own start and end at info; the service says both itself, and better.
+    # The web server logs its own start and end at info; the service already says both.
     root.setLevel(
         logging.DEBUG if level == "debug" else max(logging.WARNING, getattr(logging, level.upper()))
     )

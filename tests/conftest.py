@@ -1,7 +1,7 @@
 """What all tests share: one torch thread each, time enough on a busy machine, and marks by folder.
 
-The networks of the tests are too small to share between threads. An example of a property has no deadline, as how
-long one takes depends on what else runs; a test that is marked slow may take the longer for it.
+The networks of the tests are too small for several threads. Examples have no deadline because their time depends on the
+other tests that run at the same moment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 SLOW_TIMEOUT = 900
-"""Seconds for a test that is marked slow; pyproject.toml has the limit of the others."""
+"""Limit of a test that is marked slow, in seconds; the limit of the other tests is in pyproject.toml."""
 
 FAST = (
     "model/data",

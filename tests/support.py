@@ -1,4 +1,4 @@
-"""Commands in this process, and what is made once for all processes that share the tests among them."""
+"""Helpers of all tests: run a command in this process, and make a directory once for all workers of pytest-xdist."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ ROOT = Path(__file__).parents[1]
 def call_murho(
     *arguments: object, cwd: Path | None = None, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command here, from `murho.command_line.main` on, and checks its exit code.
+    """Runs a command in this process, by `murho.command_line.main`, and checks its exit code.
 
-    A process of its own imports PyTorch for seconds first: `tests.e2e.support.murho` starts one, for the tests to
-    which the process matters.
+    A new process would first import PyTorch for seconds. Tests that need one use `tests.e2e.support.murho`.
     """
     words = ["murho", *map(str, arguments)]
     output, errors = io.StringIO(), io.StringIO()
@@ -50,21 +49,21 @@ def call_murho(
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A directory that is made by the first worker of pytest-xdist that comes here; the others wait for it.
+    """A directory that the first worker of pytest-xdist makes; the other workers wait for it.
 
     Args:
-        factory: Of this worker.
-        name: Of the directory, one for each thing made.
-        make: Fills the directory, which is there and empty.
+        factory: The factory of this worker.
+        name: Name of the directory, unique among all calls.
+        make: Fills the directory, which exists and is empty.
     """
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent  # each worker has a directory of its own in that of the run
-    directory, made = base / name, base / f"{name}.made"
+        base = base.parent  # each worker has a directory of its own in the directory of the run
+    directory, finished = base / name, base / f"{name}.made"
     with FileLock(base / f"{name}.lock"):
-        if not made.exists():
-            shutil.rmtree(directory, ignore_errors=True)  # what a worker left whose attempt failed
+        if not finished.exists():
+            shutil.rmtree(directory, ignore_errors=True)  # left by a worker that failed
             directory.mkdir()
             make(directory)
-            made.touch()
+            finished.touch()
     return directory

@@ -1,1 +1,1 @@
-"""The parts of `benchmarks.engine`: cells are measured, answers judged by a reference, tables made."""
+"""The parts of `benchmarks.engine`: measurement of cells, reference answers, memory, tables."""

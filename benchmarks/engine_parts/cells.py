@@ -1,4 +1,4 @@
-"""Measures one network: the processes of all systems take turns, for every number of draws and rows."""
+"""Measures all systems on one network, in turns, for every cell: a number of draws and of rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "Found", "Rates", "measure", "too_large"]
 
 DRAW_BYTES = 2**30
-"""Cells whose draws are larger are left out: Murho keeps them, twice in this benchmark."""
+"""Cells with larger draws are left out: Murho keeps the draws, twice in this benchmark."""
 HIDDEN_BYTES = 2**31
-"""Systems that hold the hidden values of all draws at once are left out of cells where a layer's are larger."""
+"""Systems that hold a layer's values under all draws at once are left out of cells where these are larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A number of draws and of rows.
+    """A number of draws and a number of rows.
 
     Attributes:
         samples: S.
@@ -41,31 +41,31 @@ class Cell:
 
 @dataclass(slots=True)
 class Rates:
-    """The best that the machine has shown so far.
+    """The best rates of the machine so far.
 
     Attributes:
-        product: See `product_rate`.
-        copy: See `copy_rate`.
+        product: Floating-point operations per second, from `product_rate`.
+        copy: Bytes per second, from `copy_rate`.
     """
 
     product: float = 0.0
     copy: float = 0.0
 
     def measure(self) -> None:
-        """Measures both once more."""
+        """Measures both rates again and keeps the higher ones."""
         self.product, self.copy = max(self.product, product_rate()), max(self.copy, copy_rate())
 
 
 @dataclass(slots=True)
 class Found:
-    """What was found of a system in a cell.
+    """The measurements of a system in a cell.
 
     Attributes:
-        times: Kind of call → seconds, one number a round.
-        first: Kind of call → seconds of the very first.
-        answers: Of the rows that are compared, one a round.
-        errors: Of mean and std from another Monte Carlo, in standard errors.
-        deviation: Kind of answer → from double precision, see `deviations`; of Murho.
+        times: Kind of call → seconds, one number per round.
+        first: Kind of call → seconds of the first call.
+        answers: Answers for the compared rows, one per round.
+        errors: Deviations of mean and std from an independent Monte Carlo run, in standard errors (`disagreement`).
+        deviation: For Murho, kind of answer → largest deviation from double precision (`deviations`).
     """
 
     times: dict[str, list[float]] = field(default_factory=dict)
@@ -76,16 +76,16 @@ class Found:
 
     @classmethod
     def of(cls, rounds: Sequence[dict[str, Any]]) -> Self:
-        """From what it said in every round."""
+        """Collects the replies of a process, one per round."""
         return cls(
-            times={kind: [said["times"][kind] for said in rounds] for kind in rounds[0]["times"]},
+            times={kind: [reply["times"][kind] for reply in rounds] for kind in rounds[0]["times"]},
             first=rounds[-1]["first"],
-            answers=[said["answers"] for said in rounds],
+            answers=[reply["answers"] for reply in rounds],
         )
 
 
 def too_large(system: System | None, task: EngineTask, cell: Cell) -> str | None:
-    """Why a system, or any of them (None), is left out of a cell; None: it is not."""
+    """The reason why a system, or every system if None, is left out of a cell; None if it is not left out."""
     if (needed := 4 * cell.samples * task.parameters) > DRAW_BYTES:
         return f"{cell.samples} draws are {needed / 2**30:.1f} GiB"
     hidden = 4 * cell.samples * cell.batch * max(task.hidden)
@@ -103,19 +103,19 @@ def measure(
     seconds: float,
     rates: Rates,
 ) -> Iterator[tuple[Cell, dict[str, Found], dict[str, str]]]:
-    """Measures a network.
+    """Measures all systems on one network.
 
     Args:
         task: The network; a system changes it by its options.
-        systems: Of what.
-        cells: Where.
-        rounds: Turns of each in every cell.
-        seconds: Of a turn, about.
-        rates: Of the machine, measured once more before every cell.
+        systems: The systems.
+        cells: The cells.
+        rounds: Turns of each system in every cell.
+        seconds: Approximate length of a turn.
+        rates: Rates of the machine, measured again before every cell.
 
     Yields:
-        The cell; what was found, by the system's name; and, of systems that are left out or failed, why. A system
-        that fails once is in no later cell.
+        The cell; system → measurements; and system → reason why it was left out or failed. A system that failed once
+        is in no later cell.
     """
     by_name = {system.name: system for system in systems}
     with Turns({name: partial(system.start, task) for name, system in by_name.items()}) as turns:
@@ -126,20 +126,21 @@ def measure(
             rates.measure()
             request = {**asdict(cell), "seconds": seconds}
             answers = turns.ask(request, rounds=rounds, without=left_out)
-            found = {name: Found.of(said) for name, said in answers.items()}
-            _judge(task, by_name, cell, found)
-            yield cell, found, left_out | turns.failed
+            results = {name: Found.of(replies) for name, replies in answers.items()}
+            _judge(task, by_name, cell, results)
+            yield cell, results, left_out | turns.failed
 
 
-def _judge(task: EngineTask, systems: dict[str, System], cell: Cell, found: dict[str, Found]) -> None:
+def _judge(task: EngineTask, systems: dict[str, System], cell: Cell, results: dict[str, Found]) -> None:
+    """Sets the errors of all systems, and Murho's deviations from double precision."""
     rows = task.rows(cell.batch)[shown_rows(cell.batch)]
-    others = {}
-    for name, one in found.items():
-        own = systems[name].task_of(task)
-        if own.noise not in others:
-            others[own.noise] = independent_moments(own, rows)
+    references = {}
+    for name, result in results.items():
+        system_task = systems[name].task_of(task)
+        if system_task.noise not in references:
+            references[system_task.noise] = independent_moments(system_task, rows)
         keeps = systems[name].peer.keeps_draws
-        draws = cell.samples if keeps else cell.samples * len(one.answers)
-        one.errors = disagreement(one.answers, draws, others[own.noise])
+        draws = cell.samples if keeps else cell.samples * len(result.answers)
+        result.errors = disagreement(result.answers, draws, references[system_task.noise])
         if keeps:
-            one.deviation = deviations(one.answers[-1], exact_answers(own, rows, cell.samples))
+            result.deviation = deviations(result.answers[-1], exact_answers(system_task, rows, cell.samples))

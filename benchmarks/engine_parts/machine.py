@@ -1,4 +1,4 @@
-"""What this machine can do: the rate of its matrix products and of its memory, as yardsticks."""
+"""The rates of this machine, to compare times with: float32 matrix products and copies in memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["copy_rate", "product_rate"]
 
 
 def product_rate(size: int = 2048, repeats: int = 3) -> float:
-    """Of float32 matrix products with the threads that torch has: the best of some.
+    """The best rate of float32 matrix products with PyTorch's threads.
 
     Args:
         size: Both matrices are ``[size, size]``.
-        repeats: How many are timed.
+        repeats: Number of timed products.
 
     Returns:
-        Floating-point operations a second; a multiplication and an addition are two.
+        Floating-point operations per second; a multiplication and an addition count as two.
     """
     left, right = torch.rand(size, size), torch.rand(size, size)
     product = torch.empty(size, size)
@@ -29,14 +29,14 @@ def product_rate(size: int = 2048, repeats: int = 3) -> float:
 
 
 def copy_rate(size: int = 2**28, repeats: int = 3) -> float:
-    """Of a copy from memory to memory with the threads that torch has: the best of some.
+    """The best rate of a copy from memory to memory with PyTorch's threads.
 
     Args:
-        size: Bytes; much more than the caches hold.
-        repeats: How many are timed.
+        size: Bytes; many times the size of the caches.
+        repeats: Number of timed copies.
 
     Returns:
-        Bytes a second, those read and those written.
+        Bytes per second, read and written.
     """
     source = torch.ones(size // 4)
     target = torch.zeros_like(source)
@@ -44,9 +44,9 @@ def copy_rate(size: int = 2**28, repeats: int = 3) -> float:
 
 
 def _best(call: Callable[[], object], repeats: int) -> float:
-    taken = []
+    seconds = []
     for _ in range(repeats):
         began = time.perf_counter()
         call()
-        taken.append(time.perf_counter() - began)
-    return min(taken)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)

@@ -1,4 +1,4 @@
-"""Memory of Murho's answers: of one call, and of `murho predict` on a file of many rows."""
+"""Memory that Murho's answers take: one call, and `murho predict` on a file of many rows."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ["memory_of_a_call", "memory_of_a_file"]
 
 
 def memory_of_a_call(task: EngineTask, batch: int, samples: int) -> int:
-    """Bytes that a process with rows and imports takes more at most when it answers once, its draws among them.
+    """Peak memory of one call that makes its draws, in bytes above a process with the imports and the rows.
 
     Raises:
         ProcessError: The process failed.
     """
-    said = run_script("engine_parts.murho_memory", task.to_json(), str(batch), str(samples))
-    return int(said["peak"] - said["bare"])
+    memory = run_script("engine_parts.murho_memory", task.to_json(), str(batch), str(samples))
+    return int(memory["peak"] - memory["bare"])
 
 
 def memory_of_a_file(task: EngineTask, rows: int, samples: int) -> dict[str, float]:
-    """What `murho predict` takes to answer for a Parquet file, written to another.
+    """Time and memory of `murho predict` from one Parquet file to another.
 
     Args:
         task: The network.
-        rows: Of the file.
+        rows: Rows of the file.
         samples: S.
 
     Returns:
-        ``seconds`` of the whole command; ``rows_a_second``; ``memory``, bytes above those of the same command on a
-        file of one row; ``peak``, bytes; ``input`` and ``output``, bytes of the two files.
+        ``seconds`` of the whole command; ``rows_a_second``; ``memory``, bytes above the same command on a file of one
+        row; ``peak``, bytes; ``input`` and ``output``, bytes of the two files; ``rows`` and ``samples``.
 
     Raises:
         ProcessError: The command failed.
@@ -49,22 +49,22 @@ def memory_of_a_file(task: EngineTask, rows: int, samples: int) -> dict[str, flo
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_checkpoint(folder, "engine", spec_of(task), tensors_of(task))
-        found = []
+        costs = []
         for count in (1, rows):
             given, answered = folder / f"rows-{count}.parquet", folder / "answers.parquet"
             values = task.rows(count)[:, :COLUMNS].astype("float64")
             pq.write_table(pa.table({f"x{number}": values[:, number] for number in range(COLUMNS)}), given)
             del values
             began = time.perf_counter()
-            said = run_script(
+            resources = run_script(
                 "murho_command",
                 *("predict", str(given), "--model", "engine", "--checkpoints", name, "--device", "cpu"),
                 *("--samples", str(samples), "--output", str(answered)),
             )
-            found.append((time.perf_counter() - began, said["peak"]))
+            costs.append((time.perf_counter() - began, resources["peak"]))
             if (written := pq.read_metadata(answered).num_rows) != count:
                 raise ProcessError(f"murho predict wrote {written} rows for {count}")
-        (_, bare), (seconds, peak) = found
+        (_, bare), (seconds, peak) = costs
         return {
             "rows": rows,
             "samples": samples,

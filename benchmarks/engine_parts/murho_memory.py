@@ -1,7 +1,4 @@
-"""The memory that one call of Murho's takes: a process that makes it, and says so.
-
-Arguments: an `EngineTask`, B and S.
-"""
+"""A process that makes one call of Murho and prints its memory. Arguments: an `EngineTask` as JSON, B and S."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ __all__ = ["main"]
 
 
 def main(text: str, batch: str, samples: str) -> None:
-    """Writes ``bare`` and ``peak``, bytes: with rows and imports alone, and after the call."""
+    """Prints peak memory as JSON, bytes: ``bare``, with imports and rows alone, and ``peak``, after the call."""
     task = EngineTask.from_json(text)
     torch.set_num_threads(task.threads)
     rows = task.rows(int(batch))

@@ -1,4 +1,4 @@
-"""A posterior of Murho's with the parameters of a task: as if `murho train` had written it."""
+"""Murho's posterior with the variational parameters of a task, as if `murho train` had written it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_SEED", "ROWS", "facts_of", "posterior_of", "spec_of", "tensors_of"]
 
 DEFAULT_SEED = 0
-"""Of the draws."""
+"""Seed of the draws."""
 ROWS = 1000
-"""That learned noise is said to be learned from."""
+"""Number of training rows in the specification, which sets the wide component of learned noise."""
 
 
 def facts_of(task: EngineTask) -> dict[str, Any]:
-    """``model.json``: numeric columns ``x0``, ``x1``, … of mean 0 and standard deviation 1, and the target ``y``."""
+    """Content of ``model.json``: numeric columns ``x0``, ``x1``, … of mean 0 and std 1, and the target ``y``."""
     names = [f"x{number}" for number in range(COLUMNS)]
     features: list[dict[str, Any]] = [
         {
@@ -74,12 +74,12 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
 
 
 def spec_of(task: EngineTask) -> ModelSpec:
-    """What ``model.json`` says, read."""
+    """The specification from the content of ``model.json``."""
     return ModelSpec.from_json(facts_of(task))
 
 
 def tensors_of(task: EngineTask) -> dict[str, Tensor]:
-    """Both mu and rho by their names in a checkpoint, one member."""
+    """The tensors mu and rho of one member, by their names in a checkpoint."""
     tensors = {}
     for number, layer in enumerate(task.posterior()):
         for part, mu, sigma in (
@@ -92,5 +92,5 @@ def tensors_of(task: EngineTask) -> dict[str, Tensor]:
 
 
 def posterior_of(task: EngineTask) -> Posterior:
-    """Ready to answer, on the CPU."""
+    """The posterior on the CPU, ready to predict."""
     return Posterior(spec_of(task), tensors_of(task))

@@ -1,4 +1,4 @@
-"""What answers should be: in float64 for Murho's own draws, and by another Monte Carlo for everybody."""
+"""Reference answers: in float64 from Murho's own draws, and from an independent Monte Carlo run for all systems."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["Moments", "deviations", "disagreement", "exact_answers", "independent_moments"]
 
 DRAWS = 2048
-"""Of the other Monte Carlo, unless the network is large."""
+"""Draws of the independent Monte Carlo run, unless the network is large."""
 NUMBERS = 2**28
-"""Random numbers that it takes at most."""
+"""Most random numbers of the independent Monte Carlo run."""
 BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of the function values of some rows, estimated from draws.
+    """Moments of the function values, estimated from draws.
 
     Attributes:
-        draws: How many.
+        draws: Number of draws.
         mean: ``[B]``.
         std: ``[B]``.
         kurtosis: Fourth central moment over the squared variance, ``[B]``.
@@ -54,7 +54,7 @@ class Moments:
 def exact_answers(
     task: EngineTask, rows: NDArray[np.float32], samples: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Mean, std and percentiles of Murho's draws in double precision; percentiles by bisection.
+    """Mean, std and percentiles from Murho's draws in double precision; percentiles by bisection.
 
     Args:
         task: The network.
@@ -89,13 +89,13 @@ def exact_answers(
 
 
 def _moments(means: Tensor, noise: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of mixtures ``[S, B, K]``; ``[B]`` each."""
+    """Mean and variance, ``[B]`` each, of mixtures ``[S, B, K]``."""
     mean = (shares * means).sum(dim=(0, 2))
     return mean, (shares * ((means - mean[:, None]).square() + noise.square())).sum(dim=(0, 2))
 
 
 def _beside_wide(means: Tensor, noise: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """With one Gaussian more, as if it were a further draw, by the definition of docs/statistics.md."""
+    """Adds the wide component of docs/statistics.md to mixtures ``[S, B, K]``, as one further draw."""
     mean, variance = _moments(means, noise, shares)
     of_draws = shares.sum(dim=2)
     function_values = (shares * means).sum(dim=2) / of_draws
@@ -133,7 +133,7 @@ def _network(rows: NDArray[Any], layers: Sequence[tuple[NDArray[Any], NDArray[An
 
 
 def _quantile(means: Tensor, noise: Tensor, shares: Tensor, level: float) -> Tensor:
-    """Of a mixture of Gaussians ``[S, B, K]``; ``[B]``."""
+    """Quantile ``[B]`` of mixtures of Gaussians ``[S, B, K]``, by bisection."""
     reach = 10.0 * noise
     lower, upper = (means - reach).amin(dim=(0, 2)), (means + reach).amax(dim=(0, 2))
     for _ in range(BISECTIONS):
@@ -145,25 +145,25 @@ def _quantile(means: Tensor, noise: Tensor, shares: Tensor, level: float) -> Ten
 
 
 def deviations(answer: Mapping[str, Any], exact: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-    """The largest ``|found - exact| / max(|exact|, std)``, by kind of answer."""
+    """Kind of answer → largest ``|answer - exact| / max(|exact|, std)``."""
     spread = exact["std"]
-    found = {}
+    largest = {}
     for name, values in exact.items():
         scale = np.maximum(np.abs(values), spread[:, None] if values.ndim == 2 else spread)
-        found[name] = float((np.abs(np.asarray(answer[name]) - values) / scale).max())
-    return found
+        largest[name] = float((np.abs(np.asarray(answer[name]) - values) / scale).max())
+    return largest
 
 
 def independent_moments(
     task: EngineTask, rows: NDArray[np.float32], draws: int | None = None, seed: int = 1
 ) -> Moments:
-    """Of function values under draws that are nobody's, with numpy alone.
+    """Moments of function values under draws that no system uses, with numpy alone.
 
     Args:
         task: The network.
         rows: ``[B, D]``.
-        draws: How many; by default `DRAWS`, or what takes `NUMBERS` random numbers.
-        seed: Of these draws.
+        draws: Number of draws; by default `DRAWS`, or fewer so as to need at most `NUMBERS` random numbers.
+        seed: Seed of these draws.
     """
     layers, generator = task.posterior(), np.random.default_rng(seed)
     count = draws or max(2, min(DRAWS, NUMBERS // task.parameters))
@@ -183,16 +183,16 @@ def independent_moments(
 
 
 def disagreement(answers: Sequence[Mapping[str, Any]], draws: int, other: Moments) -> tuple[float, float]:
-    """How far mean and std of the function values are from those of another Monte Carlo.
+    """Deviations of mean and std of the function values from an independent Monte Carlo run.
 
     Args:
         answers: ``mean`` and ``epistemic_std``, ``[B]`` each, of one or more calls.
-        draws: Behind all of them together; calls with the same draws count once.
-        other: Of the same rows.
+        draws: Number of draws of all calls together; calls with the same draws count once.
+        other: Independent moments of the same rows.
 
     Returns:
-        Root mean squares over the rows of the differences of the means, and of the logarithms of the stds, in
-        standard errors: about 1, and rarely above 3, where the two agree.
+        Root mean squares over the rows of the differences of the means, and of the logarithms of the stds, in standard
+        errors: about 1, and rarely above 3, if the two agree.
     """
     means = np.array([answer["mean"] for answer in answers], dtype=np.float64)
     stds = np.array([answer["epistemic_std"] for answer in answers], dtype=np.float64)

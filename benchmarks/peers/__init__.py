@@ -1,8 +1,9 @@
-"""The libraries that Murho is compared with: the one registry of them, and a script for each beside this file.
+"""The peers of Murho: a registry of the libraries that it is compared with, and one script per library.
 
-A script runs in its library's own environment, in a process of its own (`benchmarks.systems` starts it). It may import
-that environment's packages, numpy and, of this package, `exchange`, the tasks (`network_task`, `step_task`,
-`engine_task`, `table_task`) and, where there is PyTorch, `torch_parts`. It uses the library as its documentation shows.
+A script runs in its library's own environment, in a process of its own that `benchmarks.systems` starts. It may import
+that environment's packages, numpy and, from this package, `exchange`, the tasks (`network_task`, `step_task`,
+`engine_task`, `table_task`) and, if it uses PyTorch, `torch_parts`. It uses the library as in the library's
+documentation.
 
 The scripts ``murho_fit`` and ``murho_predictions`` are Murho's side of a comparison. They run in Murho's environment.
 """
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PEERS", "RESULTS", "Library", "Peer", "peers_of"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
-"""Scores of the table benchmark, one file a peer and set: committed, so that a comparison needs no peer."""
+"""Scores of the table benchmark, one file per peer and set; committed, so that a comparison need not run the peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class Library:
     """A library and its environment.
 
     Attributes:
-        module: Its script in this package, and the name of its environment.
-        packages: What is installed into the environment, each pinned.
+        module: Name of its script in this package, and of its environment.
+        packages: Pinned packages of the environment.
     """
 
     module: str
@@ -44,14 +45,14 @@ class Peer:
     """A library in a benchmark.
 
     Attributes:
-        benchmark: Which one.
-        name: On its command line, and in names of files.
-        title: In its tables.
-        library: Whose script is run.
-        options: What the script is told beside the task of all systems, such as which variant is wanted.
+        benchmark: The benchmark.
+        name: Name on the benchmark's command line, and in file names.
+        title: Title in the benchmark's tables.
+        library: The library whose script is run.
+        options: Options of the script in addition to the common task, such as the variant.
         stacked: Engine: whether it holds the hidden values of all draws at once.
-        keeps_draws: Engine: whether all its calls have the same draws, as Murho's have.
-        most_rows: Table: most training rows that it is given. Sets with more go without it.
+        keeps_draws: Engine: whether all its calls use the same draws, as Murho's do.
+        most_rows: Table: most training rows; larger sets are left out.
     """
 
     benchmark: Benchmark
@@ -118,7 +119,7 @@ PEERS = (
     ),
     Peer("table", "deep-ensemble", "deep ensemble, 5 of 2 x 128", DEEP_ENSEMBLE),
 )
-"""All of them, in the order of their tables."""
+"""All peers, in the order of the tables."""
 
 
 def peers_of(benchmark: Benchmark) -> dict[str, Peer]:

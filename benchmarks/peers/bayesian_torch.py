@@ -1,4 +1,4 @@
-"""bayesian-torch (Intel): ``dnn_to_bnn``, ``get_kl_loss`` and one forward pass a draw, as in its README."""
+"""bayesian-torch (Intel): ``dnn_to_bnn``, ``get_kl_loss`` and one forward pass per draw, as in its README."""
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARAMETERS = {
 
 
 def model_of(task: NetworkTask, activation: type[torch.nn.Module]) -> Any:
-    """The network, made Bayesian."""
+    """The network, converted to a Bayesian one."""
     begin(task)
     model = sequential((torch.nn.Linear(*sizes) for sizes in task.sizes), activation)
     dnn_to_bnn(model, PARAMETERS)
@@ -38,12 +38,12 @@ def model_of(task: NetworkTask, activation: type[torch.nn.Module]) -> Any:
 
 
 def steps(task: StepTask) -> Steps:
-    """Optimiser steps."""
+    """The optimiser steps."""
     model = model_of(task, torch.nn.ReLU)
     squares = torch.nn.MSELoss()
 
     def loss(rows: Tensor, targets: Tensor) -> Tensor:
-        """In nats per row, up to a constant."""
+        """Negative ELBO in nats per row, up to a constant."""
         cost: Tensor = squares(model(rows), targets) / (2.0 * NOISE**2) + get_kl_loss(model) / task.rows
         return cost
 
@@ -51,7 +51,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """Answers."""
+    """The kinds of call."""
     model = model_of(task, torch.nn.SiLU)
     load(model, task, ("mu_weight", "rho_weight", "mu_bias", "rho_bias"), inverse_softplus)
     model.eval()

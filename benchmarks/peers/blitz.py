@@ -1,7 +1,7 @@
 """blitz (blitz-bayesian-pytorch): ``BayesianLinear``, ``sample_elbo`` and ``mfvi_forward``, as in its examples.
 
-Its KL is an estimate from one draw, and every forward pass computes log prior and log posterior. The prior is a mixture
-of two Gaussians, here of one, as is its default. ``mfvi_forward`` is its own method for mean and std over draws.
+Its KL is estimated from one draw, and every forward pass computes log prior and log posterior. Its prior is a mixture
+of two Gaussians; here, as by default, of one. ``mfvi_forward`` is its own method for mean and std over draws.
 """
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
@@ -34,7 +34,7 @@ INITIAL_RHO = -4.0
 
 @variational_estimator
 class Model(torch.nn.Module):
-    """Its layers, an activation between them."""
+    """Bayesian linear layers with an activation between them."""
 
     def __init__(self, task: NetworkTask, activation: type[torch.nn.Module]) -> None:
         super().__init__()
@@ -51,13 +51,13 @@ class Model(torch.nn.Module):
 
 
 def steps(task: StepTask) -> Steps:
-    """Optimiser steps."""
+    """The optimiser steps."""
     begin(task)
     model: Any = Model(task, torch.nn.ReLU)
     squares = torch.nn.MSELoss()
 
     def loss(rows: Tensor, targets: Tensor) -> Tensor:
-        # The squared error is 2 NOISE^2 times the log likelihood, and so is the weight of the KL.
+        # The squared error is 2 NOISE^2 times the negative log likelihood, so the KL has the same factor.
         cost: Tensor = model.sample_elbo(
             inputs=rows,
             labels=targets,
@@ -71,7 +71,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """Answers."""
+    """The kinds of call."""
     begin(task)
     model: Any = Model(task, torch.nn.SiLU)
     load(model.layers, task, ("weight_mu", "weight_rho", "bias_mu", "bias_rho"), inverse_softplus)
@@ -81,7 +81,7 @@ def calls(task: EngineTask) -> dict[str, Call]:
             mean, std = model.mfvi_forward(torch.from_numpy(rows), sample_nbr=samples)
         return {"mean": mean[:, 0].numpy(), "epistemic_std": std[:, 0].numpy()}
 
-    return {**module_calls(model), "call": call}  # percentiles as its README has a confidence interval
+    return {**module_calls(model), "call": call}  # percentiles as in the confidence intervals of its README
 
 
 if __name__ == "__main__":

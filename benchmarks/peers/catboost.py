@@ -1,9 +1,9 @@
 """CatBoost in two variants: Normals whose mean and variance are boosted together, or 23 quantiles of one model.
 
-``uncertainty`` has the loss RMSEWithUncertainty, ``quantiles`` MultiQuantile. The benchmark corrects each level of the
-latter; levels between the 23 follow by straight lines on the scale of Normal scores. Both have up to 2000 trees of
-depth 6 with learning rate 0.05, stopped after 100 without gain on the inner rows. Then they are refitted to all rows
-with as many trees. Above 10,000 rows ``quantiles`` has up to 1000 trees with learning rate 0.1, and no refit.
+``uncertainty`` has the loss RMSEWithUncertainty, ``quantiles`` MultiQuantile. The benchmark corrects each quantile;
+levels between the 23 are interpolated linearly on the scale of Normal scores. Both have up to 2000 trees of depth 6
+with learning rate 0.05, stopped after 100 trees without gain on the inner rows. Then they are refitted to all rows with
+the same number of trees. Above 10,000 rows ``quantiles`` has up to 1000 trees with learning rate 0.1, and no refit.
 
 The posterior virtual ensembles of its documentation add knowledge uncertainty. They need the Langevin sampler and are
 not used.
@@ -42,7 +42,7 @@ LOSSES = {
 
 
 def answer(task: TableTask, variant: str) -> Answer:
-    """Fits and answers."""
+    """Fits the models and predicts."""
     inner, others = task.training.take(task.inner), task.training.take(~task.inner)
     costly = variant == "quantiles" and len(task.training) > REFIT_UP_TO
     speed = {"iterations": 1000, "learning_rate": 0.1} if costly else {}
@@ -71,7 +71,7 @@ def answer(task: TableTask, variant: str) -> Answer:
 
 
 def pool(features: Features, target: np.ndarray | None = None) -> Pool:
-    """Rows as CatBoost takes them: numbers with their gaps, categories as categories."""
+    """Rows in CatBoost's form: numbers with NaN for missing, and categories."""
     numbers, categories = features.numbers.astype(np.float32), features.categories.astype("S").astype(object)
     data = FeaturesData(
         num_feature_data=numbers if numbers.shape[1] else None,

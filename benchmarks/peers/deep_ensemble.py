@@ -1,11 +1,11 @@
 """A deep ensemble (Lakshminarayanan et al. 2017): five 2 x 128 ReLU networks with heteroscedastic Normal output.
 
-Each network starts elsewhere and sees other minibatches; all are trained as one stack of tensors, which changes
-nothing but speed. Learning rate 3e-3 with a cosine decay over at most 300 epochs (150 above 2,000 rows, 100 above
-10,000), weight decay 1e-4 (AdamW), gradients clipped; for each network the epoch with the lowest NLL of the inner rows
-is kept. No adversarial training, whose gain is small in its paper. The answer is the mixture of the five; its conformal
-correction scales by the mixture's standard deviation. Up to 2,000 rows they are refitted to all rows, each up to the
-epoch that was best. Standardised inputs and targets, categories one-hot, missing numbers the mean with an indicator.
+Each network has its own initial weights and minibatches; all are trained as one stack of tensors, which changes only
+the speed. Learning rate 3e-3 with a cosine decay over at most 300 epochs (150 above 2,000 rows, 100 above 10,000),
+weight decay 1e-4 (AdamW), clipped gradients. Each network keeps the epoch with the lowest NLL of the inner rows. There
+is no adversarial training, whose gain is small in the paper. The answer is the mixture of the five; its conformal
+correction scales by the mixture's standard deviation. Up to 2,000 rows the networks are refitted to all rows, each up
+to its best epoch. Inputs and targets are standardised, categories one-hot, missing numbers the mean with an indicator.
 """
 # mypy: disable-error-code="import-not-found,import-untyped"
 
@@ -25,7 +25,7 @@ NETWORKS, HIDDEN = 5, 128
 LEARNING_RATE, WEIGHT_DECAY, FLOOR = 3e-3, 1e-4, 1e-6
 SMALL, MEDIUM = 2_000, 10_000
 EPOCHS, PATIENCE = (300, 150, 100), 60
-"""Most epochs of small, of medium and of larger tables."""
+"""Most epochs for small, medium and larger tables."""
 
 
 class Ensemble(torch.nn.Module):
@@ -46,7 +46,7 @@ class Ensemble(torch.nn.Module):
                 )
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance, standardised."""
+        """Mean and variance of the standardised target, ``[networks, B]`` each."""
         for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             rows = torch.baddbmm(bias, rows, weight)
             if place < len(self.weights) - 1:
@@ -55,7 +55,7 @@ class Ensemble(torch.nn.Module):
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits and answers."""
+    """Fits the networks and predicts."""
     torch.set_num_threads(1)
     gaps = np.isnan(task.training.numbers).any(axis=0)
     location, scale = np.nanmean(task.training.numbers, axis=0), np.nanstd(task.training.numbers, axis=0)
@@ -76,9 +76,9 @@ def answer(task: TableTask) -> Answer:
     refit = _fit(rows, targets, task.seed, stops=best)[0] if len(rows) <= SMALL else base
     levels = torch.from_numpy(task.levels)
 
-    def mixture(model: Ensemble, some: Tensor) -> Predictive:
+    def mixture(model: Ensemble, inputs: Tensor) -> Predictive:
         with torch.inference_mode():
-            means, variances = (part.double() for part in model(some.expand(NETWORKS, -1, -1)))
+            means, variances = (part.double() for part in model(inputs.expand(NETWORKS, -1, -1)))
             std = (variances.mean(dim=0) + means.var(dim=0, correction=0)).sqrt()
             quantiles = _quantiles(means, variances.sqrt(), levels)
         mean = means.mean(dim=0).numpy() * unit + centre
@@ -100,7 +100,7 @@ def _fit(
     judges: tuple[Tensor, Tensor] | None = None,
     stops: list[int] | None = None,
 ) -> tuple[Ensemble, list[int]]:
-    """The networks at their best epochs by ``judges``, or at the epochs ``stops``; and those epochs."""
+    """Trains the networks to their best epochs by the rows ``judges``, or to ``stops``; returns them and the epochs."""
     generator = torch.Generator().manual_seed(seed)
     model = Ensemble(rows.shape[1], generator)
     optimiser = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
@@ -143,7 +143,7 @@ def _fit(
 
 
 def _quantiles(means: Tensor, scales: Tensor, levels: Tensor) -> Tensor:
-    """Of mixtures of Normals with equal weights, by bisection, ``[B, K]``."""
+    """Quantiles ``[B, K]`` of mixtures of Normals with equal weights, by bisection."""
     reach = 8.0 * scales.amax(dim=0)
     shape = (means.shape[1], len(levels))
     lower = (means.amin(dim=0) - reach).unsqueeze(1).expand(shape)

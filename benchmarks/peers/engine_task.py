@@ -1,6 +1,6 @@
-"""The task of the engine benchmark: answers from a network whose variational parameters are the same for every system.
+"""The task of the engine benchmark: predictions of a network with the same variational parameters in every system.
 
-Each request makes a system predict the same rows again and again for about so many seconds, in each kind of call.
+On each request, a system predicts the same rows repeatedly for the requested seconds, in each kind of call.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ __all__ = [
 ]
 
 COLUMNS = 8
-"""Numeric columns of the table that the networks are for."""
+"""Numeric columns of the table."""
 INPUTS = 2 * COLUMNS
-"""What they are encoded to, D: each has an input that is zero unless the row lies beyond the training range."""
+"""Encoded features, D: each column has a second one, which is zero unless the row lies beyond the training range."""
 EDGE = 2.0
 """Training ranges are from -EDGE to EDGE."""
 ACTIVATION = "silu"
-"""As `murho train` has it by default."""
+"""The default of `murho train`."""
 COMPONENTS = 3
-"""Of an observation, where its noise is a mixture."""
+"""Components of an observation with mixture noise."""
 NETWORK_OUTPUTS = {"fixed": 1, "heteroscedastic": 2, "mixture": 3 * COMPONENTS}
-"""Kind of noise → outputs: means, then noises, then logits of weights."""
+"""Kind of noise → outputs: means, then noise, then logits of the weights."""
 LEVELS = (5.0, 50.0, 95.0)
-"""Percentiles of an observation that are asked for, as Murho gives by default."""
+"""Percentile levels of an observation, Murho's default."""
 SHOWN = 64
-"""At most so many rows of an answer are given back, to be compared."""
+"""Most rows of an answer that are returned for comparison."""
 
 
 class Layer(NamedTuple):
@@ -64,9 +64,9 @@ class Layer(NamedTuple):
 
     Attributes:
         weight_mu: ``[inputs, outputs]``.
-        weight_sigma: Likewise.
+        weight_sigma: ``[inputs, outputs]``.
         bias_mu: ``[outputs]``.
-        bias_sigma: Likewise.
+        bias_sigma: ``[outputs]``.
     """
 
     weight_mu: NDArray[np.float32]
@@ -80,8 +80,8 @@ class EngineTask(NetworkTask):
     """A network with `ACTIVATION` between its layers, and its posterior.
 
     Attributes:
-        noise: ``fixed``, of `NOISE`. Murho also knows ``heteroscedastic``, with a second output for it, and ``mixture``
-            of `COMPONENTS`, with nine outputs.
+        noise: ``fixed``, of `NOISE`. Murho alone also has ``heteroscedastic``, with a second output for the noise, and
+            ``mixture`` of `COMPONENTS`, with nine outputs.
     """
 
     inputs: ClassVar[int] = INPUTS
@@ -90,20 +90,20 @@ class EngineTask(NetworkTask):
 
     @property
     def outputs(self) -> int:
-        """Of the network."""
+        """Number of outputs of the network."""
         return NETWORK_OUTPUTS[self.noise]
 
     @property
     def parameters(self) -> int:
-        """Weights and biases of one draw."""
+        """Number of weights and biases of one draw."""
         return sum((inputs + 1) * outputs for inputs, outputs in self.sizes)
 
     def flops(self, samples: int, batch: int) -> int:
-        """Of the matrix products of S draws and B rows; a multiplication and an addition are two."""
+        """Operations in the matrix products of S draws and B rows; a multiplication and an addition count as two."""
         return 2 * samples * batch * sum(inputs * outputs for inputs, outputs in self.sizes)
 
     def posterior(self) -> list[Layer]:
-        """Variational parameters: means that keep the scale of their inputs, sigmas of 15 to 45 % of that."""
+        """Variational parameters: means that keep the scale of the inputs, sigmas of 15 to 45 % of that scale."""
         generator = np.random.default_rng(self.seed)
         layers = []
         for number, (inputs, outputs) in enumerate(self.sizes):
@@ -127,18 +127,18 @@ class EngineTask(NetworkTask):
 
 
 def shown_rows(batch: int) -> NDArray[np.intp]:
-    """Numbers of the rows whose answers are compared: at most `SHOWN`, spread over all of them."""
+    """Indices of the rows whose answers are compared: at most `SHOWN`, evenly spaced."""
     return np.unique(np.linspace(0, batch - 1, min(batch, SHOWN)).astype(np.intp))
 
 
 def inverse_softplus(sigma: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The rho of which ``log(1 + exp(rho))`` is sigma."""
+    """The rho with ``log(1 + exp(rho)) = sigma``."""
     rho: NDArray[np.float32] = np.log(np.expm1(sigma.astype(np.float64))).astype(np.float32)
     return rho
 
 
 def percentiles_of(observations: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Those of draws of an observation: what `numpy.percentile` gives, by a sort, which takes less time.
+    """Percentiles of draws of an observation: the values of `numpy.percentile`, by a sort, which is faster.
 
     Args:
         observations: ``[S, B]``.
@@ -147,39 +147,38 @@ def percentiles_of(observations: NDArray[np.float32]) -> NDArray[np.float32]:
         ``[B, K]`` for `LEVELS`.
     """
     ordered = np.sort(np.ascontiguousarray(observations.T), axis=1)
-    places = np.array(LEVELS) / 100.0 * (ordered.shape[1] - 1)
-    below = places.astype(np.intp)
+    positions = np.array(LEVELS) / 100.0 * (ordered.shape[1] - 1)
+    below = positions.astype(np.intp)
     above = np.minimum(below + 1, ordered.shape[1] - 1)
-    share = (places - below).astype(np.float32)
+    share = (positions - below).astype(np.float32)
     percentiles: NDArray[np.float32] = (1.0 - share) * ordered[:, below] + share * ordered[:, above]
     return percentiles
 
 
 def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Session:
-    """What a script does in the engine benchmark.
+    """The session of a script in the engine benchmark.
 
-    A request has ``batch``, B, ``samples``, S, and ``seconds`` of the turn, about; at least one call of each kind is
-    made. Its answer has the ``times`` of each kind, medians of the turn; ``first``, those of the very first calls; and
-    ``answers``, what the main kind gave for `shown_rows`.
+    A request has ``batch``, B, ``samples``, S, and ``seconds``, the approximate length of the turn, in which each kind
+    of call is made at least once. The answer has ``times``, the median time of each kind in the turn; ``first``, the
+    time of the first call of each kind; and ``answers``, those of the main kind for `shown_rows`.
 
     Args:
-        prepare: Sets the system up; gives the kinds of call to be timed, the main one first.
+        prepare: Sets the system up; returns the kinds of call to time, the main one first.
     """
 
     def session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
         task = EngineTask.from_json(text)
         calls = prepare(task)
         first: dict[tuple[int, int], dict[str, float]] = {}
-        said: dict[str, Any] = {"parameters": task.parameters}
+        answer: dict[str, Any] = {"parameters": task.parameters}
         while True:
-            request = yield said
+            request = yield answer
             batch, samples = request["batch"], request["samples"]
             rows, cell = task.rows(batch), (batch, samples)
-            if (
-                cell not in first
-            ):  # compiles, makes draws that are kept, touches the memory for the first time
+            if cell not in first:
+                # The first call compiles, makes the draws that are kept, and allocates memory.
                 first[cell] = {name: _timed(call, rows, samples)[0] for name, call in calls.items()}
-            said = _turn(calls, rows, samples, request["seconds"]) | {"first": first[cell]}
+            answer = _turn(calls, rows, samples, request["seconds"]) | {"first": first[cell]}
 
     return session
 
@@ -187,15 +186,15 @@ def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Sessi
 def _turn(
     calls: Mapping[str, Call], rows: NDArray[np.float32], samples: int, seconds: float
 ) -> dict[str, Any]:
-    """Calls of each kind, one kind after the other, so that each finds the caches as it left them."""
+    """Times all calls of one kind before the next kind, so that the caches hold that kind's data."""
     times, answers = {}, []
     for name, call in calls.items():
-        taken: list[float] = []
+        durations: list[float] = []
         began = time.perf_counter()
-        while not taken or time.perf_counter() - began < seconds / len(calls):
-            one, answer = _timed(call, rows, samples)
-            taken.append(one)
-        times[name] = statistics.median(taken)
+        while not durations or time.perf_counter() - began < seconds / len(calls):
+            duration, answer = _timed(call, rows, samples)
+            durations.append(duration)
+        times[name] = statistics.median(durations)
         answers.append(answer)
     shown = shown_rows(len(rows))
     return {

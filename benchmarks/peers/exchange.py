@@ -1,8 +1,8 @@
-"""How a process of another environment is asked and answers: a line of JSON each way.
+"""The protocol between a benchmark and the script of a system: requests on stdin, answers on stdout, as lines of JSON.
 
-A script is started with the name of a benchmark and a task in JSON on its command line. It sets itself up, and says so
-in a line on stdout. Then it answers each line on stdin with a line on stdout, and ends when stdin does. So the
-processes of many systems can take turns on one machine: one that is not asked only waits.
+A script is started with the name of a benchmark and a task in JSON on its command line. When it is ready, it prints a
+first line. Then it answers each line on stdin with a line on stdout, and ends when stdin is closed. So the processes of
+many systems can take turns on one machine: between requests, a process only waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Session: TypeAlias = Callable[[str], Generator[Mapping[str, Any], Any, None]]
-    """Takes the task; yields what is said when ready, then for every request that it is sent the answer."""
+    """Takes the task; yields the first line when it is ready, then the answer to each request that it is sent."""
 
 __all__ = ["drive", "peak_memory"]
 
@@ -25,12 +25,11 @@ STATUS = Path("/proc/self/status")
 
 
 def drive(arguments: Sequence[str] | None = None, **sessions: Session) -> None:
-    """Runs a script; everything that it needs has been imported.
+    """Runs a script, after all its imports.
 
     Args:
-        arguments: Name of a benchmark and task; those of the command line by default.
-        sessions: Name of a benchmark → what to do. `step_session`, `engine_session` and `table_session`, each beside
-            its task, make one.
+        arguments: Name of a benchmark and task; by default those of the command line.
+        sessions: Name of a benchmark → session, made by `step_session`, `engine_session` or `table_session`.
     """
     benchmark, task = sys.argv[1:] if arguments is None else arguments
     session = sessions[benchmark](task)
@@ -45,9 +44,9 @@ def _say(answer: Mapping[str, Any]) -> None:
 
 
 def peak_memory() -> int:
-    """The most memory that this process has had resident, bytes.
+    """Peak resident memory of this process, bytes.
 
-    On Linux not ``ru_maxrss``: a process inherits it, so that it is at least that of the parent.
+    On Linux it is not ``ru_maxrss``, which a process inherits, so that it would be at least the parent's.
     """
     if STATUS.exists():
         for line in STATUS.read_text(encoding="utf-8").splitlines():

@@ -1,8 +1,9 @@
 """LightGBM with the quantile objective: a model for each of 23 levels, with a conformal correction by the benchmark.
 
-Up to 2000 trees of 31 leaves with learning rate 0.05, each stopped after 50 without gain on the inner rows (1000 with
-0.1 and 30 above 10,000 rows). Refitted to all rows up to 10,000 of them. The mean is that of the quantiles. Levels
-between the 23 follow by straight lines on the scale of Normal scores.
+Each model has up to 2000 trees of 31 leaves with learning rate 0.05, stopped after 50 trees without gain on the inner
+rows; above 10,000 rows it has up to 1000 trees with learning rate 0.1, stopped after 30. Up to 10,000 rows it is
+refitted to all rows. The mean is the mean of the quantiles. Levels between the 23 are interpolated linearly on the
+scale of Normal scores.
 """
 # mypy: disable-error-code="import-not-found,import-untyped"
 
@@ -23,11 +24,11 @@ from benchmarks.peers.table_task import (
 )
 
 ROWS_FOR_FULL_LEAVES = 1_000
-"""Below, leaves may have 5 rows instead of 20, as its documentation advises for small tables."""
+"""With fewer rows, leaves may have 5 rows instead of 20, as its documentation advises for small tables."""
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits and answers."""
+    """Fits the models and predicts."""
     small = len(task.training) <= REFIT_UP_TO
     places = list(range(task.training.numbers.shape[1], task.training.joined().shape[1]))
 

@@ -1,8 +1,8 @@
-"""Murho: the steps of `model.fitting.fit.fit`, with all that it does beside the gradient.
+"""Murho in the step benchmark: the steps of `model.fitting.fit.fit`, with everything besides the gradient.
 
-Timed from the end of a fit's first epoch to the end of its last: shuffling and gathering the minibatches, clipping
-gradients, schedule, optimiser, the running average of the parameters. Validation on one row, every 50 steps, is
-in it, too, and of no weight. Runs in Murho's own environment.
+A fit is timed from the end of its first epoch to the end of its last one. That includes shuffling and gathering the
+minibatches, clipping gradients, schedule, optimiser and the running average of the parameters. It also includes a
+validation on one row every 50 steps, which takes negligible time. Runs in Murho's own environment.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Epoch, Fit
 
 EPOCHS = 1_000_000
-"""More than any stretch lasts; the learning rate falls along the epochs allowed, so hardly in any stretch."""
+"""More epochs than any turn has; the learning rate falls over all of them, so it hardly changes in a turn."""
 
 
 class _Clock:
-    """Listens to a fit, and interrupts it, as a person may, when it has run for long enough."""
+    """Times the epochs of a fit, and interrupts it after a number of epochs or seconds."""
 
     def __init__(self, epochs: int | None, seconds: float) -> None:
         self._epochs, self._seconds = epochs, seconds
@@ -39,7 +39,7 @@ class _Clock:
         self.epochs, self.wall, self.processor = 0, 0.0, 0.0
 
     def epoch(self, _: Epoch) -> None:
-        """One more epoch is done."""
+        """Counts one finished epoch."""
         now = time.perf_counter(), time.process_time()
         if self._began is None:
             self._began = time.perf_counter(), time.process_time()
@@ -51,12 +51,12 @@ class _Clock:
 
 
 class Murho:
-    """Fits, from the start in each stretch."""
+    """Murho as a system of the step benchmark; each turn is a fit from the start."""
 
     def __init__(self, task: StepTask) -> None:
         torch.set_num_threads(1)
         rows, targets = (torch.from_numpy(part) for part in task.data())
-        # Several members are the folds of a cross-fit, as `murho train` has them: each sees rows of its own.
+        # Several members are the folds of a cross-fit, as in `murho train`: each is trained on its own rows.
         folds = (torch.arange(task.rows) % task.members).unsqueeze(0) if task.members > 1 else None
         self._training, self._validation = Rows(rows, targets, folds), Rows(rows[:1], targets[:1])
         self._options = FitOptions(
@@ -77,14 +77,14 @@ class Murho:
         self._fit: Fit | None = None
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> Timing:
-        """See `benchmarks.peers.step_task.System.take`; whole epochs."""
+        """Takes steps, as `benchmarks.peers.step_task.System.take` does, but in whole epochs."""
         epochs = None if steps is None else -(-steps // self._minibatches)
         clock = _Clock(epochs, 0.0 if seconds is None else seconds)
         self._fit = fit(self._training, self._validation, self._options, progress=clock)
         return Timing(clock.epochs * self._minibatches, clock.wall, clock.processor)
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `benchmarks.peers.step_task.System.predict`."""
+        """Mean of the function values of `DRAWS` draws, ``[B]``."""
         if self._fit is None:
             raise AssertionError("it has taken steps")
         network, inputs, generator = (
@@ -92,7 +92,7 @@ class Murho:
             torch.from_numpy(rows),
             torch.Generator().manual_seed(0),
         )
-        with torch.no_grad():  # draw by draw, as peers: it must not be what memory peaks at
+        with torch.no_grad():  # draw by draw, as in the peers, so that it does not set the peak of memory
             draws = [network(inputs, generator)[..., 0].mean(dim=0) for _ in range(DRAWS)]
         mean: NDArray[np.float32] = torch.stack(draws).mean(dim=0).numpy()
         return mean

@@ -1,8 +1,8 @@
-"""Murho: `Posterior.predict_encoded`: mean, both parts of the std, three percentiles. In its own environment.
+"""Murho in the engine benchmark: `Posterior.predict_encoded` with mean, both parts of the std and three percentiles.
 
-Draws of recent seeds are kept, so that a second call of the
-same seed makes none. What a call takes with draws made anew, as in every call of a peer, without percentiles, with
-exceedance of thresholds besides, and what it takes to the network's outputs under every draw, is timed too.
+Murho keeps the draws of recent seeds, so a second call with the same seed makes none. Four more kinds of call are
+timed: with new draws, as in every call of a peer; without percentiles; with the exceedance of three thresholds; and the
+network's outputs under every draw alone. Runs in Murho's own environment.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["prepare"]
 
 THRESHOLDS = (-1.0, 0.0, 1.0)
-"""Of targets whose standard deviation is 1 to 1.5."""
+"""Thresholds for targets with a standard deviation of 1 to 1.5."""
 VALUES_AT_A_TIME = 2**19
-"""Function values that the network is asked for at once: as many as fit into a tile of the engine."""
+"""Most function values in one call of the network: as many as fit into a tile of the engine."""
 
 
 def prepare(task: EngineTask) -> dict[str, Call]:
-    """Sets it up."""
+    """Sets Murho up; returns the kinds of call."""
     torch.set_num_threads(task.threads)
-    posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not push out the kept one
+    posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not displace the kept draws
     seeds = count(DEFAULT_SEED + 1)
     tensors = tensors_of(task)
 

@@ -1,4 +1,4 @@
-"""What the tasks of the step and the engine benchmark share: a network with one output and known noise."""
+"""The common part of the tasks of the step and the engine benchmark: a network with one output and known noise."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ NOISE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class NetworkTask:
-    """A network, and how to compute with it.
+    """A network, and options of the computation.
 
     Attributes:
         hidden: Widths of the hidden layers.
-        variant: Which of the ways that the script knows; empty for its only or usual one.
-        threads: How many to compute with.
-        seed: Of everything random.
+        variant: Variant of the script; empty for its only or usual one.
+        threads: Number of threads.
+        seed: Seed of all random numbers.
     """
 
     inputs: ClassVar[int]
-    """Numbers in an encoded row, D."""
+    """Encoded features, D."""
 
     hidden: tuple[int, ...]
     variant: str = field(default="", kw_only=True)
@@ -36,18 +36,18 @@ class NetworkTask:
     seed: int = field(default=0, kw_only=True)
 
     def to_json(self) -> str:
-        """One line for the command line."""
+        """The task as one line of JSON, for the command line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Reads what `to_json` wrote."""
-        said = json.loads(text)
-        return cls(**(said | {"hidden": tuple(said["hidden"])}))
+        """The task from the output of `to_json`."""
+        values = json.loads(text)
+        return cls(**(values | {"hidden": tuple(values["hidden"])}))
 
     @property
     def outputs(self) -> int:
-        """Of the network."""
+        """Number of outputs of the network."""
         return 1
 
     @property

@@ -1,9 +1,9 @@
 """NGBoost with a Normal (Duan et al. 2020): natural gradient boosting of depth-3 trees.
 
-As in its paper: the number of rounds is chosen on held-back rows and the model refitted to all rows. Learning rate
-0.04 with at most 2000 rounds (the paper's is 0.01); above 5,000 rows 0.1 with at most 700 rounds, and above 20,000
-half of the rows a round: its trees take a quarter of a second a round there. Categories are one-hot and missing
-numbers the median, for its trees know neither.
+As in the paper, the number of rounds is chosen on held-back rows and the model is refitted to all rows. The learning
+rate is 0.04 with at most 2000 rounds (0.01 in the paper). Above 5,000 rows it is 0.1 with at most 700 rounds; above
+20,000, where a round takes a quarter of a second, each round uses half of the rows. Categories are one-hot and missing
+numbers are the median, because its trees support neither.
 """
 # mypy: disable-error-code="import-not-found,import-untyped"
 
@@ -21,7 +21,7 @@ SMALL, MEDIUM = 5_000, 20_000
 
 
 def answer(task: TableTask) -> Answer:
-    """Fits and answers."""
+    """Fits the models and predicts."""
     medians = np.nanmedian(task.training.numbers, axis=0)
 
     def inputs(features: Features) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""NumPyro: ``SVI.update`` and `Predictive` under ``jax.jit``, as its examples do, with an ``AutoNormal`` guide.
+"""NumPyro: ``SVI.update`` and `Predictive` under ``jax.jit``, as in its examples, with an ``AutoNormal`` guide.
 
-``TraceMeanField_ELBO``, whose KL is closed-form, is no slower than ``AutoDiagonalNormal`` with ``Trace_ELBO``. NumPyro
-needs XLA, a compiler, at run time. Compiling, for answers anew for every B and S, is timed in first calls alone.
+``TraceMeanField_ELBO``, whose KL is closed-form, is as fast as ``AutoDiagonalNormal`` with ``Trace_ELBO``, or faster.
+NumPyro needs XLA, a compiler, at run time. Answers are compiled again for every B and S; only first calls include that.
 """
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
@@ -35,7 +35,7 @@ INITIAL_SIGMA = 0.02
 
 
 def sampled(task: NetworkTask) -> dict[str, Any]:
-    """Weights ``w0``, ``w1``, … and biases ``b0``, ``b1``, …: the sites of a model."""
+    """Samples the sites of a model: weights ``w0``, ``w1``, … and biases ``b0``, ``b1``, …."""
     weights = {}
     for number, (inputs, outputs) in enumerate(task.sizes):
         for name, shape in ((f"w{number}", (inputs, outputs)), (f"b{number}", (outputs,))):
@@ -56,7 +56,7 @@ def network(
 
 
 def steps(task: StepTask) -> Steps:
-    """Optimiser steps."""
+    """The optimiser steps."""
 
     def model(rows: Any, targets: Any) -> None:
         weights = sampled(task)
@@ -90,7 +90,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """Answers."""
+    """The kinds of call."""
 
     def model(rows: Any, targets: Any = None) -> None:
         mean = numpyro.deterministic("mean", network(task, sampled(task), rows, jax.nn.silu))

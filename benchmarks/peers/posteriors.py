@@ -1,4 +1,4 @@
-"""posteriors: ``vi.diag`` with torchopt's Adam, as in its README; draws all at once through ``torch.vmap``."""
+"""posteriors: ``vi.diag`` with torchopt's Adam, as in its README; all draws at once by ``torch.vmap``."""
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchmarks.peers.engine_task import Call
 
 INITIAL_LOG_SIGMA = -3.0
-"""As in its tutorials; the default, 0, starts as noise."""
+"""As in its tutorials; with the default, 0, the initial network is noise."""
 
 
 def model_of(task: NetworkTask, activation: type[torch.nn.Module]) -> torch.nn.Sequential:
@@ -32,7 +32,7 @@ def model_of(task: NetworkTask, activation: type[torch.nn.Module]) -> torch.nn.S
 
 
 def steps(task: StepTask) -> Steps:
-    """Optimiser steps."""
+    """The optimiser steps."""
     model, batches = model_of(task, torch.nn.ReLU), minibatches(task)
     start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
@@ -40,7 +40,7 @@ def steps(task: StepTask) -> Steps:
         rows, targets = batch
         output = functional_call(model, parameters, (rows,))
         prior = posteriors.diag_normal_log_prob(parameters, sd_diag=PRIOR_SIGMA)
-        # In nats per row, up to a constant; so the temperature is 1 / N.
+        # The log posterior is in nats per row, up to a constant; so the temperature is 1 / N.
         return prior / task.rows - torch.nn.functional.mse_loss(output, targets) / (2.0 * NOISE**2), output
 
     transform = posteriors.vi.diag.build(
@@ -63,7 +63,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """Answers."""
+    """The kinds of call."""
     model = model_of(task, torch.nn.SiLU)
     means, log_sigmas = {}, {}
     for number, given in enumerate(task.posterior()):

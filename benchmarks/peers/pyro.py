@@ -1,10 +1,10 @@
-"""Pyro: ``SVI.step`` of a network turned Bayesian by `PyroSample`, and `Predictive`, as in its tutorials.
+"""Pyro: ``SVI.step`` of a network made Bayesian by `PyroSample`, and `Predictive`, as in its tutorials.
 
-The guide is ``AutoDiagonalNormal`` with ``Trace_ELBO``, which the tutorials on regression use. ``AutoNormal`` with
-``TraceMeanField_ELBO``, whose KL is closed-form, takes half as long again.
+The guide is ``AutoDiagonalNormal`` with ``Trace_ELBO``, as in the tutorials on regression. ``AutoNormal`` with
+``TraceMeanField_ELBO``, whose KL is closed-form, takes 1.5 times as long.
 
-`Predictive` with ``parallel=True`` is said to be faster. It takes a model whose products know of a dimension of draws:
-`PyroModule` of `torch.nn.Linear` does not, so they are written out.
+`Predictive` with ``parallel=True`` is documented to be faster. It needs a model whose products have a dimension of
+draws. `PyroModule` of `torch.nn.Linear` has none, so the products are written out.
 """
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
@@ -52,7 +52,7 @@ class Model(PyroModule):
                 setattr(layer, name, PyroSample(prior))
 
     def forward(self, rows: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Function values under one draw, ``[B]``; what the targets say of it."""
+        """Function values under one draw, ``[B]``; also conditions on the targets, if given."""
         hidden = rows
         for layer in self.layers[:-1]:
             hidden = layer(hidden).relu()
@@ -64,12 +64,12 @@ class Model(PyroModule):
 
 
 def steps(task: StepTask) -> Steps:
-    """Optimiser steps."""
+    """The optimiser steps."""
     begin(task)
     batches = [(rows, targets.squeeze(1)) for rows, targets in minibatches(task)]
     pyro.set_rng_seed(task.seed)
     model = Model(task)
-    # Starts at a draw from the initialisation of PyTorch's own layers: at its default, zero, hidden units are alike.
+    # Means start at PyTorch's own initialisation of linear layers: at the default, zero, all hidden units are the same.
     start = {
         f"layers.{number}.{name}": parameter.detach()
         for number, sizes in enumerate(task.sizes)
@@ -88,7 +88,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """Answers, by the site ``_RETURN``."""
+    """The kinds of call, by the site ``_RETURN``."""
     begin(task)
     pyro.clear_param_store()
 
@@ -107,7 +107,9 @@ def calls(task: EngineTask) -> dict[str, Call]:
         return mean
 
     guide = AutoDiagonalNormal(model)
-    guide(torch.zeros(1, task.inputs), torch.zeros(1))  # sets it up: with targets, which are no latent site
+    guide(
+        torch.zeros(1, task.inputs), torch.zeros(1)
+    )  # sets the guide up, with targets, so that they are not latent
     means: dict[str, NDArray[np.float32]] = {}
     sigmas: dict[str, NDArray[np.float32]] = {}
     for number, given in enumerate(task.posterior()):

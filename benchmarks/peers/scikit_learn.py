@@ -1,12 +1,12 @@
 """scikit-learn in two variants: an exact Gaussian process, and gradient boosting with split conformal.
 
-``process``: constant x RBF with a length scale a feature, plus white noise. Inputs are standardised, and categories
+``process``: constant x RBF with a length scale per feature, plus white noise. Inputs are standardised, and categories
 one-hot. The marginal likelihood is maximised on all training rows from 3 starts (2 above 1,000 rows, where one takes a
-minute). The inner rows are predicted by the same kernel conditioned on the others.
+minute). The inner rows are predicted with the same kernel, conditioned on the other rows.
 
-``boosting``: HistGradientBoostingRegressor, one shape and width for all rows. Squared error, up to 2000 trees with
-learning rate 0.05, stopped after 50 without gain on the inner rows; every distribution is the mean plus the residuals
-of the inner rows. It has no distribution without them.
+``boosting``: HistGradientBoostingRegressor with squared error, up to 2000 trees with learning rate 0.05, stopped after
+50 without gain on the inner rows. The distribution of every row is its mean plus the residuals of the inner rows, with
+the same shape and width. So it has no raw distribution.
 """
 # mypy: disable-error-code="import-not-found,import-untyped"
 
@@ -23,24 +23,24 @@ from benchmarks.peers.exchange import drive
 from benchmarks.peers.table_task import Answer, Predictive, TableTask, table_session
 
 SMALL = 1_000
-"""Training rows up to which the process has more starts; below, leaves may have 5 rows instead of 20, as advised."""
+"""Training rows up to which the process has 3 starts; with fewer, leaves may have 5 rows instead of 20, as advised."""
 
 
 def answer(task: TableTask, variant: str) -> Answer:
-    """Fits and answers."""
+    """Fits the models of a variant and predicts."""
     return {"process": process, "boosting": boosting}[variant](task)
 
 
 def process(task: TableTask) -> Answer:
     """The Gaussian process."""
-    warnings.filterwarnings("ignore")  # bounds of hyper-parameters that are met
+    warnings.filterwarnings("ignore")  # about hyper-parameters at their bounds
     rows, test = (
         np.hstack([features.numbers, features.one_hot(task.training)])
         for features in (task.training, task.test)
     )
     location, scale = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    rows, test = (np.nan_to_num((some - location) / scale) for some in (rows, test))
+    rows, test = (np.nan_to_num((inputs - location) / scale) for inputs in (rows, test))
 
     width = rows.shape[1]
     kernel = ConstantKernel(10.0, (1e-2, 1e5)) * RBF(np.full(width, 3.0), (1e-2, 1e4)) + WhiteKernel(
@@ -62,7 +62,7 @@ def process(task: TableTask) -> Answer:
 
 
 def _normals(fitted: GaussianProcessRegressor, rows: np.ndarray) -> Predictive:
-    # The white noise is part of the kernel: the std is that of a new observation.
+    # The white noise is part of the kernel, so the std describes a new observation.
     mean, std = fitted.predict(rows, return_std=True)
     return Predictive(mean=mean, std=std)
 
@@ -92,7 +92,7 @@ def boosting(task: TableTask) -> Answer:
 
 
 def _points(mean: np.ndarray, levels: np.ndarray) -> Predictive:
-    """The mean at every level: the correction of each level then is a quantile of the residuals."""
+    """The mean at every level, so that the correction of each level is a quantile of the residuals."""
     return Predictive(mean=mean, quantiles=np.repeat(mean[:, None], len(levels), axis=1))
 
 

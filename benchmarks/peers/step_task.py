@@ -1,10 +1,10 @@
-"""The task of the step benchmark: optimiser steps on minibatches of made-up rows.
+"""The task of the step benchmark: optimiser steps on minibatches of synthetic rows.
 
-A system sets itself up, trains for `LEARNING_STEPS` steps, and says how well it then describes the rows: a step that
-teaches nothing would be no step. Each request makes it take steps for about so many seconds.
+A system first trains for `LEARNING_STEPS` steps and reports its RMSE, as a check that its steps learn. On each request
+it takes steps for the requested seconds.
 
-Memory is the peak of resident memory, and how much of that came after the imports: data, parameters, optimiser, work
-space, what a library compiles, and what it loads only when it is first used.
+Memory is the peak of resident memory, and its part above the imports: data, parameters, optimiser, work space, compiled
+code, and libraries that are loaded only on first use.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ __all__ = [
 ]
 
 INPUTS = 8
-"""Features, D."""
+"""Encoded features, D."""
 PRIOR_SIGMA = 1.0
 """Standard deviation of the Gaussian prior of every weight and bias."""
 LEARNING_RATE = 1e-2
-"""Of Adam."""
+"""Learning rate of Adam."""
 LEARNING_STEPS = 1000
-"""Steps before the first that is timed; they also let a library compile."""
+"""Steps before the first timed step; they also let a library compile."""
 DRAWS = 16
-"""Draws behind the mean that is judged after `LEARNING_STEPS`."""
+"""Draws of the mean whose RMSE is reported after `LEARNING_STEPS`."""
 STEPS_AT_A_TIME = 10
-"""Steps between two looks at the clock."""
+"""Steps between two readings of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class StepTask(NetworkTask):
     """A network with ReLU between its layers, and its minibatches.
 
     Attributes:
-        batch: Rows a minibatch, B.
-        members: Networks trained side by side, M; peers know of one.
+        batch: Rows per minibatch, B.
+        members: Networks trained at the same time, M; 1 for peers.
         rows: Training rows, N.
     """
 
@@ -70,7 +70,7 @@ class StepTask(NetworkTask):
     rows: int = 1280
 
     def data(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Rows ``[N, D]`` and targets ``[N]``, both standardised: a smooth function, and noise of `NOISE`."""
+        """Rows ``[N, D]`` and targets ``[N]``, both standardised: a smooth function with noise of `NOISE`."""
         generator = np.random.default_rng(self.seed)
         rows = generator.normal(size=(self.rows, INPUTS))
         clean = rows[:, 0] - 0.5 * rows[:, 1] + np.sin(2.0 * rows[:, 2])
@@ -79,7 +79,7 @@ class StepTask(NetworkTask):
         return rows.astype(np.float32), targets.astype(np.float32)
 
     def minibatches(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """The rows in pieces of B, ``[B, D]`` and ``[B]``; what does not fill one is left out."""
+        """Minibatches of rows ``[B, D]`` and targets ``[B]``; rows that do not fill a minibatch are left out."""
         rows, targets = self.data()
         return [
             (rows[first : first + self.batch], targets[first : first + self.batch])
@@ -89,12 +89,12 @@ class StepTask(NetworkTask):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A stretch of steps.
+    """The time of a number of steps.
 
     Attributes:
-        steps: How many.
-        wall: Seconds that they took.
-        processor: Seconds of processor time of all threads. On a busy machine it says more than ``wall``.
+        steps: Number of steps.
+        wall: Elapsed seconds.
+        processor: Seconds of processor time of all threads; more reliable than ``wall`` on a busy machine.
     """
 
     steps: int
@@ -103,10 +103,10 @@ class Timing:
 
 
 class System(Protocol):
-    """What is timed."""
+    """The interface of a system in the step benchmark."""
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> Timing:
-        """Takes so many steps, or steps for about so long."""
+        """Takes a number of steps, or steps for about a number of seconds."""
         ...
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -115,7 +115,7 @@ class System(Protocol):
 
 
 class Steps:
-    """A peer: takes its minibatches in turn."""
+    """The `System` of a peer, which takes its minibatches in turn."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class Steps:
         draw: Callable[[NDArray[np.float32]], NDArray[np.float32]],
         finish: Callable[[], object] = lambda: None,
     ) -> None:
-        """Takes its parts.
+        """Makes a system of a peer's functions.
 
         Args:
-            minibatches: How many there are.
-            step: One optimiser step on the minibatch of that number.
+            minibatches: Number of minibatches.
+            step: Takes one optimiser step, given the number of a minibatch.
             draw: Function values of rows ``[B, D]`` under one draw, ``[B]`` or ``[B, 1]``.
             finish: Waits for steps that are still being computed.
         """
@@ -136,7 +136,7 @@ class Steps:
         self._taken = 0
 
     def take(self, *, steps: int | None = None, seconds: float | None = None) -> Timing:
-        """See `System.take`."""
+        """Takes a number of steps, or steps for about a number of seconds."""
         before = self._taken
         processor, wall = time.process_time(), time.perf_counter()
         while True:
@@ -152,18 +152,18 @@ class Steps:
         return Timing(self._taken - before, wall, processor)
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `System.predict`."""
+        """Mean of the function values of `DRAWS` draws, ``[B]``."""
         draws = [np.asarray(self._draw(rows)).reshape(len(rows)) for _ in range(DRAWS)]
         mean: NDArray[np.float32] = np.mean(draws, axis=0, dtype=np.float32)
         return mean
 
 
 def step_session(prepare: Callable[[StepTask], System]) -> Session:
-    """What a script does in the step benchmark.
+    """The session of a script in the step benchmark.
 
-    It first says the ``rmse`` after `LEARNING_STEPS` and the ``spread`` of the targets, then for each request, its
-    ``seconds``, the values of `Timing`; each time also ``peak``, the most memory so far, and ``memory``, how much of
-    that came after the imports, bytes.
+    The first line has ``rmse``, after `LEARNING_STEPS`, and ``spread``, the standard deviation of the targets. The
+    answer to each request of ``seconds`` has the values of `Timing`. Both also have ``peak``, the peak memory so far,
+    and ``memory``, its part above the imports, bytes.
 
     Args:
         prepare: Sets the system up.
@@ -175,10 +175,10 @@ def step_session(prepare: Callable[[StepTask], System]) -> Session:
         system = prepare(task)
         system.take(steps=LEARNING_STEPS)
         error = float(np.sqrt(np.mean((system.predict(rows) - targets) ** 2)))
-        said: dict[str, float] = {"rmse": error, "spread": float(targets.std())}
+        answer: dict[str, float] = {"rmse": error, "spread": float(targets.std())}
         while True:
             peak = peak_memory()
-            request = yield said | {"memory": peak - imported, "peak": peak}
-            said = asdict(system.take(seconds=request["seconds"]))
+            request = yield answer | {"memory": peak - imported, "peak": peak}
+            answer = asdict(system.take(seconds=request["seconds"]))
 
     return session

@@ -1,14 +1,14 @@
-"""The task of the table benchmark: to answer for the test rows of a split with distributions of the target.
+"""The task of the table benchmark: to predict distributions of the target for the test rows of a split.
 
-A part of the training rows, the *inner* rows, is for early stopping and for the conformal correction. So a peer
-answers with two models:
+Part of the training rows, the *inner* rows, is for early stopping and for the conformal correction. So a peer predicts
+with two models:
 
-    base   fitted to the other rows, stopped by the inner ones: answers for the inner rows and the test rows, so
-           that the correction learnt on the former holds for the latter;
-    raw    what the peer alone would be used as, for the test rows: refitted to all training rows, inner ones
-           included, for as many rounds as ``base`` was found to need, where that is affordable.
+    base   fitted to the other training rows, stopped by the inner rows. It predicts the inner rows and the test rows,
+           so that the correction from the inner rows holds for the test rows.
+    raw    the model without conformal correction, for the test rows. It is refitted to all training rows, for as many
+           rounds as ``base`` needed, if that is affordable; otherwise it is ``base``.
 
-Where there is no refit, raw is base. No process is told the targets of the test rows.
+No process gets the targets of the test rows.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ __all__ = [
 ]
 
 REFIT_UP_TO = 10_000
-"""Most training rows with which costly peers are refitted to all of them."""
+"""Most training rows at which costly peers are refitted to all training rows."""
 FITTED_LEVELS = np.array([1, 2.5, *range(5, 100, 5), 97.5, 99]) / 100.0
-"""Levels for which models of quantiles are fitted; `spread` gives those between."""
+"""Levels of quantile models; `spread` interpolates between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Rows as they are in the table.
+    """Features of rows, before any encoding by a peer.
 
     Attributes:
         numbers: Numeric features, ``[B, numeric D]``, NaN where missing.
-        categories: Codes of categorical features, ``[B, categorical D]``, from 0, -1 where missing; those unseen
-            in training have codes above all seen ones.
+        categories: Codes of categorical features, ``[B, categorical D]``, from 0, -1 where missing; codes of categories
+            unseen in training are above all seen ones.
     """
 
     numbers: NDArray[np.float64]
@@ -64,7 +64,7 @@ class Features:
         return len(self.numbers)
 
     def take(self, rows: NDArray[np.bool_]) -> Features:
-        """Some of the rows, ``[B]``."""
+        """The rows that a mask ``[B]`` selects."""
         return Features(self.numbers[rows], self.categories[rows])
 
     def joined(self) -> NDArray[np.float64]:
@@ -73,7 +73,7 @@ class Features:
         return np.hstack([self.numbers, codes])
 
     def one_hot(self, training: Features) -> NDArray[np.float64]:
-        """A column for each code of each category in the training rows; missing and unseen codes have zeros."""
+        """One column per code of each feature in the training rows; missing and unseen codes are zeros."""
         known = training.categories.max(axis=0, initial=-1) + 1
         columns = [self.categories[:, [place]] == np.arange(count) for place, count in enumerate(known)]
         return np.hstack([np.zeros((len(self), 0)), *columns])
@@ -85,11 +85,11 @@ class TableTask:
 
     Attributes:
         training: Training rows, N.
-        target: Their targets, ``[N]``.
-        inner: Which of them are held back for early stopping and conformal correction, ``[N]``.
-        test: Rows to answer for, B.
-        levels: Levels of the quantiles to answer with, rising, strictly between 0 and 1, ``[K]``.
-        seed: Of everything random.
+        target: Targets of the training rows, ``[N]``.
+        inner: Mask of the inner rows, held back for early stopping and conformal correction, ``[N]``.
+        test: Rows to predict, B.
+        levels: Levels of the predicted quantiles, rising, strictly between 0 and 1, ``[K]``.
+        seed: Seed of all random numbers.
     """
 
     training: Features
@@ -100,7 +100,7 @@ class TableTask:
     seed: int
 
     def packed(self) -> str:
-        """As text, for a line of JSON."""
+        """The task as text, for a line of JSON."""
         return _packed(
             training_numbers=self.training.numbers,
             training_categories=self.training.categories,
@@ -114,27 +114,27 @@ class TableTask:
 
     @classmethod
     def unpacked(cls, text: str) -> TableTask:
-        """Reads what `packed` wrote."""
-        said = _unpacked(text)
+        """The task from the output of `packed`."""
+        arrays = _unpacked(text)
         return cls(
-            training=Features(said["training_numbers"], said["training_categories"]),
-            target=said["target"],
-            inner=said["inner"],
-            test=Features(said["test_numbers"], said["test_categories"]),
-            levels=said["levels"],
-            seed=int(said["seed"]),
+            training=Features(arrays["training_numbers"], arrays["training_categories"]),
+            target=arrays["target"],
+            inner=arrays["inner"],
+            test=Features(arrays["test_numbers"], arrays["test_categories"]),
+            levels=arrays["levels"],
+            seed=int(arrays["seed"]),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Predictive:
-    """Distributions of the target of B rows, in its unit.
+    """Predictive distributions of B rows, in the target's unit.
 
     Attributes:
         mean: ``[B]``.
-        quantiles: At the task's levels, ``[B, K]``; None for Normals, which need none.
-        std: Of Normals, or of what stands in for them where the conformal correction scales, ``[B]``; None where
-            a quantile is corrected by an addend.
+        quantiles: Quantiles at the task's levels, ``[B, K]``; None for Normals.
+        std: Standard deviations, of Normals or for a conformal correction that scales, ``[B]``; None if the conformal
+            correction is additive.
     """
 
     mean: NDArray[np.float64]
@@ -143,20 +143,20 @@ class Predictive:
 
     @classmethod
     def of_fitted(cls, values: NDArray[np.float64], levels: NDArray[np.float64]) -> Predictive:
-        """From quantiles at `FITTED_LEVELS`, ``[B, L]``; the mean is that of the quantiles at the task's levels."""
+        """Distributions from quantiles at `FITTED_LEVELS`, ``[B, L]``; the mean is the mean of the K quantiles."""
         quantiles = spread(FITTED_LEVELS, values, levels)
         return cls(mean=quantiles.mean(axis=1), quantiles=quantiles)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a peer says of a task.
+    """The predictions of a peer for a task.
 
     Attributes:
-        raw: Of the test rows; None of a peer that has no distribution without the conformal correction.
-        base: Of the test rows, by the model that has not learnt from the inner rows.
-        inner: Of the inner rows, by the same model.
-        rounds: Iterations, epochs or the like that early stopping chose, for the record.
+        raw: Test rows, by the raw model; None for a peer that has no distribution without the conformal correction.
+        base: Test rows, by the base model, which was not fitted to the inner rows.
+        inner: Inner rows, by the base model.
+        rounds: Iterations or epochs that early stopping chose, for the record.
     """
 
     raw: Predictive | None
@@ -165,7 +165,7 @@ class Answer:
     rounds: float
 
     def packed(self) -> str:
-        """As text, for a line of JSON."""
+        """The answer as text, for a line of JSON."""
         arrays: dict[str, ArrayLike] = {"rounds": self.rounds}
         for name in ("raw", "base", "inner"):
             for part in ("mean", "quantiles", "std"):
@@ -175,22 +175,22 @@ class Answer:
 
     @classmethod
     def unpacked(cls, text: str) -> Answer:
-        """Reads what `packed` wrote."""
-        said = _unpacked(text)
+        """The answer from the output of `packed`."""
+        arrays = _unpacked(text)
         raw, base, inner = (
-            Predictive(said[f"{name}_mean"], said.get(f"{name}_quantiles"), said.get(f"{name}_std"))
-            if f"{name}_mean" in said
+            Predictive(arrays[f"{name}_mean"], arrays.get(f"{name}_quantiles"), arrays.get(f"{name}_std"))
+            if f"{name}_mean" in arrays
             else None
             for name in ("raw", "base", "inner")
         )
         if base is None or inner is None:
             raise ValueError("an answer has base and inner")
-        return cls(raw, base, inner, float(said["rounds"]))
+        return cls(raw, base, inner, float(arrays["rounds"]))
 
 
 def _packed(**arrays: ArrayLike) -> str:
     file = io.BytesIO()
-    np.savez(file, **arrays)  # type: ignore[arg-type]  # savez has one more, named, argument
+    np.savez(file, **arrays)  # type: ignore[arg-type]  # savez also has a keyword argument of another type
     return base64.b64encode(file.getvalue()).decode()
 
 
@@ -200,22 +200,22 @@ def _unpacked(text: str) -> Mapping[str, NDArray[Any]]:
 
 
 def table_session(answer: Callable[..., Answer]) -> Session:
-    """What a script does in the table benchmark.
+    """The session of a script in the table benchmark.
 
-    Each request is a ``task``; it is answered with an ``answer`` and the ``seconds`` of fits and answers.
+    Each request has a ``task``; the reply has the ``answer`` and the ``seconds`` of fits and predictions.
 
     Args:
-        answer: Fits and answers, given a `TableTask` and, by name, the options of the peer.
+        answer: Fits and predicts, given a `TableTask` and, by name, the options of the peer.
     """
 
     def session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
-        options, said = json.loads(text), dict[str, Any]()
+        options, reply = json.loads(text), dict[str, Any]()
         while True:
-            request = yield said
+            request = yield reply
             task = TableTask.unpacked(request["task"])
             began = time.perf_counter()
             answered = answer(task, **options)
-            said = {"seconds": time.perf_counter() - began, "answer": answered.packed()}
+            reply = {"seconds": time.perf_counter() - began, "answer": answered.packed()}
 
     return session
 
@@ -223,18 +223,18 @@ def table_session(answer: Callable[..., Answer]) -> Session:
 def spread(
     fitted: NDArray[np.float64], values: NDArray[np.float64], levels: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Quantiles at many levels from those at a few, by straight lines on the scale of Normal scores.
+    """Quantiles at K levels, interpolated linearly between L fitted ones on the scale of Normal scores.
 
     Args:
-        fitted: Levels that were fitted, rising, ``[L]``; they reach as far out as ``levels``.
-        values: Quantiles at them, ``[B, L]``; put in rising order first (Chernozhukov et al. 2010).
+        fitted: Fitted levels, rising, ``[L]``; they cover the range of ``levels``.
+        values: Quantiles at the fitted levels, ``[B, L]``; sorted first (Chernozhukov et al. 2010).
         levels: ``[K]``.
 
     Returns:
         ``[B, K]``.
     """
     normal = NormalDist()
-    known, wanted = (np.array([normal.inv_cdf(float(level)) for level in some]) for some in (fitted, levels))
+    known, wanted = (np.array([normal.inv_cdf(float(level)) for level in part]) for part in (fitted, levels))
     ordered = np.sort(values, axis=1)
     right = np.clip(np.searchsorted(known, wanted), 1, len(known) - 1)
     share = (wanted - known[right - 1]) / (known[right] - known[right - 1])

@@ -1,8 +1,8 @@
-"""TensorFlow Probability: ``DenseReparameterization`` layers, one call a draw, as in its documentation.
+"""TensorFlow Probability: ``DenseReparameterization`` layers, one call per draw, as in its documentation.
 
 Steps and calls are ``tf.function``s. For steps that is TensorFlow's own way to train in a loop: Keras's ``fit`` adds to
-it, and its ``train_on_batch`` takes ten times as long. A call without it takes some fifty times as long. Biases are
-variational too, which is not their default.
+its time, and ``train_on_batch`` takes ten times as long. A call without ``tf.function`` takes some fifty times as long.
+Biases are variational too, unlike the default.
 """
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def model_of(task: NetworkTask, activation: str, **options: Any) -> Any:
-    """The network; the options are those of a layer."""
+    """The network, with options for its layers."""
     tf.config.threading.set_intra_op_parallelism_threads(task.threads)
     tf.config.threading.set_inter_op_parallelism_threads(task.threads)
     tf.random.set_seed(task.seed)
@@ -51,7 +51,7 @@ def model_of(task: NetworkTask, activation: str, **options: Any) -> Any:
 
 
 def steps(task: StepTask) -> Steps:
-    """Optimiser steps; the KL is among the model's losses."""
+    """The optimiser steps; the KL is among the model's losses."""
 
     def divergence(posterior: Any, prior: Any, _: Any) -> Any:
         return tfp.distributions.kl_divergence(posterior, prior) / task.rows
@@ -64,7 +64,7 @@ def steps(task: StepTask) -> Steps:
     def step(rows: Any, targets: Any) -> Any:
         with tf.GradientTape() as tape:
             error = tf.reduce_mean(tf.square(model(rows, training=True)[:, 0] - targets))
-            # In nats per row, up to a constant.
+            # Negative ELBO in nats per row, up to a constant.
             loss = error / (2.0 * NOISE**2) + tf.add_n(model.losses)
         variables = model.trainable_variables
         optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
@@ -84,7 +84,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """Answers."""
+    """The kinds of call."""
     model = model_of(task, "silu")
     for layer, given in zip(model.layers, task.posterior(), strict=True):
         values = {

@@ -1,4 +1,4 @@
-"""What the scripts of PyTorch's libraries share; what is left in each is the use of that library."""
+"""The code that the scripts of PyTorch libraries share; each script has the use of its library alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sequential(layers: Iterable[torch.nn.Module], activation: type[torch.nn.Modu
 
 
 def minibatches(task: StepTask) -> list[tuple[Tensor, Tensor]]:
-    """Rows ``[B, D]`` and targets ``[B, 1]`` of each."""
+    """Rows ``[B, D]`` and targets ``[B, 1]`` of each minibatch."""
     return [
         (torch.from_numpy(rows), torch.from_numpy(targets).unsqueeze(1))
         for rows, targets in task.minibatches()
@@ -56,12 +56,12 @@ def minibatches(task: StepTask) -> list[tuple[Tensor, Tensor]]:
 
 
 def module_steps(model: torch.nn.Module, task: StepTask, loss: Callable[[Tensor, Tensor], Tensor]) -> Steps:
-    """Adam on the parameters of a module each of whose forward passes is one draw.
+    """Steps of Adam on the parameters of a module that makes a new draw in each forward pass.
 
     Args:
         model: From rows ``[B, D]`` to function values ``[B, 1]``.
-        task: Its minibatches.
-        loss: Of the rows and targets of one, a scalar.
+        task: The task, with its minibatches.
+        loss: From the rows and targets of a minibatch to a scalar.
     """
     batches = minibatches(task)
     optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
@@ -75,7 +75,7 @@ def module_steps(model: torch.nn.Module, task: StepTask, loss: Callable[[Tensor,
 
 
 def drawing(forward: Callable[[Tensor], Tensor]) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    """The draws of `Steps`, from a forward pass under one draw."""
+    """The argument `draw` of `Steps`, from a forward pass under one draw."""
 
     def draw(rows: NDArray[np.float32]) -> NDArray[np.float32]:
         with torch.no_grad():
@@ -91,13 +91,13 @@ def load(
     names: tuple[str, str, str, str],
     scale: Callable[[NDArray[np.float32]], NDArray[np.float32]],
 ) -> None:
-    """Copies the task's posterior into a network, in place: what shares memory with its parameters follows.
+    """Copies the task's posterior into a network, in place, so that views of its parameters change too.
 
     Args:
-        model: As `sequential` makes it; weights of its layers have outputs first.
-        task: Whose posterior.
-        names: Parameters of a layer: of the weights mean and scale, of the biases mean and scale.
-        scale: What the library keeps of sigma, such as its logarithm.
+        model: Made by `sequential`; the weights of its layers have outputs first.
+        task: The task with the posterior.
+        names: Names of a layer's parameters: mean and scale of the weights, mean and scale of the biases.
+        scale: From sigma to the library's parameter, such as its logarithm.
     """
     with torch.no_grad():
         for layer, given in zip(list(model)[::2], task.posterior(), strict=True):
@@ -107,12 +107,12 @@ def load(
 
 
 def module_calls(model: torch.nn.Module) -> dict[str, Call]:
-    """`calls_of` a module each of whose forward passes is one draw."""
+    """The kinds of call of a module that makes a new draw in each forward pass."""
     return calls_of(lambda rows, samples: torch.stack([model(rows) for _ in range(samples)]))
 
 
 def calls_of(draw: Callable[[Tensor, int], Tensor]) -> dict[str, Call]:
-    """Mean and std alone; and with them percentiles of an observation, from draws with noise.
+    """Two kinds of call: mean and std alone, and with percentiles of an observation, from draws with noise.
 
     Args:
         draw: Function values ``[S, B]`` or ``[S, B, 1]`` of rows ``[B, D]`` under S draws.

@@ -1,4 +1,4 @@
-"""torchbnn: a `Sequential` of ``BayesLinear``, ``BKLLoss`` and one forward pass a draw, as in its demos."""
+"""torchbnn: a `Sequential` of ``BayesLinear``, ``BKLLoss`` and one forward pass per draw, as in its demos."""
 # mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.peers.engine_task import Call
 
 PRIOR_SIGMA = 0.1
-"""Of its demos: it is also the initial standard deviation of every weight."""
+"""As in its demos; also the initial standard deviation of every weight."""
 
 
 def model_of(task: NetworkTask, activation: type[torch.nn.Module]) -> torch.nn.Sequential:
@@ -34,12 +34,12 @@ def model_of(task: NetworkTask, activation: type[torch.nn.Module]) -> torch.nn.S
 
 
 def steps(task: StepTask) -> Steps:
-    """Optimiser steps."""
+    """The optimiser steps."""
     model = model_of(task, torch.nn.ReLU)
     squares, divergence = torch.nn.MSELoss(), torchbnn.BKLLoss(reduction="sum", last_layer_only=False)
 
     def loss(rows: Tensor, targets: Tensor) -> Tensor:
-        """In nats per row, up to a constant."""
+        """Negative ELBO in nats per row, up to a constant."""
         cost: Tensor = squares(model(rows), targets) / (2.0 * NOISE**2) + divergence(model) / task.rows
         return cost
 
@@ -47,7 +47,7 @@ def steps(task: StepTask) -> Steps:
 
 
 def calls(task: EngineTask) -> dict[str, Call]:
-    """Answers."""
+    """The kinds of call."""
     model = model_of(task, torch.nn.SiLU)
     load(model, task, ("weight_mu", "weight_log_sigma", "bias_mu", "bias_log_sigma"), np.log)
     return module_calls(model)

@@ -34,7 +34,9 @@ def check_figure(path: Path) -> None:
         import altair  # noqa: F401 - only whether it is there
         import vl_convert  # noqa: F401 - likewise
     except ModuleNotFoundError as error:
-        raise OptionError(f"--figure needs {error.name}: pip install 'murho[charts]'") from error
+        raise OptionError(
+            f"--figure needs {error.name}: run pip install '.[charts]' in a clone of Murho's repository"
+        ) from error
 
 
 def specification(cut: Cut, title: str) -> dict[str, Any]:

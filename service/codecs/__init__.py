@@ -1,1 +1,1 @@
-"""Between bytes on the wire and the core's arrays: one module per direction and form, no HTTP in any."""
+"""Codecs between the bytes of a body and the core's arrays: one module per direction and form, without HTTP."""

@@ -1,4 +1,4 @@
-"""The JSON document that answers `POST /predict`: its encoding, and the models that describe it to people."""
+"""The JSON document that answers `POST /predict`: its encoding, and the models that document it in OpenAPI."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MonteCarloErrors(BaseModel):
 
 
 class InputWarning(BaseModel):
-    """A value that the training rows know nothing like."""
+    """A value unlike the training rows."""
 
     pointer: str
     message: str
@@ -81,8 +81,8 @@ def describe_outside(outside: Sequence[UnfamiliarValue], inputs: Inputs) -> list
     """Returns warnings with pointers in the form of the request.
 
     Args:
-        outside: The first values that the training rows know nothing like, up to one more than can be listed; that
-            one becomes a last warning that says that there are more.
+        outside: The first values unlike the training rows, at most `MAX_WARNINGS` + 1. If there is one above
+            `MAX_WARNINGS`, the last warning says that there are more.
         inputs: The rows of the request.
     """
     warnings = [
@@ -107,7 +107,8 @@ def encode_answer(
     Args:
         model: Name and version of the checkpoint.
         target: The target's name.
-        options: What was asked for: keys that were not are absent, those that need draws are null without.
+        options: The options of the request. Keys that were not requested are absent; keys that need draws are null
+            if there are none.
         prediction: Finite arrays in the target's unit.
         warnings: Values unlike the training rows.
     """

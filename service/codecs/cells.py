@@ -1,7 +1,6 @@
-"""One column of JSON values to one canonical array, strictly: a number is a JSON number and nothing else.
+"""Decoding of one column of JSON values to one canonical array. It is strict: a number is a JSON number.
 
-The types of a whole column are checked at once, so that a good column costs no Python work per cell beyond
-what parsing the JSON has cost already.
+The types of a whole column are checked at once, so that a good column needs no Python code per cell.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["ABSENT", "decode_cells", "explain_cell"]
 
 
 class _Absent:
-    """Stands where a row has no cell for a feature."""
+    """Marks a feature for which a row has no cell."""
 
 
 ABSENT = _Absent()
@@ -60,12 +59,12 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
     """Returns the canonical column of one feature and the rows whose cell can't be used.
 
     Args:
-        feature: What the column has to be.
+        feature: The feature, which gives the expected type.
         cells: One parsed JSON value a row `[B]`, or ABSENT.
 
     Returns:
-        The column `[B]`, float64 with NaN for missing or object with None for missing, meaningful only where
-        no row is refused; and the refused rows, in ascending order.
+        The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
+        ascending order. The column has no meaning in refused rows.
     """
     allowed = TYPES[feature.kind] | ({NoneType} if feature.missing else frozenset())
     if set(map(type, cells)) <= allowed:
@@ -77,9 +76,9 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
 
 
 def _convert(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
-    """Returns the column of cells whose types are right, and the rows whose content is not."""
+    """Returns the column of cells whose types are right, and the rows whose content is wrong."""
     if feature.kind in (FeatureKind.NUMERIC, FeatureKind.BOOLEAN):
-        # numpy reads None as NaN; the JSON parser has refused NaN, Infinity and what float64 can't hold.
+        # numpy reads None as NaN. The JSON parser has refused NaN, Infinity and numbers that float64 can't hold.
         return np.array(cells, dtype=np.float64), ()
     if feature.kind is FeatureKind.CATEGORICAL:
         names = {cell: None if cell is None else canonical_category(cell) for cell in set(cells)}
@@ -93,7 +92,7 @@ def _convert(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequ
 
 
 def _days(cell: str | None) -> float | None:
-    """Returns the days since 1970-01-01 UTC; None for a missing cell and for text that is no date."""
+    """Returns the days since 1970-01-01 UTC; None for a missing cell and for text other than a date."""
     if cell is None or len(cell) > MAX_DATE_LENGTH:
         return None
     try:

@@ -1,6 +1,6 @@
-"""The JSON document of `POST /predict`: its options, strictly typed, and its rows, left for `inputs` to read.
+"""The JSON document of a request to `POST /predict`: its options, strictly typed. `codecs.inputs` reads its rows.
 
-The pydantic models here are also what `/openapi.json` shows.
+`/openapi.json` shows the pydantic models of this module.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class PredictRequest(BaseModel):
-    """Rows and how to predict them. Only `inputs` is required; null is an option that is not given."""
+    """Rows and how to predict them. Only `inputs` is required; null stands for an option that is not given."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, json_schema_extra={"example": EXAMPLE}
@@ -98,8 +98,8 @@ def parse_document(body: bytes) -> PredictRequest:
     """Returns the request in a body, with `inputs` as parsed JSON.
 
     Raises:
-        BadInputError: The body is no strict JSON object (NaN, Infinity and numbers that float64 can't hold
-            are none), or an option is unknown or has a wrong value.
+        BadInputError: The body is not a strict JSON object, for example because of NaN, Infinity or a number that
+            float64 can't hold. Or an option is unknown or has a wrong value.
     """
     if not body.strip():
         raise BadInputError([Problem("", 'The body is empty. Send a JSON object such as {"inputs": [{…}]}.')])

@@ -1,4 +1,4 @@
-"""The three JSON forms of `inputs` to canonical columns: records, a matrix, or columns.
+"""Decoding of the three JSON forms of `inputs`, records, a matrix or columns, to canonical columns.
 
 Every error names its cell by a JSON pointer in the form of the request: `/inputs/3/Horsepower` for records,
 `/inputs/3/2` for a matrix, `/inputs/Horsepower/3` for columns.
@@ -31,7 +31,7 @@ FORMS = "a list of objects (records), a list of lists (a matrix) or an object of
 
 
 class Form(StrEnum):
-    """How a request wrote its rows down."""
+    """The form of the rows in a request."""
 
     RECORDS = "records"
     MATRIX = "matrix"
@@ -43,7 +43,7 @@ class Inputs:
     """The rows of one request.
 
     Attributes:
-        form: How the request wrote them down.
+        form: The form of the rows in the request.
         columns: Canonical columns `[B]` by feature, all the schema's features in its order.
         count: The number of rows, B.
         names: The features' names in schema order.
@@ -107,7 +107,7 @@ def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> Mappin
         try:
             return {name: list(map(itemgetter(name), rows)) for name in names}
         except KeyError:
-            pass  # some row has another name in the place of a feature: found below, with its pointer
+            pass  # a row has another name in the place of a feature; reported below, with its pointer
     _refuse_other_forms(rows, dict, "an object, as a list of records has", problems)
     known = frozenset(names)
     for row, record in enumerate(rows):
@@ -138,7 +138,7 @@ def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> Mapping
 def _from_columns(
     inputs: dict[str, Any], schema: Schema, max_rows: int, problems: Problems
 ) -> Mapping[str, Sequence[Any]]:
-    """Returns the cells of an object of lists by feature; features that can't be read are left out."""
+    """Returns the cells of an object of lists by feature, without the features that can't be read."""
     names = [feature.name for feature in schema.features]
     known = frozenset(names)
     if not inputs.keys() <= known:
@@ -178,7 +178,7 @@ def _check_rows(count: int, max_rows: int) -> None:
 
 
 def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: Problems) -> None:
-    """Raises for rows that are written in another form than the first."""
+    """Raises if a row has another form than the first."""
     if set(map(type, rows)) != {expected}:
         problems.add_rows(
             [row for row, cells in enumerate(rows) if type(cells) is not expected],
@@ -192,7 +192,7 @@ def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: P
 def _refuse_unknown(
     row: int, unknown: list[str], base: tuple[str | int, ...], schema: Schema, problems: Problems
 ) -> None:
-    """Adds a problem for each name that is no feature; words only for those that can be listed."""
+    """Adds a problem for each unknown name, with a message only for those that can be listed."""
     room = max(0, MAX_LISTED - problems.listed)
     for position, name in enumerate(islice(unknown, room), start=len(schema.features)):
         problems.add(row, position, pointer(*base, name), _explain_unknown(name, schema))
@@ -200,7 +200,7 @@ def _refuse_unknown(
 
 
 def _explain_unknown(name: str, schema: Schema) -> str:
-    """Returns why a name is no feature, and which is probably meant."""
+    """Returns why a name is no feature, and the feature that is probably meant."""
     shown = shorten(name)
     if name == schema.target.name:
         return f"{shown!r} is the target, which the model predicts; leave it out."

@@ -1,6 +1,6 @@
-"""What is wrong with one request: collected, put in the order of the request, cut to a readable number.
+"""The problems of one request: collected, put in the order of the request, cut to a readable number.
 
-A request can be wrong in a million places; listing them all would cost more than the answer it asked for.
+A request can be wrong in a million places; listing them all would cost more than its answer.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def pointer(*parts: str | int) -> str:
 
 
 class Problems:
-    """Collects what is wrong with the rows of one request.
+    """Collects the problems in the rows of one request.
 
-    Each problem has a place, (row, position within the row), which decides the order in which they are told.
+    Each problem has a place, (row, position within the row). Problems are listed in the order of their places.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Problems:
 
     @property
     def listed(self) -> int:
-        """How many problems have words so far."""
+        """Number of problems with a message so far."""
         return len(self._entries)
 
     def add(self, row: int, position: int, where: str, message: str) -> None:
@@ -62,13 +62,13 @@ class Problems:
     def add_rows(
         self, rows: Sequence[int], position: int, where: Callable[[int], str], explain: Callable[[int], str]
     ) -> None:
-        """Adds a problem for each of the ascending rows; words only for those that can be listed."""
+        """Adds a problem for each of the ascending rows, with a message only for those that can be listed."""
         for row in islice(rows, MAX_LISTED):
             self._entries.append((row, position, Problem(where(row), explain(row))))
         self.total += len(rows)
 
     def raise_any(self) -> None:
-        """Raises what was collected.
+        """Raises the collected problems, if there are any.
 
         Raises:
             BadInputError: There is at least one problem.

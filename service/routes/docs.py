@@ -1,4 +1,4 @@
-"""`GET /docs`: the interactive description of the API, drawn by Swagger UI without any network."""
+"""`GET /docs`: the interactive description of the API by Swagger UI, without a network."""
 
 import gzip
 from importlib.resources import files
@@ -15,7 +15,7 @@ ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css
 
 @router.get("/docs")
 async def docs() -> Response:
-    """Answers with the page; its addresses are relative, so that it works behind a path prefix."""
+    """Answers with the page; its links are relative, so that it works behind a path prefix."""
     return get_swagger_ui_html(
         openapi_url="openapi.json",
         title="Murho: API",
@@ -39,7 +39,7 @@ async def style(request: Request) -> Response:
 
 
 def _asset(name: str, request: Request) -> Response:
-    """Returns a file of the page, kept compressed."""
+    """Returns a file of the page, compressed if the client accepts that."""
     content = (files("murho.service") / "web" / f"{name}.gz").read_bytes()
     headers = {"cache-control": "public, max-age=86400", "vary": "accept-encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):

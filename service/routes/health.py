@@ -1,4 +1,4 @@
-"""Alive, ready, and the metrics: what machines ask for. A full queue is neither dead nor unready."""
+"""`GET /healthz`, `/readyz` and `/metrics`, for machines. A service with a full queue is still alive and ready."""
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import choose_encoder
@@ -19,7 +19,7 @@ async def alive() -> JSONBytes:
 
 @router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
 async def ready(parts: PartsDependency) -> JSONBytes:
-    """Answers 200 when predictions are answered at full speed; else 503 and why."""
+    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
     parts.lifecycle.require_not_draining()
     parts.registry.snapshot.require_models()
     return JSONBytes({"status": "ready", "models": list(parts.registry.snapshot.models)})

@@ -1,4 +1,4 @@
-"""`GET /models`: what is served, and what was refused and why."""
+"""`GET /models`: the served checkpoints, and the refused ones with the reason."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-# What `model.json` says beside what the contract names; the rest of it is for the loader alone.
+# Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others.
 SHOWN_FACTS = (
     "metrics",
     "calibration",

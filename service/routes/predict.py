@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["router"]
 
-# Above these, decoding or encoding takes more than a few milliseconds.
+# Above these sizes, decoding or encoding takes more than a few milliseconds.
 LARGE_BODY_BYTES = 256 * 1024
 LARGE_ANSWER_VALUES = 50_000
 
@@ -92,8 +92,8 @@ def _decode(body: bytes, schema: "Schema", settings: "Settings") -> "tuple[Input
     """Returns the rows and options of a body.
 
     Raises:
-        BadInputError: Something in it is wrong.
-        TooLargeError: It asks for more than the limits allow.
+        BadInputError: A row or an option is wrong.
+        TooLargeError: The request is above a limit.
     """
     document = parse_document(body)
     options = predict_options(document, settings.samples, settings.max_samples)

@@ -13,6 +13,6 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def start_page(request: Request, parts: PartsDependency) -> HTMLResponse:
-    """Answers with a page that says what is loaded and what to try."""
+    """Answers with a page of the loaded models and a request to try for each."""
     address = str(request.base_url).rstrip("/")
     return HTMLResponse(render_start_page(parts.registry.snapshot, address))

@@ -16,7 +16,7 @@ __all__ = ["BBBRegressor"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the estimator when it is first asked for."""
+    """Imports the estimator on its first use."""
     if name != "BBBRegressor":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -24,5 +24,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
-        raise ImportError("BBBRegressor needs scikit-learn: pip install 'murho[sklearn]'") from error
+        raise ImportError(
+            "BBBRegressor needs scikit-learn: run pip install '.[sklearn]' in a clone of Murho's repository"
+        ) from error
     return BBBRegressor

@@ -23,21 +23,24 @@ COMMANDS = {
         "murho.model.commands.update",
         "Learn from new rows; writes the next version of a checkpoint.",
     ),
-    "prune": ("murho.model.commands.prune", "Remove the weights that say least; writes the next version."),
+    "prune": (
+        "murho.model.commands.prune",
+        "Remove the weights with the lowest signal-to-noise ratio; writes the next version.",
+    ),
 }
 """Command → the module with a function of that name, and its line in ``murho --help``."""
 
 
 class LazyGroup(TyperGroup):
-    """Has the name and help line of every command, and imports a command when it is called."""
+    """The names and help lines of all commands; imports a command only when it is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replaces the placeholder of the called command by the command."""
         if args and args[0] in COMMANDS:
             module, help_line = COMMANDS[args[0]]
-            one = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            one.command(args[0], help=help_line)(getattr(import_module(module), args[0]))
-            self.commands[args[0]] = typer.main.get_command(one)
+            single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            single.command(args[0], help=help_line)(getattr(import_module(module), args[0]))
+            self.commands[args[0]] = typer.main.get_command(single)
         return super().resolve_command(ctx, args)
 
 
@@ -78,7 +81,7 @@ def options(
 
 
 def main() -> None:
-    """Runs the command line; an error of Murho's own is shown as one line, without a traceback."""
+    """Runs the command line; prints a `MurhoError` as one line, without a traceback."""
     let_threads_sleep()
     try:
         app()

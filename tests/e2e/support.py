@@ -1,4 +1,4 @@
-"""Starts `murho` as a user does: a process of its own."""
+"""Starts `murho` as a user does, in a process of its own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Service:
             if self.process.poll() is not None:
                 break
             time.sleep(0.05)
-        raise AssertionError(f"{pattern} was not said: {self.log()}")
+        raise AssertionError(f"{pattern} is not in the log: {self.log()}")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Epoch
     from murho.model.training.train import Trained
 
-Asked = TypeVar("Asked")
+Value = TypeVar("Value")
 
 
-def present(value: Asked | None) -> Asked:
-    """A part of an answer that was asked for, so that it is not None."""
+def present(value: Value | None) -> Value:
+    """The value, after a check that it is not None."""
     assert value is not None
     return value
 
 
 class Notes:
-    """A reporter that remembers."""
+    """A reporter that records its messages, titles and epochs."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -56,7 +56,7 @@ class Notes:
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    """PyTorch set to two threads for one test."""
+    """Sets PyTorch to two threads for one test."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -64,7 +64,7 @@ def two_threads() -> Iterator[None]:
 
 
 def make_table(rows: int = 160, seed: int = 0) -> pa.Table:
-    """Rent of a flat in euro: size (m2, some missing), district, lift, and the day it was let."""
+    """A table of flats: size (m2, some missing), district, lift, day of letting, and rent in euro."""
     generator = np.random.default_rng(seed)
     size = generator.uniform(20.0, 120.0, rows)
     district = generator.choice(["east", "north", "west"], rows)
@@ -95,7 +95,7 @@ QUICK = {
 
 
 def train_quickly(table: pa.Table, notes: Notes | None = None, **changes: object) -> Trained:
-    """A fit of a second."""
+    """A fit that takes about a second."""
     return train(table, "rent", make_options(QUICK | changes), reporter=notes or Notes())
 
 
@@ -115,7 +115,7 @@ def rent(rent_checkpoints: Path) -> Posterior:
 
 
 def small_options(**changes: object) -> FitOptions:
-    """A fit of a blink."""
+    """Options of a fit that takes a fraction of a second."""
     values: dict[str, Any] = {
         "prior": GaussianPrior(),
         "hidden": (6,),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True, scope="session")
 def plain_log() -> None:
-    # The default renders exceptions with every frame's variables, which takes seconds.
+    # The default renders exceptions with the variables of every frame, which takes seconds.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         processors=[

@@ -130,7 +130,7 @@ class FakeModel:
 
 
 class FakeSource:
-    """Checkpoints from memory; a text in the place of a model is the reason why it can't be loaded."""
+    """Checkpoints in memory; a tuple of name, version and reason stands for one that can't be loaded."""
 
     place = "/somewhere/checkpoints"
 
@@ -172,7 +172,7 @@ class AppClient:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await self.app({**scope, "state": dict(self.state)}, receive, send)
 
-        # What escapes the application must fail the test.
+        # An exception that escapes the application must fail the test.
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://service")
         self._stack.callback(self.portal.call, self._client.aclose)
@@ -210,7 +210,7 @@ def make_client(*found: FakeModel | tuple[str, str, str], **settings: Any) -> Ap
 
 
 def pointers(response: httpx.Response) -> list[str]:
-    """Returns the pointers of a problem, after checking that it is one."""
+    """Checks that a response is a problem, and returns its pointers."""
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
     assert problem["status"] == response.status_code
@@ -219,7 +219,7 @@ def pointers(response: httpx.Response) -> list[str]:
 
 
 def train_checkpoint(root: Path, name: str) -> Path:
-    """Fits a tiny real checkpoint of every kind of feature in a few seconds; returns its directory."""
+    """Fits a tiny checkpoint with every kind of feature in a few seconds; returns its directory."""
     rows = np.random.default_rng(0)
     table = root / f"{name}.csv"
     lines = [",".join([*NAMES, "Consumption"])]

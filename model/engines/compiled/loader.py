@@ -40,7 +40,9 @@ def load() -> Kernels | None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
             raise
-        _LOG.info("PyTorch answers: compiled code needs Numba (pip install 'murho[compiled]')")
+        _LOG.info(
+            "PyTorch answers: compiled code needs Numba; run pip install '.[compiled]' in a clone of Murho's repository"
+        )
     except Exception as error:  # whatever a compiler may fail with
         _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
     return None

@@ -60,7 +60,9 @@ def test_what_can_not_be_drawn_is_refused_before_the_work(
     with pytest.raises(OptionError, match="does not exist"):
         check_figure(tmp_path / "nowhere" / "pruning.png")
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(OptionError, match=r"--figure needs altair: pip install 'murho\[charts\]'"):
+    with pytest.raises(
+        OptionError, match=r"--figure needs altair: run pip install '\.\[charts\]' in a clone"
+    ):
         check_figure(tmp_path / "pruning.png")
 
 
