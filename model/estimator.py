@@ -1,6 +1,6 @@
-"""`BBBRegressor`: all of `murho train`, from encoding to calibrated bands, as a scikit-learn estimator.
+"""`BBBRegressor`: `murho train` as a scikit-learn estimator, from encoding to calibrated bands.
 
-Its checkpoints are those of ``murho train``: ``murho serve`` serves what `BBBRegressor.save` writes.
+`BBBRegressor.save` writes the same checkpoints as ``murho train``; ``murho serve`` can serve them.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ if TYPE_CHECKING:
 __all__ = ["BBBRegressor"]
 
 HARMLESS = ("ignored", "every cell is the same", "every cell is missing")
-"""Reasons to leave out a column that call for no warning."""
+"""Reasons to leave out a column without a warning."""
 
 
 class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  # scikit-learn has no types
     """A Bayes-by-Backprop regressor: predictions with error bars, as a scikit-learn estimator.
 
-    X may be numeric (features are then called x0, x1, …) or a data frame of pandas, polars or pyarrow, whose columns of
-    texts, categories, truth values and dates become features of their kinds. Missing values are allowed in columns
-    that have some in training. Constant columns are left out.
+    X may be numeric (the features are then named x0, x1, …) or a data frame of pandas, polars or pyarrow. Text,
+    category, boolean and date columns of a data frame become features of these kinds. Missing values are allowed in
+    columns with missing values in training. Constant columns are left out.
 
     Args:
         [options of a training]
-        samples: S, the draws behind each prediction; 0: the mean of the mu-only network, without error bars.
-        random_state: Seed of split, initial weights, minibatches and draws. An int s gives the same fit each time, the
-            one of ``murho train --seed s``.
+        samples: Draws per prediction, S. 0 gives the mean of the mu-only network, without error bars.
+        random_state: Seed of the split, the initial weights, the minibatches and the draws. An int s gives the same
+            fit each time, equal to that of ``murho train --seed s``.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        verbose: Whether to show on stderr how a fit goes.
+        verbose: Whether to show the progress of a fit on stderr.
 
     Attributes:
-        posterior_: The `model.posterior.posterior.Posterior`, ready to answer; ``posterior_.facts`` has the metrics of
-            held-out rows, the schema and everything else of ``model.json``.
+        posterior_: The fitted `model.posterior.posterior.Posterior`. ``posterior_.facts`` has the content of
+            ``model.json``, such as the held-out metrics and the schema.
         n_features_in_: Number of columns of X.
-        feature_names_in_: Their names, if X was a data frame whose names are all texts.
+        feature_names_in_: Names of the columns of X, if X was a data frame and all its column names were strings.
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fits networks to rows, calibrates their bands, and judges them on held-out rows.
+        """Fit networks to rows, calibrate their bands, and score them on held-out rows.
 
         Args:
-            X: Features ``[N, columns]``: a data frame, or numbers, NaN for missing. N is at least 2.
-            y: Targets ``[N]``, numbers, not all the same. The name of a Series becomes the target's.
+            X: Features ``[N, columns]``: a data frame, or numbers with NaN for missing. N is at least 2.
+            y: Targets ``[N]``, numbers, not all the same. The name of a Series becomes the name of the target.
 
         Returns:
             The estimator itself.
@@ -78,7 +78,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         Raises:
             ValueError: X, y or a parameter can't be used; the message says where and why.
             FitError: The fit became non-finite.
-            KeyboardInterrupt: The fit was interrupted; with the best parameters so far the estimator is fitted.
+            KeyboardInterrupt: The fit was interrupted. The estimator is fitted, with the best parameters so far.
         """
         options = self.train_options()
         targets = validate_data(self, y=y, y_numeric=True)
@@ -112,7 +112,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
     def predict(
         self, X: Any, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The mean of the predictive and, if asked for, its standard deviation.
+        """The mean of the predictive and, with ``return_std``, its standard deviation.
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.
@@ -122,7 +122,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             Mean ``[B]``, or mean and standard deviation, in the target's unit.
 
         Raises:
-            ValueError: X can't be used, or the standard deviation is asked of no draws.
+            ValueError: X can't be used, or ``return_std`` is true and ``samples`` is 0.
         """
         answer = self._answer(X, least=int(return_std))
         if answer.std is None or not return_std:
@@ -130,7 +130,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         return answer.mean, answer.std
 
     def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
-        """Quantiles of the predictive, calibrated if the table had rows enough for that (50).
+        """Quantiles of the predictive; calibrated if the training table had enough rows (50).
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.
@@ -151,11 +151,11 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
     def sample_functions(self, X: Any, samples: int | None = None) -> NDArray[np.float64]:
         """Function values of draws from the posterior.
 
-        Column k is one function, the same for all rows and calls: differences between rows are meaningful.
+        Column k is one function, the same for all rows and calls, so differences between rows are meaningful.
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.
-            samples: S; by default the estimator's own.
+            samples: S; by default the parameter of the estimator.
 
         Returns:
             ``[B, S]``, in the target's unit, without observation noise.
@@ -167,26 +167,26 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         return np.empty((len(answer.mean), 0)) if answer.draws is None else answer.draws
 
     def save(self, directory: str | Path, name: str) -> Path:
-        """Writes the fit as the next version of a checkpoint, for ``murho serve``, ``predict`` and ``evaluate``.
+        """Write the fit as the next version of a checkpoint, for ``murho serve``, ``predict`` and ``evaluate``.
 
         Args:
-            directory: Directory of checkpoints; it is made if it doesn't exist.
+            directory: Directory of checkpoints; created if it does not exist.
             name: Name of the checkpoint.
 
         Returns:
-            The version's own directory, ``directory/name/version``.
+            The directory of the version, ``directory/name/version``.
 
         Raises:
-            CheckpointError: The name is forbidden, or the directory can't be written.
+            CheckpointError: The name is invalid, or the directory can't be written.
         """
         check_is_fitted(self)
         return write_checkpoint(Path(directory), name, self.posterior_.spec, self._tensors)
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, *, device: str = "cpu") -> Self:
-        """A fitted estimator from a checkpoint that `save` or ``murho train`` wrote.
+        """Load a fitted estimator from a checkpoint that `save` or ``murho train`` wrote.
 
-        Its parameters are those of the checkpoint's fit, so that a clone of it fits in the same way.
+        The parameters are those of the fit in the checkpoint, so a clone of the estimator fits in the same way.
 
         Args:
             path: ``NAME/VERSION``, or ``NAME`` for the latest version.
@@ -199,7 +199,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         if not (directory / FACTS_FILE).exists():
             directory = find_checkpoint(directory.parent, directory.name)
         with as_value_errors():
-            posterior = Posterior.load(directory, resolve_device(device))  # checks all of it
+            posterior = Posterior.load(directory, resolve_device(device))  # checks the whole checkpoint
         spec = posterior.spec
         features = [feature.name for feature in posterior.schema.features]
         try:
@@ -222,11 +222,11 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         self._tensors = dict(tensors)
 
     def _names(self) -> list[str]:
-        """The columns of X by name."""
+        """The names of the columns of X."""
         return [str(name) for name in getattr(self, "feature_names_in_", unnamed(self.n_features_in_))]
 
     def _table(self, X: Any, *, reset: bool) -> pa.Table:
-        """X as a table; with ``reset`` it also decides what later ones must look like."""
+        """X as a table. With ``reset``, later X must have the columns of this one."""
         least = 2 if reset else 1
         if not is_frame(X):
             rules = {"ensure_all_finite": "allow-nan", "ensure_min_samples": least}
@@ -254,7 +254,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """A posterior goes into a pickle as what makes it: facts and tensors."""
+        """The state for a pickle, with the posterior as the content of ``model.json`` and arrays."""
         state = dict(super().__getstate__())
         if "posterior_" in state:
             tensors = {name: tensor.numpy() for name, tensor in state.pop("_tensors").items()}
@@ -272,6 +272,6 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             device = resolve_device(self.device)
         except OptionError:  # pickled with a GPU, and there is none here
             device = "cpu"
-        # Copies: a file that joblib maps into memory can't be written, and PyTorch warns of such arrays.
+        # Copies: joblib maps files into memory read-only, and PyTorch warns about read-only arrays.
         tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
         self._adopt(ModelSpec.from_json(facts), tensors, device)

@@ -1,6 +1,6 @@
-"""The parameters of `model.estimator.BBBRegressor`: the options of a training, and a few of its own.
+"""The parameters of `model.estimator.BBBRegressor`: the options of a training, and a few more.
 
-Names, defaults and descriptions of the former derive from `model.training.options.TrainOptions`.
+Names, defaults and descriptions of the options derive from `model.training.options.TrainOptions`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors"]
 
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
-"""Options with another name here: scikit-learn says ``random_state``, and ``transform`` is a method there."""
+"""Options with another name here: scikit-learn calls the seed ``random_state``, and ``transform`` is a method name."""
 MOST_RANDOM_SEED = 2**31 - 1
 OWN: dict[str, Any] = {"samples": DEFAULT_SAMPLES, "random_state": None, "device": "cpu", "verbose": False}
-"""Parameters of the estimator alone and their defaults; ``random_state`` replaces the seed, with another default."""
+"""Parameters that only the estimator has, with defaults; ``random_state`` replaces the seed, with another default."""
 PLACE_OF_OPTIONS = re.compile(r"^( *)\[options of a training\]", re.MULTILINE)
-"""The line of a docstring that `parameter_lines` replaces."""
+"""The placeholder line in a docstring that `parameter_lines` replaces."""
 
 
 class DataError(TableError, ValueError):
@@ -55,9 +55,9 @@ class ParameterError(OptionError, ValueError):
 
 @contextmanager
 def as_value_errors() -> Iterator[None]:
-    """Raises a `TableError` as a `DataError`, and an `OptionError` as a `ParameterError`.
+    """Convert a `TableError` to a `DataError`, and an `OptionError` to a `ParameterError`.
 
-    Options are renamed in the message: ``--batch-size`` becomes ``batch_size``.
+    Option names in the message become parameter names: ``--batch-size`` becomes ``batch_size``.
     """
     try:
         yield
@@ -75,23 +75,23 @@ def _parameter(option: re.Match[str]) -> str:
 
 
 class Silence:
-    """A `model.training.candidates.Reporter` that says nothing."""
+    """A `model.training.candidates.Reporter` without output."""
 
     def say(self, message: str) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
     def begin(self, title: str) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
     def epoch(self, epoch: Epoch) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
 
 def training_parameters(options: type[TrainOptions] = TrainOptions) -> dict[str, OptionText]:
-    """Parameter → the option of the same meaning; without ``random_state``, which is one of `OWN`.
+    """Name of a parameter → the option it stands for. ``random_state`` is not among them but in `OWN`.
 
     Args:
         options: `TrainOptions`, or a class with further fields.
@@ -100,7 +100,7 @@ def training_parameters(options: type[TrainOptions] = TrainOptions) -> dict[str,
 
 
 def parameter_lines(options: type[TrainOptions] = TrainOptions) -> str:
-    """Describes `training_parameters` for the ``Args:`` of an estimator's docstring.
+    """Descriptions of `training_parameters` for the ``Args:`` section of an estimator's docstring.
 
     Args:
         options: `TrainOptions`, or a class with further fields.
@@ -131,14 +131,14 @@ SIGNATURE = parameter_signature()
 
 
 class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Holds the parameters as they were given: the fields of `TrainOptions`, and `OWN`.
+    """The parameters as the user gave them: the fields of `TrainOptions`, and `OWN`.
 
     Raises:
         TypeError: A parameter is unknown.
     """
 
     def __init__(self, **parameters: Any) -> None:
-        # Stored as they are: `clone` compares them; `fit` validates.
+        # Stored unchanged, because `clone` compares them; `fit` validates them.
         given = SIGNATURE.bind(**parameters)
         given.apply_defaults()
         for name, value in given.arguments.items():
@@ -153,16 +153,16 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     )
 
     def __init_subclass__(cls, **rest: Any) -> None:
-        """Puts the descriptions of the options into the docstring of the class."""
+        """Insert the descriptions of the options into the docstring of the class."""
         super().__init_subclass__(**rest)
-        if cls.__doc__:  # none with python -OO
-            # The indent depends on the version of Python: from 3.13 on the compiler takes it away.
+        if cls.__doc__:  # None with python -OO
+            # The indent depends on the version of Python: from 3.13 on the compiler removes it.
             cls.__doc__ = PLACE_OF_OPTIONS.sub(
                 lambda place: textwrap.indent(parameter_lines(), place[1]), cls.__doc__
             )
 
     def train_options(self) -> TrainOptions:
-        """The options that the parameters stand for, validated.
+        """The parameters as validated options.
 
         Raises:
             ParameterError: A parameter has a value that can't be used; the message names it.
@@ -174,7 +174,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @staticmethod
     def with_kinds(options: TrainOptions, table: pa.Table) -> TrainOptions:
-        """Adds the kinds that follow from the types of the table's columns, where no kind was given."""
+        """Options with kinds from the types of the table's columns, for columns without a given kind."""
         described = dict(options.columns)
         for name, kind in declared_kinds(table).items():
             given = described.get(name, ColumnOverride())
@@ -183,14 +183,14 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         return options.model_copy(update={"columns": described})
 
     def reporter(self) -> Reporter:
-        """Shows how a fit goes, if ``verbose``."""
+        """A reporter that shows the progress of a fit if ``verbose``, and nothing otherwise."""
         return TerminalReporter() if self.verbose else Silence()
 
     def sample_count(self, samples: int | None = None, *, least: int) -> int:
-        """S: the one that is given, or the parameter.
+        """S: the argument ``samples``, or the parameter if the argument is None.
 
         Raises:
-            ParameterError: It is no whole number, or below ``least``.
+            ParameterError: S is not a whole number, or is below ``least``.
         """
         value = self.samples if samples is None else samples
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
@@ -204,7 +204,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @classmethod
     def parameters_of(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters from the options recorded in a checkpoint; an option that no longer exists is left out."""
+        """Parameters from the options recorded in a checkpoint, without options that no longer exist."""
         known = {name: value for name, value in options.items() if name in TrainOptions.model_fields}
         return {
             RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value
@@ -213,5 +213,5 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
 
 def _plain(value: Any) -> Any:
-    """The value without numpy types: a search over parameters often takes values from an array."""
+    """The value without numpy types; a search over parameters often takes its values from an array."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,1 +1,1 @@
-"""The command line of the statistics: train, predict, evaluate, update, prune."""
+"""The commands of `murho` that need no service: train, predict, evaluate, update, prune."""

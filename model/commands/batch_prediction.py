@@ -1,4 +1,4 @@
-"""Scoring a whole table: offline with a posterior, or through a running service."""
+"""Predictions for a whole table, by a posterior in this process or by a running service."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ROWS_PER_REQUEST = 4_096
 
 
 class Scored(NamedTuple):
-    """The answer for some rows.
+    """The answer for a chunk of rows.
 
     Attributes:
-        columns: Output columns by name, ``[B]`` each, NaN where there is no answer (``samples=0``).
-        unlike: Whether each row is unlike the training rows, ``[B]``; a service tells only values beyond their range
-            and unseen categories.
+        columns: Output columns by name, ``[B]`` each; NaN for columns without an answer (``samples=0``).
+        unlike: Whether each row is unlike the training rows, ``[B]``. With a `RemoteScorer`, only values beyond the
+            training range and unseen categories count.
     """
 
     columns: dict[str, NDArray[np.float64]]
@@ -41,7 +41,7 @@ class Scored(NamedTuple):
 
 
 class Scorer(Protocol):
-    """Something that answers for canonical columns."""
+    """Answers for canonical columns, chunk by chunk."""
 
     schema: Schema
 
@@ -51,7 +51,7 @@ class Scorer(Protocol):
 
 
 def percentile_name(level: float) -> str:
-    """Column of a percentile: ``p5``, ``p97.5``."""
+    """Name of the column of a percentile: ``p5``, ``p97.5``."""
     return f"p{level:g}"
 
 
@@ -59,12 +59,12 @@ class LocalScorer:
     """A `Scorer` with the posterior in this process."""
 
     def __init__(self, posterior: Posterior) -> None:
-        """Takes a loaded posterior."""
+        """Store a loaded posterior."""
         self.posterior = posterior
         self.schema = posterior.schema
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
-        """See `Scorer.score`."""
+        """The answer of the posterior; see `Scorer.score`."""
         answer = self.posterior.predict(columns, options)
         none = np.full((len(answer.mean), len(options.percentiles)), np.nan)
         scored = {
@@ -74,15 +74,15 @@ class LocalScorer:
         percentiles = none if answer.percentiles is None else answer.percentiles
         for index, level in enumerate(options.percentiles):
             scored[percentile_name(level)] = percentiles[:, index]
-        unlike = _rows_outside(self.schema, columns)
-        return Scored(scored, unlike if answer.outside is None else unlike | answer.outside)
+        outside = _rows_outside(self.schema, columns)
+        return Scored(scored, outside if answer.outside is None else outside | answer.outside)
 
 
 class RemoteScorer:
-    """A `Scorer` that asks a running service, a few thousand rows a request."""
+    """A `Scorer` that asks a running service, with a few thousand rows per request."""
 
     def __init__(self, url: str, model: str, timeout: float = 120.0) -> None:
-        """Asks the service what the model's features are.
+        """Ask the service for the features of the model.
 
         Args:
             url: Address of the service, such as ``http://127.0.0.1:8000``.
@@ -104,7 +104,7 @@ class RemoteScorer:
         )
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
-        """See `Scorer.score`."""
+        """The answers of the service; see `Scorer.score`."""
         count = len(next(iter(columns.values())))
         parts = [
             self._score(
@@ -179,7 +179,7 @@ def _feature(item: dict[str, Any]) -> Feature:
 
 
 def _rows_outside(schema: Schema, columns: Columns) -> NDArray[np.bool_]:
-    """Rows with a value beyond its range or of an unseen category, ``[B]``."""
+    """Mask of the rows with a value beyond its training range or an unseen category, ``[B]``."""
     outside = np.zeros(len(next(iter(columns.values()))), dtype=bool)
     outside[[item.row for item in schema.outside(columns)]] = True
     return outside
@@ -199,13 +199,13 @@ def _json_cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
 def score_table(
     table: pa.Table, scorer: Scorer, options: PredictOptions, advance: Advance = ignore_rows
 ) -> tuple[dict[str, NDArray[np.float64]], int]:
-    """Scores every row, in order, a chunk at a time.
+    """Predict every row, in order, a chunk at a time.
 
     Args:
-        table: As read; the target and other columns that are no features are passed over.
-        scorer: Who answers.
-        options: What to answer.
-        advance: Is told of rows that are done.
+        table: The table; the target and other columns that are not features are ignored.
+        scorer: Answers for the rows.
+        options: Options of the prediction.
+        advance: Called with the number of rows of each finished chunk.
 
     Returns:
         Output columns by name, and the number of rows unlike the training rows.

@@ -1,4 +1,4 @@
-"""The command `evaluate`: judges a checkpoint on labelled rows.
+"""The command `murho evaluate`: scores of a checkpoint on labelled rows.
 
 Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
 """

@@ -1,4 +1,4 @@
-"""The answer of `murho evaluate` as text."""
+"""The report of `murho evaluate` as text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["report_lines"]
 
 MOST_CATEGORIES = 12
-"""Categories of a feature that are shown; JSON has them all."""
+"""Most categories of a feature in the text; JSON has all categories."""
 
 
 def report_lines(report: Mapping[str, Any], unit: str | None) -> list[str]:
-    """A judgement as lines for people.
+    """An evaluation as lines for people.
 
     Args:
-        report: What `model.evaluation.evaluate.evaluate_in_full` has.
+        report: The report of `model.evaluation.evaluate.evaluate_in_full`.
         unit: The target's unit, if known.
     """
     kinds = [kind for kind in ("raw", "calibrated") if report[kind]]
@@ -125,7 +125,7 @@ def _short(value: float) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned columns: those with a digit below the title to the right, others to the left."""
+    """Aligned columns: to the right if a cell below the title has a digit, else to the left."""
     count = max(len(row) for row in rows)
     columns = [[row[place] if place < len(row) else "" for row in rows] for place in range(count)]
     aligned = []

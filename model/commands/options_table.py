@@ -24,19 +24,19 @@ HEAD = ("option", "meaning", "values", "default")
 
 
 def markdown_table(options: type[TrainOptions] = TrainOptions) -> str:
-    """The options as a table in Markdown: first those of the command alone, then those of a training.
+    """The options as a table in Markdown: first the options of the command itself, then those of a training.
 
     Args:
         options: `TrainOptions`, or a class with further fields.
     """
-    rows = [HEAD, ("---",) * len(HEAD), *_own_rows()]
+    rows = [HEAD, ("---",) * len(HEAD), *_command_rows()]
     rows += [
         (_name(text), text.description, text.values, text.default_text) for text in option_texts(options)
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _own_rows() -> Iterator[tuple[str, ...]]:
+def _command_rows() -> Iterator[tuple[str, ...]]:
     for parameter in inspect.signature(train).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in TrainOptions.model_fields:
             (option,) = parameter.annotation.__metadata__

@@ -1,4 +1,4 @@
-"""The command `predict`: scores a file.
+"""The command `murho predict`: predictions with error bars for the rows of a file.
 
 Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
 """
@@ -72,21 +72,21 @@ def predict(
 
 
 def _levels(text: str) -> tuple[float, ...]:
-    """Reads the levels of ``--percentiles``; each lies strictly between 0 and 100, and is there once."""
+    """Parse ``--percentiles``: distinct levels, strictly between 0 and 100."""
     from murho.model.errors import OptionError
 
     try:
-        found = tuple(float(part) for part in text.split(",") if part.strip())
+        levels = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise OptionError(
             f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}"
         ) from None
-    for level in found:
+    for level in levels:
         if not 0.0 < level < 100.0:
             raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")
-    if len(set(found)) < len(found):
+    if len(set(levels)) < len(levels):
         raise OptionError(f"--percentiles: each level once, not {text!r}")
-    return found
+    return levels
 
 
 def _empty_for_nan(scored: dict[str, Any]) -> dict[str, Any]:

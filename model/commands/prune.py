@@ -1,4 +1,4 @@
-"""The command `prune`: the next version of a checkpoint, without the weights that say least.
+"""The command `murho prune`: the next version of a checkpoint, without the weights of the lowest signal-to-noise ratio.
 
 Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
 """
@@ -30,7 +30,7 @@ def prune(
     version: VersionOption = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Labelled rows that it has not learned from: judges by them, and calibrates anew."),
+        typer.Option(help="Labelled rows that it has not learned from, for scores and a new calibration."),
     ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="PNG file for the histogram; needs the extra 'charts'.")

@@ -1,4 +1,4 @@
-"""The histogram of a pruning as a picture; needs altair and vl-convert-python (the extra ``charts``)."""
+"""The histogram of a pruning as a PNG file; needs altair and vl-convert-python (the extra ``charts``)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ WIDTH, HEIGHT = 720, 320
 
 
 def check_figure(path: Path) -> None:
-    """Fails before the work rather than after it, if its picture could not be drawn.
+    """Check, before the pruning, that the figure can be drawn and written.
+
+    Args:
+        path: Path of the PNG file.
 
     Raises:
-        OptionError: The extension is another one, the directory is missing, or the packages that draw are.
+        OptionError: The extension is not ``.png``, or the directory or a package is missing.
     """
     if path.suffix.lower() != ".png":
         raise OptionError(f"--figure: {path} must end in .png")
     if not path.parent.is_dir():
         raise OptionError(f"--figure: the directory {path.parent} does not exist")
     try:
-        import altair  # noqa: F401 - only whether it is there
+        import altair  # noqa: F401 - only checks that it is installed
         import vl_convert  # noqa: F401 - likewise
     except ModuleNotFoundError as error:
         raise OptionError(
@@ -40,11 +43,11 @@ def check_figure(path: Path) -> None:
 
 
 def specification(cut: Cut, title: str) -> dict[str, Any]:
-    """The picture, as a Vega-Lite specification with its data.
+    """The histogram, as a Vega-Lite specification with its data.
 
     Args:
-        cut: What was removed.
-        title: Of which checkpoint.
+        cut: The removed weights.
+        title: Name and version of the checkpoint.
     """
     import altair as alt
 
@@ -130,13 +133,13 @@ def specification(cut: Cut, title: str) -> dict[str, Any]:
 
 
 def draw(cut: Cut, title: str, path: Path, *, scale: float = 2.0) -> None:
-    """Draws the histogram.
+    """Draw the histogram.
 
     Args:
-        cut: What was removed.
-        title: Of which checkpoint.
-        path: A PNG file.
-        scale: Pixels of the file a pixel of the picture.
+        cut: The removed weights.
+        title: Name and version of the checkpoint.
+        path: Path of the PNG file.
+        scale: Pixels of the file per pixel of the specification.
 
     Raises:
         OptionError: The file can't be written.

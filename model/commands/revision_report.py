@@ -1,4 +1,4 @@
-"""What `murho prune` and `murho update` say: a few lines and tables, for people."""
+"""The reports of `murho prune` and `murho update` as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BINS_PER_LINE = 4
 
 
 def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
-    """What was removed, layer by layer and by signal-to-noise ratio, and what that changed."""
+    """The removed weights, by layer and by signal-to-noise ratio, and the scores before and after."""
     cut, version = pruned.cut, pruned.revision.spec.records["pruning"]["from_version"]
     free = cut.total("weights") - cut.total("held")
     lines = [
@@ -31,7 +31,7 @@ def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
     if cut.total("held"):
         lines.append(
             f"held {cut.total('held'):,} more, of inputs that are zero for every training row: "
-            "the doubt beyond the training range"
+            "the epistemic uncertainty beyond the training range"
         )
     rows = [
         [layer.name, f"{layer.weights:,}", f"{layer.held:,}", f"{layer.removed:,}", f"{layer.kept:,}"]
@@ -55,7 +55,7 @@ def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
 
 
 def histogram_lines(cut: Cut) -> list[str]:
-    """The weights that could be removed by signal-to-noise ratio, in half powers of ten."""
+    """Histogram of the weights that are not held, by signal-to-noise ratio, in half powers of ten."""
     edges = cut.to_json()["histogram"]["edges"]
     starts = range(0, len(cut.removed), BINS_PER_LINE)
     removed = [sum(cut.removed[start : start + BINS_PER_LINE]) for start in starts]
@@ -78,7 +78,7 @@ def histogram_lines(cut: Cut) -> list[str]:
 
 
 def updated_lines(updated: Updated, unit: str | None) -> list[str]:
-    """How far the posterior moved, and what that changed on the new rows."""
+    """The shift of the posterior, and the scores on the new rows before and after."""
     facts = updated.revision.spec.records["update"]
     version = facts["from_version"]
     learned = facts["learned_rows"]
@@ -90,7 +90,7 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
         *_comparison(updated.before, updated.after, version, unit),
     ]
     if updated.held_out:
-        lines.append(_who_judged(updated.revision.spec.architecture.members))
+        lines.append(_scored_by(updated.revision.spec.architecture.members))
         if updated.after["nll"] > updated.before["nll"] and updated.after["crps"] > updated.before["crps"]:
             lines.append(f"both are worse than before: version {version} may be the one to serve")
     else:
@@ -105,7 +105,7 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
     return lines
 
 
-def _who_judged(members: int) -> str:
+def _scored_by(members: int) -> str:
     if members == 1:
         return "(judged on new rows that were held out)"
     return (
@@ -145,12 +145,12 @@ def _coverage(report: Mapping[str, Any]) -> str:
 
 
 def _width(count: int, longest: int) -> int:
-    """Of a bar; what is there is seen."""
+    """Characters of a bar; at least one unless the count is 0."""
     return max(1, round(BAR * count / longest)) if count else 0
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of text, the first one to the left, the others to the right."""
+    """Lines of a table, with the first column aligned to the left and the others to the right."""
     widths = [max(len(line[column]) for line in (heads, *rows)) for column in range(len(heads))]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""What several commands share: options, and how they read tables and print results.
+"""Options, readers of tables and printers of results that several commands share.
 
 Imports of numpy and torch wait until a command runs, so that its ``--help`` answers at once.
 """
@@ -40,7 +40,7 @@ VersionOption = Annotated[str | None, typer.Option("--version", help="Version; b
 
 @contextmanager
 def naming(data: Path) -> Iterator[None]:
-    """Puts the name of the file before the message of a `TableError`."""
+    """Prefix the message of a `TableError` with the name of the file."""
     from murho.model.errors import TableError
 
     try:
@@ -50,24 +50,24 @@ def naming(data: Path) -> Iterator[None]:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Prints one JSON object on stdout."""
+    """Print one JSON object on stdout."""
     import orjson
 
     sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
 def print_lines(lines: list[str]) -> None:
-    """Prints lines for people on stdout."""
+    """Print lines for people on stdout."""
     sys.stdout.write("\n".join(lines) + "\n")
 
 
 def print_revision(directory: Path, written: Revision, which: str) -> None:
-    """Prints the new version of a checkpoint as one JSON object.
+    """Print the new version of a checkpoint as one JSON object.
 
     Args:
-        directory: The version's own.
-        written: The revision that was written there.
-        which: Key of the facts that describe the revision: ``pruning`` or ``update``.
+        directory: Directory of the version.
+        written: The revision in this directory.
+        which: Key of the facts about the revision: ``pruning`` or ``update``.
     """
     print_json(
         {
@@ -81,7 +81,7 @@ def print_revision(directory: Path, written: Revision, which: str) -> None:
 
 
 def read_labelled_rows(data: Path, posterior: Posterior) -> LabelledRows:
-    """Reads labelled rows for a checkpoint; says on stderr how many rows have no target and were left out.
+    """Read labelled rows for a checkpoint; report on stderr how many rows were left out without a target.
 
     Raises:
         TableError: The file can't be read as a table, or the table doesn't fit the checkpoint.

@@ -1,4 +1,4 @@
-"""The command `train`: fits a network to a table and saves it as a checkpoint.
+"""The command `murho train`: fits a network to a table and saves it as a checkpoint.
 
 Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
 """
@@ -59,9 +59,9 @@ def train(
     from murho.model.training.train import train as train_on_table
 
     values = {} if config is None else read_config(config)
-    said = {word: values.pop(word, None) for word in ("target", "name")}
-    column = target or said["target"]
-    chosen_name = validate_name(str(name or said["name"] or _name_of(data)))
+    configured = {key: values.pop(key, None) for key in ("target", "name")}
+    column = target or configured["target"]
+    chosen_name = validate_name(str(name or configured["name"] or _name_of(data)))
     options = make_options(values | option_values(given))
     if not isinstance(column, str):
         raise OptionError("say which column to predict: --target COLUMN")

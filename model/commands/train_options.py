@@ -1,4 +1,4 @@
-"""Options of a training as options of a command: `TrainOptions` in the form that typer reads, and back."""
+"""Options of a training as options of a command: converts `TrainOptions` to typer's parameters, and back."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ TYPES: dict[str, Any] = {
 
 
 def with_train_options(command: Command) -> Command:
-    """Gives a command, instead of its ``**given``, one option for each field of `TrainOptions`."""
-    own = [
+    """Replace the ``**given`` of a command by one option for each field of `TrainOptions`."""
+    fixed = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind is not parameter.VAR_KEYWORD
     ]
-    signature = inspect.Signature([*own, *option_parameters()])
+    signature = inspect.Signature([*fixed, *option_parameters()])
     command.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature`, and so typer, reads
     return command
 
 
 def option_parameters(options: type[TrainOptions] = TrainOptions) -> list[inspect.Parameter]:
-    """Parameters of a command, one for each field that a command line can say.
+    """Parameters of a command, one for each field that a command line can express.
 
-    All are None by default, "not given": the TOML file may say them, and what it doesn't say has the field's default.
+    Their default is None, "not given". The value then comes from the TOML file, or else from the default of the field.
 
     Args:
         options: `TrainOptions`, or a class with further fields.
@@ -68,13 +68,13 @@ def _help(text: OptionText) -> str:
 
 
 def option_values(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, as `model.training.options.make_options` takes them.
+    """The options that the user gave, as `model.training.options.make_options` takes them.
 
     Args:
-        given: Option → what typer has read; None or empty if it was not given.
+        given: Option → the value from typer; None or empty if it was not given.
 
     Raises:
-        OptionError: A list of whole numbers holds anything else; the option is named.
+        OptionError: A list of whole numbers contains something else; the option is named.
     """
     flags = {text.name: text.flag for text in option_texts() if text.type == "integers"}
     values = {name: value for name, value in given.items() if value is not None and value != []}
@@ -84,7 +84,7 @@ def option_values(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """Reads a list such as ``50,50``; an OptionError that names the option if it holds anything else."""
+    """Parse a list such as ``50,50``; raises an OptionError that names the option if an item is not a whole number."""
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:

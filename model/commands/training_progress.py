@@ -1,4 +1,4 @@
-"""How a training is shown: a bar with an ETA on a terminal, plain lines otherwise; always on stderr."""
+"""Progress of a training on stderr: a bar with an ETA on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["TerminalReporter"]
 
 
 class TerminalReporter:
-    """A `model.training.train.Reporter` for people at a terminal or reading a log."""
+    """A `model.training.candidates.Reporter` for a terminal or a log."""
 
     def __init__(self, *, seconds_between_lines: float = 2.0) -> None:
-        """Looks whether stderr is a terminal.
+        """Check whether stderr is a terminal.
 
         Args:
-            seconds_between_lines: Least time between two lines where there is no terminal.
+            seconds_between_lines: Least time between two lines without a terminal.
         """
         self._seconds_between_lines = seconds_between_lines
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -34,11 +34,11 @@ class TerminalReporter:
         self._said_at = 0.0
 
     def say(self, message: str) -> None:
-        """Prints a line."""
+        """Print a line."""
         self._console.print(message, markup=False)
 
     def begin(self, title: str) -> None:
-        """Starts a bar."""
+        """Start a bar."""
         self._title, self._last, self._said_at = title, None, time.monotonic()
         if self._console.is_terminal:
             self._bar = Progress(
@@ -56,7 +56,7 @@ class TerminalReporter:
             self._task = self._bar.add_task(title, total=None, figures="")
 
     def epoch(self, epoch: Epoch) -> None:
-        """Moves the bar; without a terminal, prints a line every two seconds."""
+        """Move the bar; without a terminal, print a line every two seconds."""
         self._last = epoch
         if self._bar is not None:
             self._bar.update(self._task, completed=epoch.number, total=epoch.epochs, figures=_figures(epoch))
@@ -64,9 +64,9 @@ class TerminalReporter:
             self._line(epoch)
 
     def end(self) -> None:
-        """Stops the bar and prints where the fit ended."""
+        """Stop the bar; without a terminal, print the last epoch."""
         if self._bar is not None:
-            if self._last is not None:  # stopped before the last epoch is done, not stuck
+            if self._last is not None:  # a fit that ends early shows a full bar
                 self._bar.update(self._task, total=self._last.number)
             self._bar.stop()
             self._bar = None

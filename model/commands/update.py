@@ -1,4 +1,4 @@
-"""The command `update`: the next version of a checkpoint, which has learned from new rows.
+"""The command `murho update`: the next version of a checkpoint, after learning from new rows.
 
 Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
 """
@@ -74,5 +74,5 @@ def _say_outside(rows: LabelledRows) -> None:
     for feature, count in rows.outside.items():
         sys.stderr.write(
             f"note: {feature!r} is unlike the training rows (beyond their range, in a gap, or unseen) in {count} of "
-            f"{len(rows)} rows: they teach it what to expect there, and its doubt shrinks\n"
+            f"{len(rows)} rows: the update learns from them, and the epistemic uncertainty there shrinks\n"
         )

@@ -1,1 +1,1 @@
-"""Scores of predictions on labelled rows: point scores, coverage, reliability, cross-calibration."""
+"""Scores of predictions on labelled rows: errors of the mean, NLL and CRPS, coverage, PIT, cross-calibration."""

@@ -1,4 +1,4 @@
-"""Conformal calibration and scores of a fit by its held-out rows, each scored by a map of other rows."""
+"""Conformal calibration and scores of a fit on held-out rows; each row is scored with a map made from other rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SAMPLES", "calibrate_and_score"]
 
 SAMPLES = 256
-"""Draws behind each score, all from the members that have not seen the row."""
+"""Draws per score, all from the members that have not seen the row."""
 
 
 def calibrate_and_score(
@@ -34,23 +34,23 @@ def calibrate_and_score(
 ) -> tuple[ConformalMap | None, dict[str, Any]]:
     """The conformal map of held-out rows, and their scores.
 
-    Bands cover the rows that calibrated them by construction. So each group of rows is scored with a map made from the
+    By construction, bands cover the rows that calibrated them. So each group of rows is scored with a map made from the
     other groups.
 
-    Answers mix all members, but few members have not seen a held-out row, and more members predict better. Bands that
-    cover for those few are wider than needed. The gain from one such member to two tells by how much, see
-    `model.distributions.calibration.sharpening`.
+    Answers mix all members, but only few members have not seen a held-out row, and more members predict better. Bands
+    that are right for these few are too wide for all. `model.distributions.calibration.sharpening` estimates the excess
+    from the gain of two such members over one.
 
     Args:
         posterior: The fit, not calibrated.
         encoded: All rows of the table, ``[N, D]``.
         targets: Their targets, ``[N]``, the target's unit.
         groups: Held-out rows, each with the members that have not seen them.
-        calibrating: Numbers of the groups that make the map; empty: none is made.
+        calibrating: Numbers of the groups that make the map; empty for no map.
 
     Returns:
-        The map, or None, and the metrics: what `model.evaluation.evaluate.evaluate_rows` has; ``calibrated`` only with
-        a map.
+        The map, or None, and the metrics of `model.evaluation.evaluate.evaluate_rows`. They have ``calibrated`` only
+        with a map.
     """
     scores = [_scores(posterior, encoded, targets, group.rows, group.members) for group in groups]
     conformal = None
@@ -98,14 +98,14 @@ def _sharpening(
     groups: Sequence[HeldOut],
     together: NDArray[np.float64],
 ) -> float:
-    """`calibration.sharpening` of rows that two or more members have not seen; 1 where there are none such.
+    """`calibration.sharpening` of rows that two or more members have not seen; 1 if there are no such rows.
 
     Args:
         posterior: The fit.
         encoded: All rows.
         targets: Their targets.
-        groups: The rows that calibrate.
-        together: Their normal scores under all members that have not seen them.
+        groups: The calibration rows.
+        together: Normal scores of the calibration rows under all members that have not seen them.
     """
     if any(group.members is None or len(group.members) < 2 for group in groups):
         return 1.0

@@ -1,4 +1,4 @@
-"""Evaluates a posterior on labelled rows: in short, for benchmarks, and in full, for `murho evaluate`."""
+"""Evaluation of a posterior on labelled rows: in short, for benchmarks, and in full, for `murho evaluate`."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_in_full", "evaluate_rows", "evaluate_table"]
 
 ROWS_PER_CHUNK = 4_096
-"""Rows encoded at a time: encoded rows can be many times as wide as the table."""
+"""Rows encoded at a time; encoded rows can be many times as wide as the table."""
 
 
 def evaluate_table(
     posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES, advance: Advance = ignore_rows
 ) -> dict[str, Any]:
-    """Evaluates a posterior on a table, in full.
+    """Evaluate a posterior on a table, in full.
 
     Args:
         posterior: The posterior.
         table: Labelled rows; rows without a target are left out.
         samples: S.
-        advance: Is called with the number of rows done since the last call.
+        advance: Called with the number of rows of each finished chunk.
 
     Returns:
-        What `evaluate_in_full` has, and ``left_out``, the number of rows without a target.
+        The report of `evaluate_in_full`, and ``left_out``, the number of rows without a target.
 
     Raises:
-        TableError: The target column is missing, or no row has a target, or a cell can't be used.
+        TableError: The target column is missing, no row has a target, or a cell can't be used.
         OptionError: S is 0.
     """
     name = posterior.schema.target.name
@@ -61,7 +61,7 @@ def evaluate_table(
 def evaluate_rows(
     posterior: Posterior, rows: np.ndarray, targets: np.ndarray, *, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
-    """Scores, and the bands' coverage, width and interval score.
+    """Scores of the predictions, and coverage, width and interval score of the bands.
 
     Args:
         posterior: The posterior.
@@ -70,9 +70,9 @@ def evaluate_rows(
         samples: S.
 
     Returns:
-        ``n, rmse, mae, r2, nll, crps, raw, calibrated``, in the target's unit (``nll`` in nats per row, ``r2`` None
-        where all targets are the same). ``raw`` and ``calibrated`` have ``coverage``, ``width`` and
-        ``interval_score``; ``calibrated`` is None if the checkpoint is not calibrated.
+        ``n, rmse, mae, r2, nll, crps, raw, calibrated``, in the target's unit (``nll`` in nats per row; ``r2`` is None
+        if all targets are the same). ``raw`` and ``calibrated`` have ``coverage``, ``width`` and ``interval_score``;
+        ``calibrated`` is None if the checkpoint is not calibrated.
 
     Raises:
         OptionError: S is 0.
@@ -88,35 +88,35 @@ def evaluate_in_full(
     samples: int = DEFAULT_SAMPLES,
     advance: Advance = ignore_rows,
 ) -> dict[str, Any]:
-    """Like `judge`, with calibration errors and a look at parts of the rows.
+    """The scores of `evaluate_rows`, with calibration errors and coverage in subgroups of the rows.
 
     Args:
         posterior: The posterior.
         columns: Canonical columns of the schema's features, ``[N]`` each.
         targets: ``[N]``, the target's unit.
         samples: S.
-        advance: Is called with the number of rows done since the last call.
+        advance: Called with the number of rows of each finished chunk.
 
     Returns:
-        What `judge` has, and beside it ``sharpness``, the root of the mean of ``std`` squared;
-        ``epistemic_share``, the share of that mean square that is epistemic; ``spearman``, the rank correlation of
-        ``std`` and the absolute error of the mean; ``coverage_by_std`` and ``coverage_by_category``, see
-        `model.evaluation.subgroup_coverage`. ``raw`` and ``calibrated`` also have ``pinball`` (see
-        `model.evaluation.metrics.BandScores.pinball_report`), ``calibration_error`` and ``pit`` (see
-        `model.evaluation.pit.reliability`).
+        The report of `evaluate_rows`, with more keys: ``sharpness``, the root mean square of ``std``;
+        ``epistemic_share``, the epistemic share of that mean square; ``spearman``, the rank correlation of ``std`` and
+        the absolute error of the mean; ``coverage_by_std`` and ``coverage_by_category`` of
+        `model.evaluation.subgroup_coverage`. ``raw`` and ``calibrated`` also have ``pinball``
+        (`model.evaluation.metrics.BandScores.pinball_report`), ``calibration_error`` and ``pit``
+        (`model.evaluation.pit.reliability`).
 
     Raises:
         OptionError: S is 0.
     """
     parts = []
     for start in range(0, len(targets), ROWS_PER_CHUNK):
-        some = slice(start, start + ROWS_PER_CHUNK)
-        rows = posterior.encoder.encode({name: column[some] for name, column in columns.items()})
+        chunk = slice(start, start + ROWS_PER_CHUNK)
+        rows = posterior.encoder.encode({name: column[chunk] for name, column in columns.items()})
         parts.append(
             score_rows(
                 posterior,
                 rows,
-                targets[some],
+                targets[chunk],
                 samples=samples,
                 calibration=posterior.calibration,
                 levels=sorted({*band_levels(), *PERCENTILES}),

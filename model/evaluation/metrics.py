@@ -1,7 +1,7 @@
-"""Scores of predictions on labelled rows: of the mean, of bands, of percentiles.
+"""Metrics of predictions on labelled rows: errors of the mean, coverage and width of bands, pinball loss.
 
-Pure functions of arrays. `model.evaluation.row_scores` makes the arrays, `model.evaluation.pit` and
-`model.evaluation.subgroup_coverage` look closer.
+Pure functions of arrays. `model.evaluation.row_scores` makes the arrays. Calibration errors are in
+`model.evaluation.pit`, coverage of subgroups in `model.evaluation.subgroup_coverage`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["COVERAGES", "PERCENTILES", "BandScores", "band_levels", "point_scores", "summary"]
 
 COVERAGES = (50, 80, 90, 95)
-"""Nominal coverage of the bands that are reported, per cent."""
+"""Nominal coverage of the reported bands, per cent."""
 PERCENTILES = tuple(float(level) for level in range(1, 100))
-"""Levels over which pinball loss and calibration error are averaged, per cent."""
+"""Percentile levels for the means of pinball loss and calibration error, per cent."""
 
 
 def band_levels() -> list[float]:
@@ -37,8 +37,8 @@ def point_scores(errors: NDArray[np.float64], targets: NDArray[np.float64]) -> d
         targets: ``[B]``.
 
     Returns:
-        ``rmse`` and ``mae``, the target's unit, and ``r2``, the share of the variance of these targets that is
-        explained, ``1 - mean(error^2) / Var(target)``; None where the targets are all the same.
+        ``rmse`` and ``mae``, the target's unit, and ``r2``, the explained share of the variance of these targets,
+        ``1 - mean(error^2) / Var(target)``. ``r2`` is None if the targets are all the same.
     """
     square, variance = float(np.mean(np.square(errors))), float(np.var(targets))
     return {
@@ -50,13 +50,13 @@ def point_scores(errors: NDArray[np.float64], targets: NDArray[np.float64]) -> d
 
 @dataclass(frozen=True, slots=True)
 class BandScores:
-    """How percentiles did on B rows; parts add up.
+    """Scores of percentiles and bands on B rows, as sums over rows, so that parts can be joined.
 
     Attributes:
-        levels: K percentile levels, among them `band_levels`.
+        levels: K percentile levels, which include `band_levels`.
         inside: Whether the target lay in each band of `COVERAGES`, ends included, ``[B, len(COVERAGES)]``.
         width: Sum over rows of each band's width, ``[len(COVERAGES)]``, the target's unit.
-        interval_score: Likewise of its interval score.
+        interval_score: Sum over rows of each band's interval score, ``[len(COVERAGES)]``, the target's unit.
         pinball: Sum over rows of the pinball loss at each level, ``[K]``, the target's unit.
     """
 
@@ -70,17 +70,17 @@ class BandScores:
     def of(
         cls, percentiles: NDArray[np.float64], targets: NDArray[np.float64], levels: Sequence[float]
     ) -> Self:
-        """Scores percentiles.
+        """Score percentiles.
 
         The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
-        coverage c is ``u - l + 2 / (1 - c) * (how far the target y lies outside)``. The pinball loss (Koenker &
-        Bassett 1978) of a percentile q of level p is ``max(p (y - q), (p - 1) (y - q))``. Both are least, on
-        average, for the true percentiles.
+        coverage c is ``u - l + 2 / (1 - c) * (distance of the target y from the band)``. The pinball loss (Koenker &
+        Bassett 1978) of a percentile q of level p is ``max(p (y - q), (p - 1) (y - q))``. The true percentiles
+        minimise the expectation of both.
 
         Args:
             percentiles: ``[B, K]``, the target's unit.
             targets: ``[B]``.
-            levels: K percentile levels, among them `band_levels`.
+            levels: K percentile levels, which include `band_levels`.
         """
         column = {level: index for index, level in enumerate(levels)}
         ends = [column[level] for level in band_levels()]
@@ -101,7 +101,7 @@ class BandScores:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """The scores of all rows from those of parts, of the same levels."""
+        """The scores of all rows, from parts with the same levels."""
         return cls(
             levels=parts[0].levels,
             inside=np.concatenate([part.inside for part in parts]),
@@ -111,7 +111,7 @@ class BandScores:
         )
 
     def coverage(self, nominal: int, rows: NDArray[np.int64]) -> float:
-        """Share of some rows whose target lay in the band of this nominal coverage."""
+        """Share of the given rows whose target lay in the band of this nominal coverage."""
         return float(self.inside[rows, COVERAGES.index(nominal)].mean())
 
     def report(self) -> dict[str, dict[str, float]]:
@@ -130,7 +130,7 @@ class BandScores:
         return {key: dict(zip(names, of_bands.tolist(), strict=True)) for key, of_bands in values.items()}
 
     def pinball_report(self) -> dict[str, float]:
-        """Pinball loss, mean over rows: over all of `PERCENTILES` as ``mean``, and at ``5``, ``50`` and ``95``."""
+        """Mean pinball loss of the rows, averaged over `PERCENTILES` (``mean``) and at ``5``, ``50`` and ``95``."""
         of_level = dict(zip(self.levels, (self.pinball / len(self.inside)).tolist(), strict=True))
         mean = float(np.mean([of_level[level] for level in PERCENTILES]))
         return {"mean": mean} | {str(level): of_level[float(level)] for level in (5, 50, 95)}
@@ -140,7 +140,7 @@ def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
     """Held-out metrics as lines for people.
 
     Args:
-        scores: As stored in a checkpoint's ``metrics``.
+        scores: The ``metrics`` of a checkpoint.
         unit: The target's unit, if known.
     """
     suffix = f" {unit}" if unit else ""

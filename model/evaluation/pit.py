@@ -1,7 +1,7 @@
-"""Calibration of predictives on average over rows: the probability integral transform (PIT) and its errors.
+"""Average calibration of predictives: the probability integral transform (PIT) and calibration errors.
 
-The transform (PIT) of a row is ``u = F(y)``, its predictive's distribution function at the truth. If predictives are
-right, u is uniform on [0, 1] (Dawid 1984; Gneiting, Balabdaoui & Raftery 2007).
+The PIT of a row is ``u = F(y)``, the distribution function of its predictive at the target. If predictives are
+calibrated, u is uniform on [0, 1] (Dawid 1984; Gneiting, Balabdaoui & Raftery 2007).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def pit_of(
     """The probability integral transform.
 
     Args:
-        scores: Normal scores of the truth under the raw predictive, ``[N]``.
-        calibration: The map that turns the raw predictive into the calibrated one; None: stay with the raw.
-        outside: Rows whose bands it may only widen, ``[N]``; None: no row.
+        scores: Normal scores of the targets under the raw predictive, ``[N]``.
+        calibration: The map from the raw to the calibrated predictive; None for the raw one.
+        outside: Mask of the rows whose bands the map may only widen, ``[N]``; None for no row.
 
     Returns:
         ``u``, ``[N]``, between 0 and 1.
@@ -54,11 +54,11 @@ def reliability(pit: NDArray[np.float64]) -> dict[str, Any]:
         pit: ``[N]``.
 
     Returns:
-        ``calibration_error``, with ``quantiles`` (is the truth below the percentile of level p as often as p says?) and
-        ``bands`` (is it inside the central band of coverage p?), each as `calibration_error` has it. The second is
-        blind to predictions that are too high or too low as a whole. ``pit``, with ``histogram``, the shares of rows in
-        ten equal bins (0.1 each if all is right: heaped at the ends, the bands are too narrow, heaped in the middle,
-        too wide), and ``ks``, see `kolmogorov_smirnov`.
+        ``calibration_error``, with ``quantiles`` (is a share p of the targets below the percentile of level p?) and
+        ``bands`` (is a share p inside the central band of coverage p?), each from `calibration_error`. ``bands`` does
+        not show a bias of all predictions. ``pit``, with ``histogram``, the shares of rows in ten equal bins, and
+        ``ks``, the distance of `kolmogorov_smirnov`. Calibrated predictives have 0.1 in each bin. More at the ends
+        means that the bands are too narrow, more in the middle that they are too wide.
     """
     counts, _ = np.histogram(pit, bins=HISTOGRAM_BINS, range=(0.0, 1.0))
     return {
@@ -71,22 +71,22 @@ def reliability(pit: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def calibration_error(uniform: NDArray[np.float64]) -> dict[str, float]:
-    """How far the observed share of values up to p is from p (Kuleshov, Fenner & Ermon 2018).
+    """Differences between the observed share of values up to p, and p (Kuleshov, Fenner & Ermon 2018).
 
     Args:
-        uniform: ``[N]``, uniform on [0, 1] if all is right.
+        uniform: ``[N]``, uniform on [0, 1] for calibrated predictives.
 
     Returns:
-        ``mean_absolute``, ``rms`` and ``max`` of observed share minus p over the 99 levels p of
-        `model.evaluation.metrics.PERCENTILES`; ``area``, the area between the polygon through the 99 points, (0, 0) and
-        (1, 1) and the diagonal (the miscalibration area).
+        ``mean_absolute``, ``rms`` and ``max`` of the observed share minus p, over the 99 levels p of
+        `model.evaluation.metrics.PERCENTILES`; and ``area``, the miscalibration area, which lies between the diagonal
+        and the polygon through (0, 0), the 99 points and (1, 1).
     """
     levels = np.array(PERCENTILES) / 100.0
     errors = np.searchsorted(np.sort(uniform), levels, side="right") / len(uniform) - levels
     absolute = np.abs(errors)
     before, after = np.append(0.0, errors), np.append(errors, 0.0)
     heights = np.abs(before) + np.abs(after)
-    # A side that crosses the diagonal makes two triangles, which meet where their heights' proportion says.
+    # A side that crosses the diagonal makes two triangles, with bases in the proportion of their heights.
     crossing = before * after < 0.0
     sides = np.where(crossing, (before**2 + after**2) / np.where(heights > 0.0, heights, 1.0), heights)
     return {
@@ -98,9 +98,9 @@ def calibration_error(uniform: NDArray[np.float64]) -> dict[str, float]:
 
 
 def kolmogorov_smirnov(uniform: NDArray[np.float64]) -> float:
-    """Distance of Kolmogorov and Smirnov to the uniform distribution: the largest gap of the distribution functions.
+    """Kolmogorov-Smirnov distance to the uniform distribution: the largest gap of the distribution functions.
 
-    Over N rows chance alone exceeds ``1.36 / sqrt(N)`` one time in twenty.
+    For N uniform values, the distance exceeds ``1.36 / sqrt(N)`` by chance one time in twenty.
 
     Args:
         uniform: ``[N]``, within [0, 1].

@@ -1,6 +1,6 @@
-"""Scores of a posterior on labelled rows, row by row: the one way from rows to metrics.
+"""Scores of a posterior for each labelled row; all metrics are computed from them.
 
-Rows are scored in chunks. Only a few numbers a row are kept, so that a million rows fit into memory.
+Rows are scored in chunks. Only a few numbers per row are kept, so that a million rows fit into memory.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ ROWS_PER_CHUNK = 256
 
 @dataclass(frozen=True, slots=True)
 class RowScores:
-    """Scores of N rows; everything ``[N]``, float64 and in the target's unit unless said otherwise.
+    """Scores of N rows; ``[N]``, float64 and in the target's unit unless noted otherwise.
 
     Attributes:
-        targets: The truth.
+        targets: Observed targets.
         errors: Predicted mean minus target.
         nll: Negative log density of the predictive at the target, nats.
         crps: Continuous ranked probability score of the predictive.
-        scores: Where the target stands in the raw predictive, as a normal score.
+        scores: Normal score of the target under the raw predictive: the normal quantile of its PIT.
         epistemic: Epistemic standard deviation.
         aleatoric: Aleatoric standard deviation.
         raw: Scores of the raw percentiles.
-        calibrated: Scores of the calibrated ones; None without calibration.
-        outside: Whether the row lies beyond the training rows, ``[N]``; see
-        `model.posterior.posterior.Posterior.outside`.
+        calibrated: Scores of the calibrated percentiles; None without calibration.
+        outside: Whether the row lies beyond the training rows, bool.
     """
 
     targets: NDArray[np.float64]
@@ -66,7 +65,7 @@ class RowScores:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """All rows of several parts, in order; either all of them are calibrated or none."""
+        """The scores of several parts, in order; either all parts are calibrated or none."""
         arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "outside")
         calibrated = [part.calibrated for part in parts if part.calibrated is not None]
         return cls(
@@ -79,8 +78,8 @@ class RowScores:
         """Means over rows.
 
         Returns:
-            ``n, rmse, mae, r2, nll, crps``, and ``raw`` and ``calibrated`` (None without calibration) as
-            `model.evaluation.metrics.BandScores.report` has them.
+            ``n, rmse, mae, r2, nll, crps``, and ``raw`` and ``calibrated`` (None without calibration), each a
+            `model.evaluation.metrics.BandScores.report`.
         """
         return {
             "n": len(self.targets),
@@ -102,19 +101,19 @@ def score_rows(
     calibration: ConformalMap | None = None,
     levels: Sequence[float] | None = None,
 ) -> RowScores:
-    """Scores a posterior on labelled rows.
+    """Score a posterior on labelled rows.
 
     Args:
         posterior: The posterior.
         rows: Encoded rows, ``[N, D]``, at least one.
         targets: ``[N]``, the target's unit.
         samples: S, at least 1.
-        members: Takes all S draws from these members alone; by default they go round all of them.
-        calibration: What calibrated bands go through; None: there are none.
-        levels: Percentile levels to score; by default `model.evaluation.metrics.band_levels`, which must be among them.
+        members: The S draws cycle through these members; by default through all.
+        calibration: Map for calibrated bands; None for raw bands only.
+        levels: Percentile levels to score. They must include `model.evaluation.metrics.band_levels`, the default.
 
     Raises:
-        OptionError: S is 0: the mu-only mean has neither density nor bands.
+        OptionError: S is 0; the mean of the mu-only network has neither a density nor bands.
     """
     if samples < 1:
         raise OptionError("judging a posterior takes at least one draw")
@@ -130,7 +129,7 @@ def score_rows(
 def _score(
     drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration: ConformalMap | None
 ) -> RowScores:
-    """Scores some rows; ``truth`` are their targets, ``[B]``, for the others see `score_rows`."""
+    """Score a chunk of rows with targets ``truth``, ``[B]``; `score_rows` describes the other arguments."""
     predictive, observed = drawn.predictive(), _array(truth)
     mean, epistemic, aleatoric = predictive.split()
     calibrated = None
@@ -158,7 +157,7 @@ def normal_scores(
     samples: int,
     members: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Where targets stand in their raw predictives, ``[N]``: what calibration is made of; see `score_rows`."""
+    """Normal scores of targets under their raw predictives, ``[N]``, for calibration; arguments as in `score_rows`."""
     with torch.inference_mode():
         parts = [
             _normal_scores(drawn.predictive(), truth)
@@ -183,8 +182,8 @@ def _chunks(
     samples: int,
     members: Sequence[int] | None,
 ) -> Iterator[tuple[DrawnRows, Tensor]]:
-    """Some rows at a time under the draws, and their targets."""
+    """Chunks of rows under the draws, with their targets."""
     for start in range(0, len(rows), ROWS_PER_CHUNK):
-        some = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+        chunk = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
         truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
-        yield posterior.drawn(some, samples, posterior.seed, members=members), truth
+        yield posterior.drawn(chunk, samples, posterior.seed, members=members), truth

@@ -1,6 +1,6 @@
-"""Coverage of the bands in subgroups of the rows, by predicted std and by category, and rank correlation.
+"""Coverage of bands in subgroups of the rows, by predicted std and by category, and Spearman's rank correlation.
 
-Coverage over all rows can be right while rows of small std are covered too rarely, and rows of large std too often.
+Coverage over all rows can be right even if rows of small std are covered too rarely, and rows of large std too often.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["BAND", "FEW_ROWS", "coverage_by_category", "coverage_by_std", "spearman"]
 
 BAND = 90
-"""Nominal coverage of the band that is looked at, per cent."""
+"""Nominal coverage of the band, per cent."""
 GROUPS = 10
 FEW_ROWS = 20
-"""Under so many rows the coverage of a 90 % band is uncertain by more than 6.7 points, one standard error."""
+"""With fewer rows, the standard error of the coverage of a 90 % band exceeds 6.7 points."""
 
 
 def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
-    """Spearman's rank correlation, ties at their mean rank; None where one of the two ``[N]`` is constant."""
+    """Spearman's rank correlation of two arrays ``[N]``, with mean ranks for ties; None if one array is constant."""
     ranks = _ranks(first), _ranks(second)
     deviations = [rank - rank.mean() for rank in ranks]
     norm = float(np.sqrt(np.sum(deviations[0] ** 2) * np.sum(deviations[1] ** 2)))
@@ -42,11 +42,11 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def coverage_by_std(row_scores: RowScores) -> list[dict[str, Any]]:
-    """Coverage of the 90 % band in ten groups of equal size by predicted std, the surest rows first.
+    """Coverage of the 90 % band in ten groups of equal size by predicted std, in ascending order.
 
     Returns:
-        For each group ``std``, the smallest and the largest, ``rmse``, to hold against it, and what `_group` has.
-        Fewer groups if there are fewer than ten rows.
+        For each group ``std``, the smallest and the largest one, ``rmse``, to compare with it, and ``rows``, ``few``,
+        ``raw`` and ``calibrated``, as in `coverage_by_category`. With fewer than ten rows there are fewer groups.
     """
     order = np.argsort(row_scores.std, kind="stable")
     return [
@@ -64,16 +64,17 @@ def coverage_by_category(
 ) -> dict[str, list[dict[str, Any]]]:
     """Coverage of the 90 % band by category of each categorical and boolean feature.
 
-    Categories of fewer than 20 rows are put together, the ones that training has not seen among them.
+    Categories of fewer than 20 rows, unseen ones included, are merged into one group.
 
     Args:
-        row_scores: Of N rows.
-        schema: Its features.
-        columns: Their canonical columns, ``[N]`` each.
+        row_scores: Scores of N rows.
+        schema: The schema of the posterior.
+        columns: Canonical columns of the features, ``[N]`` each.
 
     Returns:
-        For each such feature its groups, the largest first. A group has ``category``, its name, which is None for the
-        missing cells and for the categories put together (then ``merged`` says how many), and what `_group` has.
+        Feature → its groups, the largest first. A group has ``category``, its name; ``rows``, their number; ``few``,
+        whether there are fewer than 20; and the coverage, ``raw`` and ``calibrated`` (None without calibration). The
+        name is None for missing cells and for merged categories; the latter also have ``merged``, their number.
     """
     kinds = (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
     return {
@@ -102,7 +103,7 @@ class _Part:
 
 
 def _parts(feature: Feature, column: NDArray[Any]) -> list[_Part]:
-    """Rows of each category, the largest part first, small ones together at the end."""
+    """Rows of each category, the largest part first, with small categories merged at the end."""
     if feature.kind is FeatureKind.BOOLEAN:
         cells: list[str | bool | None] = [None if np.isnan(cell) else bool(cell) for cell in column]
     else:

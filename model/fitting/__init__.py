@@ -1,1 +1,1 @@
-"""One fit: the free energy, its gradient, optimisers, schedule, early stopping."""
+"""One fit by Bayes by Backprop: training data, free energy, gradients, optimisers, schedule, early stopping."""

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
 
 LEAST_LOG_DENSITY = -15.0
-"""Least log density of a validation row that counts, nats: that of a target 5.3 standard deviations off.
+"""Floor of the log density of a validation row, nats: that of a target 5.3 standard deviations from the mean.
 
-One cell with a slipped decimal point may lie thousands of standard deviations off. It would decide alone when to stop
-and which noise to keep."""
+A single cell with a misplaced decimal point may lie thousands of standard deviations off. Without the floor, it alone
+would decide when to stop and which observation model to keep."""
 
 DRAWS = 32
 
@@ -38,8 +38,8 @@ class Rows:
     Attributes:
         features: ``[N, D]``, float32.
         targets: ``[N]``, float32.
-        folds: For each row its fold in each of P partitions, ``[P, N]``: of F folds member m is kept from fold
-            ``m mod F`` of its partition, see `model.data.splits.partition_of`. None: every member sees all.
+        folds: Fold of each row in each of P partitions, ``[P, N]``. Of F folds, member m does not see fold ``m mod F``
+            of its partition (`model.data.splits.partition_of`). None: every member sees all rows.
     """
 
     features: Tensor
@@ -55,45 +55,45 @@ class Rows:
         return Rows(self.features.to(device), self.targets.to(device), folds)
 
     def seen_by(self, members: int) -> Tensor:
-        """Numbers of the rows that each member sees, ``[M, n]``, or ``[1, N]`` if all see all.
+        """Numbers of the rows that each member sees, ``[M, n]``, or ``[1, N]`` if all members see all rows.
 
-        Members see equally many: where folds differ in size, the last rows of the longer lists are passed over.
+        All members see the same number of rows: if folds differ in size, the last rows of longer lists are dropped.
         """
-        kept_from = self._kept_from(members)
-        if kept_from is None:
+        unseen = self._unseen_by(members)
+        if unseen is None:
             return torch.arange(len(self), device=self.targets.device).unsqueeze(0)
-        lists = [(~some).nonzero().squeeze(1) for some in kept_from]
+        lists = [(~mask).nonzero().squeeze(1) for mask in unseen]
         shortest = min(len(rows) for rows in lists)
         return torch.stack([rows[:shortest] for rows in lists])
 
     def judges(self, members: int) -> int:
-        """The number of judges of a row: of M members those that have not seen it, or all without folds."""
+        """Number of judges of a row, J: of M members those that have not seen the row; all M without folds."""
         return members if self.folds is None else members // folds_of(members)
 
     def judged_by(self, members: int, size: int) -> Iterator[tuple[Tensor, Judgements]]:
-        """Numbers of the rows that each member judges, in chunks of about ``size`` rows in all, and their places.
+        """Chunks of about ``size`` rows in all: the numbers of the rows that each member judges, and their places.
 
         Without folds all members judge all rows: ``[B]``. With folds each member judges the rows that it has not seen:
-        ``[M, B]``, the shorter lists filled up.
+        ``[M, B]``, with shorter lists padded.
         """
-        kept_from, device = self._kept_from(members), self.targets.device
-        if kept_from is None:
+        unseen, device = self._unseen_by(members), self.targets.device
+        if unseen is None:
             for numbers in torch.arange(len(self), device=device).split(size):
-                there = torch.ones((members, len(numbers)), dtype=torch.bool, device=device)
-                judge = torch.arange(members, device=device).unsqueeze(1).expand_as(there)
-                yield numbers, Judgements(there, judge[there], numbers.expand_as(there)[there])
+                valid = torch.ones((members, len(numbers)), dtype=torch.bool, device=device)
+                judge = torch.arange(members, device=device).unsqueeze(1).expand_as(valid)
+                yield numbers, Judgements(valid, judge[valid], numbers.expand_as(valid)[valid])
             return
-        lists = [some.nonzero().squeeze(1) for some in kept_from]
+        lists = [mask.nonzero().squeeze(1) for mask in unseen]
         rows = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
         lengths = torch.tensor([len(rows) for rows in lists], device=device)
-        filled = torch.arange(rows.shape[1], device=device) < lengths.unsqueeze(1)
+        not_padding = torch.arange(rows.shape[1], device=device) < lengths.unsqueeze(1)
         judges = (torch.arange(members, device=device) // folds_of(members)).unsqueeze(1)
         width = max(1, size // members)
-        for numbers, there in zip(rows.split(width, dim=1), filled.split(width, dim=1), strict=True):
-            yield numbers, Judgements(there, judges.expand_as(there)[there], numbers[there])
+        for numbers, valid in zip(rows.split(width, dim=1), not_padding.split(width, dim=1), strict=True):
+            yield numbers, Judgements(valid, judges.expand_as(valid)[valid], numbers[valid])
 
-    def _kept_from(self, members: int) -> list[Tensor] | None:
-        """For each member which rows it has not seen, ``[N]``; None without folds."""
+    def _unseen_by(self, members: int) -> list[Tensor] | None:
+        """For each member the mask of the rows that it does not see, ``[N]``; None without folds."""
         if self.folds is None:
             return None
         count, partitions = folds_of(members), len(self.folds)
@@ -105,21 +105,21 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """Where the values of a chunk of `Rows.judged_by` belong among those of all rows.
+    """Places of the values of a chunk of `Rows.judged_by` in an array of all judges and rows.
 
     Attributes:
-        there: Which entries of ``[M, B]`` are rows to judge, and not filled up; n of them.
-        judges: The place of the member among the judges of the row, ``[n]``.
-        rows: The number of the row, ``[n]``.
+        valid: Mask of the entries of ``[M, B]`` that are rows to judge and not padding; n entries.
+        judges: Index of the member among the judges of the row, ``[n]``.
+        rows: Number of the row, ``[n]``.
     """
 
-    there: Tensor
+    valid: Tensor
     judges: Tensor
     rows: Tensor
 
     def put(self, values: Tensor, into: Tensor) -> None:
-        """Writes values ``[M, B, …]`` to their places in ``[J, N, …]``, for J judges."""
-        into[self.judges, self.rows] = values[self.there].to(into)
+        """Write values ``[M, B, …]`` to their places in ``[J, N, …]``, for J judges."""
+        into[self.judges, self.rows] = values[self.valid].to(into)
 
 
 def mixture_nll(
@@ -129,14 +129,14 @@ def mixture_nll(
     draws: int,
     seed: int,
 ) -> float:
-    """Negative log likelihood of the mixture over ``draws`` draws a row and all members, nats per row.
+    """Negative log likelihood of the mixture over ``draws`` draws per row and all members, nats per row.
 
-    No row counts for more than 15 nats, see `LEAST_LOG_DENSITY`. Where several members, but not all, have not seen a
-    row, it is extrapolated from them to all, see `model.distributions.ensemble_extrapolation.ensemble_score`.
+    Only members that have not seen a row judge it. If these are several members, but not all, the score is extrapolated
+    to all members by `model.distributions.ensemble_extrapolation.ensemble_score`. No row adds more than 15 nats
+    (`LEAST_LOG_DENSITY`).
 
-    The same seed gives the same noise at every call, so that two sets of parameters compare fairly. Local
-    reparameterisation is exact here, as the density of a single row needs no draw shared by rows. Only members that
-    have not seen a row judge it.
+    The same seed gives the same noise in every call, so two sets of parameters compare fairly. Local reparameterisation
+    is exact here, because the density of a single row does not depend on draws that rows share.
     """
     generator = torch.Generator(rows.features.device).manual_seed(seed)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
@@ -164,22 +164,22 @@ def held_out_scores(
     seed: int,
     draws: int = DRAWS,
 ) -> tuple[float, float]:
-    """Negative log likelihood and CRPS of the mixture in the target's unit, so that fits of any transform compare.
+    """Negative log likelihood and CRPS of the mixture, in the target's unit: comparable over fits of any transform.
 
-    Both are extrapolated to all members where several, but not all, have not seen a row, see
-    `model.distributions.ensemble_extrapolation.ensemble_score`.
+    Both are extrapolated to all members if several, but not all, have not seen a row
+    (`model.distributions.ensemble_extrapolation.ensemble_score`).
 
     Args:
-        network: The fit, on the CPU.
+        network: The fitted network, on the CPU.
         likelihood: Its observation model.
         rows: The rows; only members that have not seen a row judge it.
-        targets: Their targets, ``[N]``, float64, the target's unit.
-        standardisation: What the network learned of the target.
-        seed: Of the draws.
-        draws: S of a row, shared among its judges.
+        targets: Targets of the rows, ``[N]``, float64, the target's unit.
+        standardisation: Transform, location and scale of the targets in the fit.
+        seed: Seed of the draws.
+        draws: Draws per row, S, divided among the judges of the row.
 
     Returns:
-        Nats per row, each row counting at most as much as in `mixture_nll`, and the CRPS.
+        Negative log likelihood in nats per row, with the floor of `mixture_nll`, and CRPS.
     """
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
@@ -189,19 +189,19 @@ def held_out_scores(
     with torch.no_grad():
         for numbers, places in rows.judged_by(members, 1024):
             parts = likelihood.components(network(rows.features[numbers], generator, draws))
-            found = [
+            chunk = [
                 part.expand(members, draws * numbers.shape[-1], -1).unflatten(1, (draws, -1)).movedim(1, 2)
                 for part in parts
                 if part is not None
             ]
             if kept is None:
-                kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in found]
-            for part, into in zip(found, kept, strict=True):
+                kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in chunk]
+            for part, into in zip(chunk, kept, strict=True):
                 places.put(part, into)
         alone, together = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-        for some in torch.arange(len(rows)).split(1024):
-            mixtures = [part[:, some].double().movedim(2, 1) for part in kept or ()]
-            observed = targets[some]
+        for block in torch.arange(len(rows)).split(1024):
+            mixtures = [part[:, block].double().movedim(2, 1) for part in kept or ()]
+            observed = targets[block]
             together += _scores(mixtures, observed, standardisation, floor)
             for judge in range(judges if judges > 1 else 0):
                 alone += (
@@ -221,10 +221,10 @@ def _scores(
     """NLL and CRPS, summed over rows, ``[2]``.
 
     Args:
-        mixtures: Means, noise and perhaps weights of the components in standardised units, ``[J, S, B, K]`` each.
+        mixtures: Means, noise and, if any, weights of the components in standardised units, ``[J, S, B, K]`` each.
         targets: ``[B]``.
-        standardisation: How they were learned.
-        floor: The least log density that counts.
+        standardisation: Transform, location and scale of the targets in the fit.
+        floor: Floor of the log density of a row.
     """
     means, noise, *weights = (part.flatten(0, 1) for part in mixtures)
     predictive = Predictive.of(

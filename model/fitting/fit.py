@@ -1,9 +1,8 @@
-"""One fit: minibatches, optimiser, validation, early stopping, interruption.
+"""`fit`, the loop of one fit: minibatches, optimiser, validation, early stopping, interruption.
 
-The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws
-and members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of single
-draws. The learning rate falls along a cosine over the epochs allowed. A fit ends sooner once its validation has
-stopped improving.
+The best parameters are those with the lowest validation negative log likelihood of the *mixture* over draws and
+members. They are an exponential average of mu and rho over the last steps, which smooths out the noise of single draws.
+The learning rate falls along a cosine over the allowed epochs. A fit ends early once its validation stops improving.
 """
 
 from __future__ import annotations
@@ -43,17 +42,20 @@ __all__ = ["fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
 _NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")
-"""Fields of a fit under way that its state holds: what it knows of its best parameters."""
+"""Fields of a running fit that its state holds, about the best parameters so far."""
 
 
 def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
-    """Enough that validations take about a fifth of the time: a step costs about three forward passes."""
+    """Steps between validations, so that validations take about a fifth of the time.
+
+    A step costs about as much as three forward passes.
+    """
     passes = validation_rows * options.validation_draws / (3 * options.batch_size * options.draws_per_step)
     return max(STEPS_BETWEEN_VALIDATIONS, round(4 * passes))
 
 
 class _Running:
-    """A fit under way: its parameters, optimiser, schedule and random numbers."""
+    """A running fit: parameters, optimiser, schedule and random number generators."""
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class _Running:
         self.waited, self.measured = 0, math.nan
 
     def epoch(self, number: int) -> tuple[float, float]:
-        """Runs all minibatches once; mean negative log likelihood and ``KL / N``."""
+        """Run all minibatches once; returns the mean negative log likelihood and ``KL / N``."""
         shuffled = torch.rand(self._seen.shape, generator=self._order).argsort(dim=1).to(self._device)
         rows = self._seen.gather(1, shuffled)
         batches = zip(
@@ -124,12 +126,12 @@ class _Running:
         return nll, kl
 
     def validate(self, number: int) -> None:
-        """Measures the average of the parameters, and keeps it if it is the best."""
+        """Validate the average of the parameters, and keep it if it is the best."""
         current = self._averaged.load(self._averaged.average)
         self.measured = self._mixture_nll()
         self._clipping.check_validation(self.measured, number)
         self._averaged.load(current)
-        # Until the KL has its full weight the parameters are not yet those of the posterior.
+        # Before the KL has its full weight, the parameters are not those of the posterior.
         warm = self.schedule.warm
         if not self._options.early_stop or (warm and self.measured < self.best - 1e-4):
             self.best, self.waited = self.measured, 0
@@ -138,10 +140,8 @@ class _Running:
             self.waited += 1
 
     def outcome(self, stopped: str) -> Fit:
-        """The best parameters."""
-        if (
-            not self.best_epoch
-        ):  # stopped before the first full validation: the average so far is the best there is
+        """The fit with the best parameters."""
+        if not self.best_epoch:  # stopped before the first validation that counts: keep the average so far
             self._keep(len(self.history))
         self._averaged.load(self._averaged.best)
         best = self._mixture_nll()
@@ -158,7 +158,7 @@ class _Running:
         )
 
     def _keep(self, number: int) -> None:
-        """Makes the average so far the best parameters."""
+        """Keep the average so far as the best parameters."""
         self._averaged.keep()
         self.best_epoch = number
         if self._options.temperature_path:
@@ -171,7 +171,7 @@ class _Running:
         )
 
     def state(self, seconds: float) -> FitState | None:
-        """All that is needed to resume after the last epoch, or None where the parameters are not finite."""
+        """The state to resume from after the last epoch, or None if the parameters are not finite."""
         if not self._clipping.parameters_are_finite():
             return None
         generators = {"order": self._order.get_state(), "noise": self._noise.get_state()}
@@ -189,10 +189,10 @@ class _Running:
         return FitState(tensors | self._tensors(), numbers)
 
     def restore(self, state: FitState) -> float:
-        """Resumes from a state; returns the seconds spent until then.
+        """Resume from a state; returns the seconds spent before it.
 
         Raises:
-            FitError: It is not a state of such a fit.
+            FitError: The state is from another kind of fit.
         """
         moments: dict[int, dict[str, Tensor]] = {}
         others: dict[str, Tensor] = {}
@@ -217,7 +217,7 @@ class _Running:
         return float(numbers["seconds"])
 
     def _tensors(self) -> dict[str, Tensor]:
-        """The parameters, their running average and the best one."""
+        """The parameters, their running average and the best average, by name."""
         versions = {
             "parameters": [parameter.detach() for parameter in self._averaged.parameters],
             "average": self._averaged.average,
@@ -241,22 +241,22 @@ def fit(
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Fit:
-    """Fits a network to encoded rows by Bayes by Backprop.
+    """Fit a network to encoded rows by Bayes by Backprop.
 
     Args:
         training: N training rows, standardised.
-        validation: Rows that decide when to stop. With folds these are the training rows again, each judged
-            by the members that have not seen it.
-        options: How to fit.
+        validation: Rows that decide when to stop. With folds these are the training rows again, each judged by the
+            members that have not seen it.
+        options: Options of the fit.
         initial: Tensors to start from instead of random means, by the names of
             `model.networks.named_tensors.learned_tensors`.
-        state: A state that ``keeper`` got from the same fit. The fit resumes from it, to the same parameters.
-        keeper: Gets the state at the end of an epoch when it is due.
-        device: Where to compute; the CPU by default.
+        state: A state that ``keeper`` got from the same fit. The resumed fit ends with the same parameters.
+        keeper: Gets the state at the end of an epoch if one is due.
+        device: Device of the fit; the CPU by default.
         progress: Gets every epoch.
 
     Returns:
-        The best parameters. A KeyboardInterrupt ends the fit early and is noted in ``stopped``.
+        The fit with the best parameters. A KeyboardInterrupt ends the fit early; ``stopped`` is then ``interrupted``.
 
     Raises:
         FitError: The loss became NaN or infinite, or a tensor of ``initial`` or ``state`` does not fit; it is named.

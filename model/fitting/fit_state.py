@@ -1,4 +1,4 @@
-"""A fit as named tensors and numbers: its start, its state under way, its outcome."""
+"""The state of a fit as named tensors and numbers: at its start, while it runs, and at its end."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _OUTCOME = ("validation", "epochs", "best_epoch", "stopped", "temperature")
 
 @dataclass(frozen=True, slots=True)
 class FitState:
-    """All that is needed to resume a fit, or to restore its outcome.
+    """The state of a fit, to resume it or to restore its outcome.
 
     Attributes:
-        tensors: By name, on any device.
-        numbers: For JSON, in which infinity and NaN are null.
+        tensors: Tensors by name, on any device.
+        numbers: Numbers by name, for JSON; infinity and NaN become null there.
     """
 
     tensors: Mapping[str, Tensor]
@@ -52,24 +52,24 @@ class FitState:
 
 
 class Keeper(Protocol):
-    """Keeps the states of a fit, so that it can be resumed after the process has died."""
+    """Keeps the state of a fit, so that it can be resumed if the process dies."""
 
     def due(self) -> bool:
         """Whether a state should be kept now."""
         ...
 
     def keep(self, state: FitState) -> None:
-        """Keeps a state in place of the one before it. Its tensors change with the next step: copy them."""
+        """Replace the kept state. The tensors change with the next step, so copy them."""
         ...
 
 
 def make_model(
     options: FitOptions, inputs: int, generator: torch.Generator
 ) -> tuple[BayesianNetwork, Likelihood]:
-    """A network and its observation model before the fit, on the CPU.
+    """Make a network and its observation model, on the CPU, with initial parameters.
 
     Args:
-        options: Architecture and noise.
+        options: Options of the fit, with architecture and noise.
         inputs: D.
         generator: Source of the initial means.
     """
@@ -91,12 +91,12 @@ def make_model(
 
 
 def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str) -> None:
-    """Copies tensors by name into those of the same names.
+    """Copy tensors into those of the same names.
 
     Args:
-        there: What is overwritten.
-        given: A finite value for each of them, and for nothing else.
-        what: What to call ``given`` in messages.
+        there: Tensors to overwrite.
+        given: A finite tensor for each name of ``there``, and no other.
+        what: Name of ``given`` in messages.
 
     Raises:
         FitError: A tensor is missing, unknown, of another shape or type, or not finite; it is named.
@@ -109,15 +109,15 @@ def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: st
 
 
 def start_from(initial: Mapping[str, Tensor], network: BayesianNetwork, likelihood: Likelihood) -> None:
-    """Puts given values into the parameters.
+    """Set the parameters of a fit to given values.
 
     Args:
-        initial: A value for each of `learned_tensors`, and for nothing else.
+        initial: A tensor for each name of `learned_tensors`, and no other.
         network: Gets ``layers.*``.
         likelihood: Gets ``noise.*``.
 
     Raises:
-        FitError: See `copy_into`.
+        FitError: A tensor does not fit, as in `copy_into`.
     """
     copy_into(learned_tensors(network, likelihood), initial, "the start of the fit")
 
@@ -146,7 +146,7 @@ def history_from_json(rows: list[list[Any]]) -> list[Epoch]:
 
 
 def finished_state(fit: Fit) -> FitState:
-    """The outcome of a fit."""
+    """The outcome of a fit as a state."""
     numbers = {name: getattr(fit, name) for name in _OUTCOME}
     return FitState(
         learned_tensors(fit.network, fit.likelihood), numbers | {"history": history_to_json(fit.history)}
@@ -157,12 +157,12 @@ def finished_fit(state: FitState, options: FitOptions, inputs: int) -> Fit:
     """The inverse of `finished_state`.
 
     Args:
-        state: What it returned.
-        options: Those of the fit.
+        state: Return value of `finished_state`.
+        options: Options of the fit.
         inputs: D.
 
     Raises:
-        FitError: The tensors are not those of such a fit.
+        FitError: The tensors do not match the options.
     """
     network, likelihood = make_model(options, inputs, torch.Generator())
     copy_into(learned_tensors(network, likelihood), state.tensors, "the snapshot")

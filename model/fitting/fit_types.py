@@ -15,37 +15,37 @@ __all__ = ["Epoch", "Fit", "FitOptions", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """How to fit; every value has been validated by `model.training.options`.
+    """Options of a fit; `model.training.options` has validated every value.
 
     Attributes:
         prior: Prior of all weights and biases.
         noise: One of `model.likelihoods.registry.NOISE_KINDS`.
         noise_sigma: Known noise, standardised units, for ``fixed``.
-        noise_components: Gaussians a row, K, for ``mixture``.
+        noise_components: Gaussians per row, K, for ``mixture``.
         hidden: Widths of the hidden layers.
         activation: Activation between the layers.
         skip: Whether the last layer also reads the inputs.
         members: M.
         kl_weights: ``uniform`` or ``geometric``.
-        draws_per_step: Draws a row in each step.
+        draws_per_step: Draws per row in each step.
         optimiser: A key of `model.fitting.optimisers.OPTIMISERS`.
-        learning_rate: Its first learning rate.
-        batch_size: Rows a minibatch, at most.
+        learning_rate: First learning rate.
+        batch_size: Most rows in a minibatch.
         epochs: Most epochs to run.
-        early_stop: Whether validation decides which parameters are kept and when to stop; if not, all epochs
-            are run and the last average is kept.
+        early_stop: Whether validation decides which parameters are kept and when to stop. If not, all epochs are run
+            and the last average is kept.
         patience: Validations without improvement before the fit stops.
         warm_up_steps: Steps over which the KL's factor rises from 0 to ``temperature``.
         temperature: The KL's factor at the end; 1 is the exact free energy.
-        temperature_path: Whether that factor rises over the whole fit instead, by the same ratio in each step.
+        temperature_path: Whether the KL's factor rises over the whole fit instead, by the same ratio in each step.
             Parameters at any factor may then be the best, and the fit runs to its end.
-        validation_draws: Draws behind a validation.
+        validation_draws: Draws per row in a validation.
         seed: Seed of initial means, minibatches and draws.
-        beta_nll: Whether noisy rows pull their means as hard as others at first (`Likelihood.gradient`, beta). Not
-            where a fit goes on from a posterior.
-        budget: Most seconds to run, or None. A fit that is too slow for it goes through its schedule faster, so that it
-            still ends with a small learning rate and the full weight of the KL.
-        budget_patience: How its seconds are counted, see `model.runtime.time_budget.TimeBudget`.
+        beta_nll: Whether noisy rows have at first the same effect on their means as other rows (beta of
+            `Likelihood.gradient`). Off for a fit that starts from a posterior.
+        budget: Most seconds to run, or None. If the fit is too slow, its schedule speeds up, so that the fit still ends
+            with a small learning rate and the full weight of the KL.
+        budget_patience: Most clock time as a multiple of ``budget`` (`model.runtime.time_budget.TimeBudget`).
     """
 
     prior: Prior
@@ -76,15 +76,15 @@ class FitOptions:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What a progress bar shows; all in nats per row, standardised units.
+    """The progress of a fit after an epoch; losses are in nats per row, standardised units.
 
     Attributes:
-        number: Epochs done, from 1.
-        epochs: Most epochs that will be run.
-        negative_log_likelihood: Expected under the posterior, mean over the epoch.
+        number: Number of finished epochs, from 1.
+        epochs: Most epochs to run.
+        negative_log_likelihood: Expectation under the posterior, mean over the epoch.
         kl: ``KL / N``, mean over the epoch.
-        validation: Negative log likelihood of the mixture on the validation rows when last measured; NaN before.
-        seconds: Since the fit began.
+        validation: Negative log likelihood of the mixture in the last validation; NaN before the first.
+        seconds: Seconds since the fit began.
     """
 
     number: int
@@ -104,7 +104,7 @@ class Progress(Protocol):
     """Gets every epoch of a fit."""
 
     def epoch(self, epoch: Epoch) -> None:
-        """One more epoch is done."""
+        """Take a finished epoch."""
         ...
 
 
@@ -115,12 +115,12 @@ class Fit:
     Attributes:
         network: The network with the best parameters, on the CPU.
         likelihood: The observation model with the best parameters, on the CPU.
-        validation: Its negative log likelihood on the validation rows, nats per row, standardised units.
-        epochs: Epochs run.
+        validation: Negative log likelihood on the validation rows, nats per row, standardised units.
+        epochs: Number of epochs run.
         best_epoch: Epoch of the best parameters.
-        stopped: ``converged``, ``epochs``, ``budget`` or ``interrupted``.
-        history: Every epoch.
-        temperature: The KL's factor where the best parameters were.
+        stopped: Why the fit ended: ``converged``, ``epochs``, ``budget`` or ``interrupted``.
+        history: All epochs.
+        temperature: The KL's factor at the best parameters.
     """
 
     network: BayesianNetwork

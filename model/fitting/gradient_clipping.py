@@ -1,4 +1,4 @@
-"""Gradient clipping, and a stop where a fit is no longer finite."""
+"""Gradient clipping, and an error that names the first quantity of a fit that is not finite."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ class GradientClipping:
     """Clips every gradient before the optimiser reads it, and stops a fit whose loss or gradient is not finite."""
 
     def __init__(self, network: BayesianNetwork, likelihood: Likelihood) -> None:
-        """Binds the parameters.
+        """Store the parameters.
 
         Args:
-            network: The network that is fitted.
+            network: The fitted network.
             likelihood: Its observation model.
         """
         self._network, self._likelihood = network, likelihood
         self._parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-        self._named = learned_tensors(network, likelihood)  # views: they move with the parameters
+        self._named = learned_tensors(network, likelihood)  # views of the parameters
 
     def clip(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
-        """Clips the norm of each member's gradient by itself: members do not interact.
+        """Clip the norm of each member's gradient separately, because members do not interact.
 
         Args:
-            energy: The loss of the minibatch whose gradients lie in ``.grad``.
-            rows: Its encoded rows.
-            targets: Its targets.
-            epoch: The epoch that is running.
+            energy: The loss of the minibatch. Its gradients are in ``.grad``.
+            rows: Encoded rows of the minibatch.
+            targets: Targets of the minibatch.
+            epoch: The current epoch.
 
         Raises:
-            FitError: The loss or a gradient is not finite; says where that began.
+            FitError: The loss or a gradient is not finite; the message names the first such quantity.
         """
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         norms = torch.linalg.vector_norm(
             torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]), dim=0
         )
-        # One transfer from the device tells whether all is finite and whether there is anything to clip.
+        # A single transfer from the device, for both checks: is all finite, and is there a gradient to clip?
         loss, largest = torch.stack((energy.loss, norms.amax())).tolist()
         if not math.isfinite(loss + largest):
             self._stop_if_not_finite(energy, rows, targets, epoch)
@@ -63,20 +63,20 @@ class GradientClipping:
                 gradient.mul_(factor)
 
     def check_validation(self, measured: float, epoch: int) -> None:
-        """Stops where the validation is not finite.
+        """Stop the fit if its validation is not finite.
 
         Raises:
-            FitError: It is not.
+            FitError: The validation is not finite; the message names the first parameter that is not.
         """
         if not math.isfinite(measured):
             _stop(_first_not_finite(self._named.items()) or "the validation", epoch)
 
     def parameters_are_finite(self) -> bool:
-        """Whether the last step has left all parameters finite."""
+        """Whether all parameters are finite."""
         return all(bool(torch.isfinite(parameter).all()) for parameter in self._parameters)
 
     def _stop_if_not_finite(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
-        """Names the first quantity that is not finite, in the order in which a step computes them."""
+        """Raise a FitError for the first quantity that is not finite, in the order in which a step computes them."""
         culprit = _first_not_finite([*self._named.items(), ("the targets", targets), ("the inputs", rows)])
         if culprit is None and not bool(torch.isfinite(energy.loss)):
             part = "KL" if bool(torch.isfinite(energy.negative_log_likelihood)) else "log likelihood"
@@ -84,13 +84,11 @@ class GradientClipping:
             culprit = f"the {part}; the largest parameter is {float(tensor.abs().max()):.3g} in {name}"
         if culprit is None:
             culprit = _first_not_finite(self._gradients_backwards())
-        if (
-            culprit is not None
-        ):  # else only the squares of large gradients have overflown, and clipping mends that
+        if culprit is not None:  # else only squares of large gradients overflowed; clipping is enough
             _stop(culprit, epoch)
 
     def _gradients_backwards(self) -> list[tuple[str, Tensor]]:
-        """In the order in which they are computed: what is not finite spreads from the last layer to the first."""
+        """Gradients in the order of computation: NaN and infinity spread from the last layer to the first."""
         network = self._network
         named = [
             (f"the gradient of {name}", parameter.grad)
@@ -101,7 +99,7 @@ class GradientClipping:
         ]
         if network.mu.grad is not None and network.rho.grad is not None:
             pairs = zip(network.parts(network.mu.grad), network.parts(network.rho.grad), strict=True)
-            parts = [part for pair in pairs for part in pair]  # ordered as the tensors' names are
+            parts = [part for pair in pairs for part in pair]  # in the order of the tensors' names
             names = [f"the gradient of {name}" for name in network.named_tensors()]
             named += reversed(list(zip(names, parts, strict=True)))
         return named

@@ -1,8 +1,9 @@
 """The gradient of a minibatch's free energy, in closed form.
 
-Automatic differentiation gives the same numbers, as the tests check, in about twice the time: on the small networks of
-tables a step takes as long as its operations are many, and a tape records more of them. (Profiled, 1 thread, 12-50-50-2
-network, 32 rows a step: 180 steps with the optimiser 286 ms of processor time against 553 ms.)
+Automatic differentiation gives the same numbers, as the tests check, but takes about twice as long: in the small
+networks of tables the number of operations determines the time of a step, and autograd adds operations. (Profiled,
+1 thread, 12-50-50-2 network, 32 rows per step: 180 steps with the optimiser take 286 ms of processor time, against
+553 ms.)
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _BACKWARDS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "tanh": lambda gradient, _, after: _ATEN.tanh_backward(gradient, after),
     "sigmoid": lambda gradient, _, after: _ATEN.sigmoid_backward(gradient, after),
 }
-"""The gradient before each activation, from the one after it and the values before and after: one kernel each."""
+"""Backward pass of each activation, one kernel: ``(gradient after, values before, values after)`` → gradient before."""
 
 
 class GradientStep:
-    """Computes loss and gradient of one minibatch after another, and leaves the gradient in ``.grad``."""
+    """Computes the loss of a minibatch, and writes its gradient to ``.grad`` of the parameters."""
 
     def __init__(
         self,
@@ -48,14 +49,14 @@ class GradientStep:
         total_rows: int,
         draws: int = 1,
     ) -> None:
-        """Binds the parameters.
+        """Store the parameters and prepare the buffers.
 
         Args:
             network: Its ``mu`` and ``rho`` get gradients.
             likelihood: Its learned noise, if any, gets a gradient.
             prior: The prior of all weights.
             total_rows: N.
-            draws: Draws a row.
+            draws: Draws per row.
         """
         self.network, self.likelihood, self.prior = network, likelihood, prior
         self.total_rows, self.draws = total_rows, draws
@@ -63,12 +64,12 @@ class GradientStep:
         self._skip = architecture.skip and bool(architecture.hidden)
         self._activation, self._backward = network.activation, _BACKWARDS[architecture.activation]
         self._mu, self._rho = network.mu.detach(), network.rho.detach()
-        # Means and variances lie behind each other, [2, M, P], and are views of it by layer, [2 M, inputs, outputs]:
-        # what happens to both alike is one kernel.
+        # Means and variances share one tensor, [2, M, P], with views by layer, [2 M, inputs, outputs]: an operation on
+        # both is then one kernel.
         self._weights = torch.stack((self._mu, self._mu))
         parts = network.parts(self._weights.flatten(end_dim=1))
         self._layers = list(zip(parts[::2], parts[1::2], strict=True))
-        # Nothing flows back into the inputs, not through a skip either.
+        # Inputs need no gradient, so the backward pass leaves out the skip.
         self._downward = [weights.mT for weights, _ in self._layers]
         if self._skip:
             self._downward[-1] = self._layers[-1][0][:, : architecture.hidden[-1]].mT
@@ -88,13 +89,13 @@ class GradientStep:
         """Free energy of a minibatch, scaled to nats per training row, and its gradient.
 
         Args:
-            rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` where members see rows of their own.
+            rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` if members see different rows.
             targets: Standardised targets, ``[B]`` or ``[M, B]``.
-            kl_weight: The share of the KL that this minibatch carries; shares of an epoch sum to 1.
-            minibatches: T. The loss is ``(T / N) F_i``, so that its mean over an epoch is exactly F / N, also where
+            kl_weight: Share of the KL in this minibatch; the shares of an epoch sum to 1.
+            minibatches: T. The loss is ``(T / N) F_i``, so that its mean over an epoch is exactly F / N, even if
                 minibatches differ in size.
             temperature: Factor of the KL; 1 is the exact free energy.
-            beta: See `model.likelihoods.likelihood.Likelihood.gradient`. Above 0 it changes the gradient, not the loss.
+            beta: Exponent of `model.likelihoods.likelihood.Likelihood.gradient`. It changes the gradient, not the loss.
             generator: Source of the draws, on the device of the rows.
 
         Returns:

@@ -1,9 +1,9 @@
-"""Gradient methods: PyTorch's update rules in their functional form.
+"""Optimisers (Adam, RMSprop, SGD): PyTorch's update rules in their functional form.
 
-PyTorch's optimiser classes load its compiler when the first one is made. A fit does not need it, and it costs seconds
-of processor time (a search on a small table has 48) and 100 MiB. The updates are the same to the bit.
+The first object of a PyTorch optimiser class loads PyTorch's compiler. A fit does not need the compiler, which costs
+seconds of processor time (a search on a small table has 48) and 100 MiB. The updates are the same to the bit.
 
-No method has weight decay: on rho it would pull sigma towards softplus(0) = 0.69, and the prior already shrinks mu.
+No optimiser has weight decay: on rho it would pull sigma towards softplus(0) = 0.69, and the prior already shrinks mu.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ if TYPE_CHECKING:
 __all__ = ["OPTIMISERS", "Optimiser"]
 
 DECAY = 0.99
-"""Of the squared gradients of RMSprop."""
+"""Decay of the mean squared gradients of RMSprop."""
 EPSILON = 1e-8
 MOMENTUM = 0.9
 
 
 class Rule(Protocol):
-    """One step of a method, in place."""
+    """The update rule of an optimiser, in place."""
 
     def __call__(
         self, parameters: list[Tensor], gradients: list[Tensor], moments: dict[str, list[Tensor]], rate: float
     ) -> None:
-        """Moves the parameters.
+        """Update the parameters.
 
         Args:
-            parameters: Tensors to move.
+            parameters: Tensors to update.
             gradients: Gradient of the loss by each parameter, of the same shape.
-            moments: State of the method, by name, one tensor for each parameter; empty before the first step.
+            moments: State of the optimiser, by name, one tensor for each parameter; empty before the first step.
             rate: Learning rate.
         """
         ...
 
 
 class Optimiser:
-    """A gradient method and the parameters that it moves.
+    """An optimiser and the parameters that it updates.
 
     Attributes:
         learning_rate: Learning rate of the next step.
     """
 
     def __init__(self, parameters: Sequence[Tensor], learning_rate: float, rule: Rule) -> None:
-        """Takes the parameters; every step reads their ``grad``."""
+        """Store the parameters; every step reads their ``grad``."""
         self.learning_rate = learning_rate
         self._parameters, self._rule = list(parameters), rule
         self._moments: dict[str, list[Tensor]] = {}
 
     @torch.no_grad()
     def step(self) -> None:
-        """Moves every parameter; a ValueError if one has no gradient."""
+        """Update every parameter; raises a ValueError if one has no gradient."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if len(gradients) < len(self._parameters):
             raise ValueError("a parameter has no gradient")
@@ -75,7 +75,7 @@ class Optimiser:
         return dict(state)
 
     def load(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """Restores what `state` gave."""
+        """Restore the return value of `state`."""
         names = state[0] if state else ()
         self._moments = {
             name: [
@@ -86,7 +86,7 @@ class Optimiser:
 
 
 def _zeros(parameters: Sequence[Tensor], moments: dict[str, list[Tensor]], *names: str) -> list[list[Tensor]]:
-    """The moments of these names and the count of steps; zeros before the first step."""
+    """The moments of the given names, then the step counts; zeros before the first step."""
     if not moments:
         moments["step"] = [torch.zeros((), device=parameter.device) for parameter in parameters]
         for name in names:
@@ -163,4 +163,4 @@ OPTIMISERS: dict[str, Callable[[Sequence[Tensor], float], Optimiser]] = {
     "rmsprop": lambda parameters, rate: Optimiser(parameters, rate, _rmsprop),
     "sgd": lambda parameters, rate: Optimiser(parameters, rate, _sgd),
 }
-"""Methods by name."""
+"""Optimisers by name."""

@@ -1,4 +1,4 @@
-"""Exponential average of mu and rho along a fit, in which the noise of single draws cancels out."""
+"""Exponential average of mu and rho over the steps of a fit, which averages out the noise of single draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 __all__ = ["ParameterAverage"]
 
 AVERAGING = 0.98
-"""Decay of the average, a step."""
+"""Decay of the average per step."""
 
 
 @dataclass
@@ -18,10 +18,10 @@ class ParameterAverage:
     """A running average of parameters over the steps of a fit, and the best average seen.
 
     Attributes:
-        parameters: What the optimiser moves.
-        average: Their exponential average, alike.
-        best: The average when it was last kept, alike.
-        steps: Steps averaged over.
+        parameters: Parameters that the optimiser updates.
+        average: Exponential average of the parameters, of the same shapes.
+        best: The average at the last call of `keep`, of the same shapes.
+        steps: Number of steps in the average.
     """
 
     parameters: list[Tensor]
@@ -34,18 +34,18 @@ class ParameterAverage:
         self.best = [parameter.detach().clone() for parameter in self.parameters]
 
     def step(self) -> None:
-        """Takes the parameters in after an optimiser step."""
+        """Add the parameters to the average, after an optimiser step."""
         self.steps += 1
-        # Early on, average over what there is rather than over the start.
+        # A smaller decay in the first steps, so that the initial values soon lose their weight.
         decay = min(AVERAGING, self.steps / (self.steps + 10.0))
         torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1.0 - decay)
 
     def keep(self) -> None:
-        """Makes the average the best one."""
+        """Keep the average as the best one."""
         torch._foreach_copy_(self.best, self.average)
 
     def load(self, values: list[Tensor]) -> list[Tensor]:
-        """Puts values into the parameters; returns what was there."""
+        """Set the parameters to given values; returns their old values."""
         before = [parameter.detach().clone() for parameter in self.parameters]
         with torch.no_grad():
             torch._foreach_copy_([p.data for p in self.parameters], values)

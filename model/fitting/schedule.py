@@ -1,4 +1,4 @@
-"""Learning rate, temperature and beta along a fit, and how they keep within a time budget."""
+"""Schedule of learning rate, temperature and beta over the steps of a fit, within a time budget."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ __all__ = ["FINAL_LEARNING_RATE", "Schedule"]
 FINAL_LEARNING_RATE = 0.01
 """The last learning rate as a fraction of the first."""
 FIRST_OF_PATH, FINAL_RATE_OF_PATH = 0.01, 0.2
-"""Of a fit along a temperature path: its first temperature as a fraction of the last, and its last learning rate as a
-fraction of the first. The temperature changes to the end, and the parameters must be able to follow."""
+"""On a temperature path: the first temperature as a fraction of the last, and the last learning rate as a fraction of
+the first. The temperature changes until the end, and the parameters must be able to follow."""
 BETA_NLL_SHARE = 0.9
 """Share of a fit over which ``beta`` of `model.likelihoods.likelihood.Likelihood.gradient` falls from 1 to 0."""
 
 
 class Schedule:
-    """Where a fit stands between its first and its last step."""
+    """The position of a fit between its first and its last step, and the values of the schedule there."""
 
     def __init__(self, options: FitOptions, total_steps: int) -> None:
-        """Stands before the first step.
+        """Start before the first step.
 
         Args:
-            options: Warm-up, temperature, learning rate and budget.
-            total_steps: Optimiser steps of all epochs allowed.
+            options: Options of the fit, with warm-up, temperature, learning rate and budget.
+            total_steps: Optimiser steps in the most epochs allowed.
         """
         self._options, self._total = options, total_steps
         self._steps, self._progress, self._pace = 0, 0.0, 1.0
 
     def step(self) -> None:
-        """One more optimiser step is done."""
+        """Advance by one optimiser step."""
         self._steps += 1
         self._progress += self._pace
 
     def keep_within_budget(self, elapsed: float) -> None:
-        """Speeds the schedule up if the steps left would take longer than the time left."""
+        """Speed up the schedule if the remaining steps would take longer than the remaining time."""
         budget = self._options.budget
         if budget is None or elapsed < 0.05 * budget:
             return
@@ -68,22 +68,22 @@ class Schedule:
 
     @property
     def beta(self) -> float:
-        """Of `Likelihood.gradient` in the next step: it falls from 1 to 0."""
+        """``beta`` of `Likelihood.gradient` in the next step; it falls from 1 to 0."""
         if not self._options.beta_nll:
             return 0.0
         return max(0.0, 1.0 - self._progress / (BETA_NLL_SHARE * self._total))
 
     @property
     def learning_rate(self) -> float:
-        """Of the next step: it falls along a cosine."""
+        """Learning rate of the next step; it falls along a cosine."""
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self._progress / self._total)))
         final = FINAL_RATE_OF_PATH if self._options.temperature_path else FINAL_LEARNING_RATE
         return self._options.learning_rate * (final + (1.0 - final) * cosine)
 
     def to_json(self) -> dict[str, float]:
-        """Its position, for a snapshot."""
+        """The position, for a snapshot."""
         return {"steps": self._steps, "progress": self._progress, "pace": self._pace}
 
     def restore(self, data: Mapping[str, float]) -> None:
-        """Resumes from what `to_json` returned."""
+        """Restore the return value of `to_json`."""
         self._steps, self._progress, self._pace = int(data["steps"]), data["progress"], data["pace"]

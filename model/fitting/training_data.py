@@ -1,4 +1,4 @@
-"""A table as fits take it: encoded rows and standardised targets, for any encoding and transform."""
+"""The data of a training: encoded rows and standardised targets of a table, for any encoding and transform."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["TrainingData", "select_rows"]
 
 
 def select_rows(columns: Columns, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Some rows of all columns."""
+    """The given rows of all columns."""
     return {name: column[rows] for name, column in columns.items()}
 
 
 @dataclass
 class TrainingData:
-    """The table that all fits of one training share. Each encoding of it is made once.
+    """The table that all fits of one training share. Each encoding is computed once.
 
     Attributes:
         schema: Features and target.
         columns: Canonical columns of all rows, ``[N]`` each.
         targets: ``[N]``, the target's unit.
-        split: Which rows are held out, and from whom.
+        split: Training, validation and calibration rows, and the folds of the members.
     """
 
     schema: Schema
@@ -47,7 +47,7 @@ class TrainingData:
     _encoded: dict[tuple[str, bool], NDArray[np.float32]] = field(default_factory=dict)
 
     def encoder(self, encoding: str, *, whitened: bool = False) -> Encoder:
-        """An encoding by name, fitted to the training rows."""
+        """The encoder of an encoding by name, fitted to the training rows."""
         key = (encoding, whitened)
         if key not in self._encoders:
             training = select_rows(self.columns, self.split.training)
@@ -55,7 +55,7 @@ class TrainingData:
         return self._encoders[key]
 
     def encoded(self, encoding: str, *, whitened: bool = False) -> NDArray[np.float32]:
-        """All rows, ``[N, D]``."""
+        """All rows in an encoding, ``[N, D]``."""
         key = (encoding, whitened)
         if key not in self._encoded:
             self._encoded[key] = self.encoder(encoding, whitened=whitened).encode(self.columns)
@@ -66,11 +66,11 @@ class TrainingData:
         return TRANSFORMS[transform].fit(self._training_targets()) is not None
 
     def standardisation(self, transform: str) -> Standardisation:
-        """A transform by name, and location and scale of the training targets behind it.
+        """A transform by name, with location and scale of the transformed training targets.
 
         Raises:
             OptionError: The training targets lie outside of the transform's domain.
-            TableError: They are all the same.
+            TableError: The training targets are all the same.
         """
         targets = self._training_targets()
         fitted = TRANSFORMS[transform].fit(targets)
@@ -89,7 +89,7 @@ class TrainingData:
         return Standardisation(fitted, location, scale)
 
     def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
-        """Training and validation rows."""
+        """Training and validation rows, encoded and standardised."""
         encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
         targets = standardisation.forward(torch.from_numpy(self.targets)).float()
         folds = None if self.split.folds is None else torch.from_numpy(self.split.folds)

@@ -1,1 +1,1 @@
-"""Observation models: how a target scatters around the function value of a draw. One file a model."""
+"""Observation models: the distribution of a target around the function value of a draw. One file per model."""

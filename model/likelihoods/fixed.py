@@ -26,13 +26,13 @@ class FixedNoise(GaussianNoise):
     kind = "fixed"
 
     def __init__(self, sigma: float) -> None:
-        """Takes the known noise.
+        """Store the known noise.
 
         Args:
             sigma: Standard deviation in standardised units.
 
         Raises:
-            OptionError: It is not a positive number.
+            OptionError: ``sigma`` is not a positive number.
         """
         super().__init__()
         if not (math.isfinite(sigma) and sigma > 0.0):
@@ -41,7 +41,7 @@ class FixedNoise(GaussianNoise):
 
     @classmethod
     def make(cls, options: LikelihoodOptions) -> Self:
-        """See `Likelihood.make`."""
+        """Fixed noise with the sigma of the options; see `Likelihood.make`."""
         if options.sigma is None:
             raise OptionError(
                 "fixed noise needs its standard deviation: give --noise-sigma, in the target's unit"
@@ -49,9 +49,9 @@ class FixedNoise(GaussianNoise):
         return cls(options.sigma)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Likelihood.to_json`."""
+        """Kind and sigma, for ``model.json``; see `Likelihood.to_json`."""
         return super().to_json() | {"sigma": self.sigma}
 
-    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one for all
-        """See `GaussianNoise.noise`; ``[1, 1]``."""
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one sigma for all
+        """The known sigma, ``[1, 1]``; see `GaussianNoise.noise`."""
         return outputs.new_full((1, 1), self.sigma)

@@ -1,4 +1,4 @@
-"""One Gaussian around the function value: what the fixed, homoscedastic and heteroscedastic models share."""
+"""Gaussian noise around the function value: the base of the fixed, homoscedastic and heteroscedastic models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GaussianNoise"]
 
 
 class GaussianNoise(Likelihood):
-    """``N(y; output_0, noise^2)``; what sets the noise is left to a subclass."""
+    """``N(y; output_0, noise^2)``. A subclass defines the noise."""
 
     outputs = 1
     means = 1
@@ -26,11 +26,11 @@ class GaussianNoise(Likelihood):
 
         Args:
             outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
-            members: Member behind each entry of the first dimension, ``[S]``; by default they are the M members.
+            members: Member of each entry of the first dimension, ``[S]``; by default the M members in order.
         """
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """See `Likelihood.log_density`."""
+        """Log density of a Gaussian, ``[M, B]``; see `Likelihood.log_density`."""
         noise = self.noise(outputs)
         residual = (targets - outputs[..., 0]) / noise
         return -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
@@ -38,7 +38,7 @@ class GaussianNoise(Likelihood):
     def gradient(
         self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """See `Likelihood.gradient`."""
+        """Log density and its derivative, in closed form; see `Likelihood.gradient`."""
         noise = self.noise(outputs)
         precision = noise.reciprocal()
         residual = torch.sub(targets, outputs.select(2, 0)).mul_(precision)
@@ -54,25 +54,25 @@ class GaussianNoise(Likelihood):
             return log_density, by_mean.unsqueeze(2)
         return log_density, torch.stack((by_mean, by_output), dim=2)
 
-    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor | None:  # noqa: ARG002 - nothing to set
-        """Passes the derivative by the noise, ``scale (square - 1)``, on to what sets the noise.
+    def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor | None:  # noqa: ARG002 - the noise is not learned here
+        """Apply the chain rule from the noise, with derivative ``scale (square - 1)``, to the source of the noise.
 
         Args:
             square: Squared residuals in units of the noise, ``[M, B]``; may be overwritten.
-            scale: The factor over the noise, broadcastable to them.
+            scale: ``factor / noise``, broadcastable to ``square``.
             outputs: Network outputs, ``[M, B, P]``.
 
         Returns:
-            The derivative by the second output, ``[M, B]``; None where there is none.
+            The derivative by the second output, ``[M, B]``; None if the network has no second output.
         """
         return None
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """See `Likelihood.with_scatter_of`: all outputs after the mean are about the noise."""
+        """Means of ``outputs``, noise of ``others``; see `Likelihood.with_scatter_of`."""
         return torch.cat((outputs[..., :1], others[..., 1:]), dim=-1)
 
     def components(
         self, outputs: Tensor, members: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """See `Likelihood.components`; K is 1."""
+        """One Gaussian per row (K = 1), without weights; see `Likelihood.components`."""
         return outputs[..., :1], self.noise(outputs, members).unsqueeze(-1), None

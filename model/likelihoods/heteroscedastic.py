@@ -1,4 +1,4 @@
-"""Gaussian noise that the network's second output sets row by row."""
+"""Gaussian noise with a standard deviation per row, predicted by the network's second output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class HeteroscedasticNoise(GaussianNoise):
     kind = "heteroscedastic"
     outputs = 2
 
-    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - in the outputs
-        """See `GaussianNoise.noise`; ``[M, B]`` or ``[S, B]``."""
+    def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - outputs are per draw already
+        """The noise of each row, ``[M, B]`` or ``[S, B]``; see `GaussianNoise.noise`."""
         return NOISE_FLOOR + functional.softplus(outputs[..., 1])
 
     @property
     def initial_outputs(self) -> dict[int, float]:
-        """See `Likelihood.initial_outputs`: the noise starts the same for every row."""
+        """The initial noise, the same for every row; see `Likelihood.initial_outputs`."""
         return {1: float(inverse_softplus(torch.tensor(INITIAL_NOISE)))}
 
     def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gaussian noise of one learned standard deviation."""
+"""Gaussian noise with one learned standard deviation per member."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def noise_of(rho: Tensor) -> Tensor:
 
 
 def rho_of(noise: Tensor) -> Tensor:
-    """The inverse of `noise_of`; just above the floor rho is held finite."""
+    """The inverse of `noise_of`; noise at or below the floor gives a finite rho."""
     return inverse_softplus((noise - NOISE_FLOOR).clamp_min(1e-8))
 
 
 class HomoscedasticNoise(GaussianNoise):
-    """``N(y; output, noise^2)`` with the learned ``noise = floor + softplus(rho)``, one a member.
+    """``N(y; output, noise^2)`` with the learned ``noise = floor + softplus(rho)``, one per member.
 
     Attributes:
         rho: Unconstrained scale of the noise, ``[M, 1]``.
@@ -38,11 +38,11 @@ class HomoscedasticNoise(GaussianNoise):
     kind = "homoscedastic"
 
     def __init__(self, members: int, initial: float = INITIAL_NOISE) -> None:
-        """Starts at a given noise.
+        """Start from a given noise.
 
         Args:
             members: M.
-            initial: Standard deviation to start from, standardised units.
+            initial: Initial standard deviation, standardised units.
         """
         super().__init__()
         rho = rho_of(torch.tensor(initial, dtype=torch.float64)).float()
@@ -50,11 +50,11 @@ class HomoscedasticNoise(GaussianNoise):
 
     @classmethod
     def make(cls, options: LikelihoodOptions) -> Self:
-        """See `Likelihood.make`."""
+        """Homoscedastic noise for M members; see `Likelihood.make`."""
         return cls(options.members)
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - the same for every row
-        """See `GaussianNoise.noise`; ``[M, 1]`` or ``[S, 1]``."""
+        """The noise of each member, ``[M, 1]`` or ``[S, 1]``; see `GaussianNoise.noise`."""
         return noise_of(self.rho if members is None else self.rho[members])
 
     def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row

@@ -1,7 +1,7 @@
-"""What every observation model is: how a target scatters around the function value of a draw.
+"""`Likelihood`, the base class of observation models: the distribution of a target given one draw.
 
-All models work in standardised units of the target. A model reads P network outputs a row. Its own learned parameters,
-if it has any, are point estimates, one set a member.
+All models work in standardised units of the target. A model reads P network outputs per row. A model may have learned
+parameters of its own. They are point estimates, one set per member.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INITIAL_NOISE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodOptions:
-    """What an observation model may be told.
+    """Options of an observation model.
 
     Attributes:
         members: M.
@@ -45,16 +45,16 @@ class LikelihoodOptions:
 
 
 class Likelihood(nn.Module, ABC):
-    """An observation model: what fits, draws and answers need of it.
+    """An observation model, as fits, draws and answers use it.
 
     Attributes:
         kind: Its name on the command line and in ``model.json``.
-        outputs: Network outputs a row, P.
-        means: How many of the outputs are means, K: the first ones. The others describe the scatter.
+        outputs: Network outputs per row, P.
+        means: Number of means among the outputs, K. The means come first; the other outputs describe the scatter.
         mixture_outputs: Whether compiled code can read the outputs. They are then K means, K noises and K weights, in
-            this order. ``NOISE_FLOOR + softplus(output)`` is a noise, and the softmax of the last K outputs gives the
-            weights. With K means alone, the noise of a row is the same everywhere and that of `components`; without
-            weights K is 1.
+            this order. A noise is ``NOISE_FLOOR + softplus(output)``. The weights are the softmax of the last K
+            outputs. If the outputs are K means only, the noise is the same for every row and comes from `components`.
+            Without weights K is 1.
     """
 
     kind: ClassVar[str]
@@ -63,24 +63,24 @@ class Likelihood(nn.Module, ABC):
     mixture_outputs: ClassVar[bool] = False
 
     @classmethod
-    def make(cls, options: LikelihoodOptions) -> Self:  # noqa: ARG003 - most models need none of them
-        """A model before the fit.
+    def make(cls, options: LikelihoodOptions) -> Self:  # noqa: ARG003 - some models need no option
+        """Make the model with its initial parameters.
 
         Args:
-            options: What it may be told.
+            options: Options of the model.
 
         Raises:
-            OptionError: An option that the model needs is missing or out of range.
+            OptionError: A required option is missing or out of range.
         """
         return cls()
 
     def to_json(self) -> dict[str, Any]:
-        """Kind and known parameters, for ``model.json``; what the model doesn't have is null."""
+        """Kind and known parameters, for ``model.json``. Parameters that the model does not have are null."""
         return {"kind": self.kind, "sigma": None, "components": None}
 
     @property
     def initial_outputs(self) -> dict[int, float]:
-        """Outputs that start near a constant in every row, by their number."""
+        """Number of a network output → its initial value, for outputs that start near the same value in every row."""
         return {}
 
     @abstractmethod
@@ -106,13 +106,13 @@ class Likelihood(nn.Module, ABC):
             targets: Standardised targets, ``[B]`` or ``[M, B]``.
             factor: Multiplies the derivative.
             beta: Weights the derivative by the means with ``noise^(2 beta)`` (Seitzer et al. 2022, "On the pitfalls of
-                heteroscedastic uncertainty estimation", equation 5). 0 gives the exact derivative. At 1 the noise of a
-                row no longer matters for its mean. Without it, rows that are badly fitted early on would be called
-                noisy, and never be fitted.
+                heteroscedastic uncertainty estimation", equation 5). 0 gives the exact derivative. 1 removes the effect
+                of a row's noise on the fit of its mean. With 0 from the start, a row that is fitted badly early on gets
+                a large noise, and its mean then stays badly fitted.
 
         Returns:
             Log density ``[M, B]``, and the derivative by the outputs ``[M, B, P]``. The derivative of the sum over
-            rows by the model's own parameters is left in their ``grad``.
+            rows by the model's own parameters is written to their ``grad``.
         """
 
     @abstractmethod
@@ -120,8 +120,8 @@ class Likelihood(nn.Module, ABC):
         """Outputs with the function values of one row and the scatter of another.
 
         Args:
-            outputs: Network outputs of the rows whose function values are wanted, ``[S, B, P]``.
-            others: Those of the rows whose scatter is wanted, ``[S, B, P]``. The weights of a mixture are part of it.
+            outputs: Network outputs of the rows that give the function values, ``[S, B, P]``.
+            others: Network outputs of the rows that give the scatter, mixture weights included, ``[S, B, P]``.
 
         Returns:
             ``[S, B, P]``.
@@ -135,9 +135,9 @@ class Likelihood(nn.Module, ABC):
 
         Args:
             outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
-            members: Member behind each entry of the first dimension, ``[S]``; by default they are the M members.
+            members: Member of each entry of the first dimension, ``[S]``; by default the M members in order.
 
         Returns:
-            Means ``[S, B, K]``, standard deviations broadcastable to them, and weights ``[S, B, K]`` of sum 1
-            over K, or None where K is 1.
+            Means ``[S, B, K]``, standard deviations broadcastable to the means, and weights ``[S, B, K]`` that sum to 1
+            over K. The weights are None where K is 1.
         """

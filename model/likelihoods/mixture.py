@@ -1,4 +1,4 @@
-"""The mixture-density observation model: K Gaussians a row, all set by the network."""
+"""The mixture-density observation model: K Gaussians per row, all predicted by the network."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MOST_COMPONENTS = 20
 class MixtureNoise(Likelihood):
     """``sum_k weight_k N(y; mean_k, noise_k^2)``: means, noises and weights are outputs of the network.
 
-    For targets whose scatter is skewed, heavy-tailed or multimodal (Bishop 1994, "Mixture density
-    networks"). The P = 3 K outputs are K means, then K noises before softplus, then K weights before softmax.
+    For targets with skewed, heavy-tailed or multimodal scatter (Bishop 1994, "Mixture density networks"). The P = 3 K
+    outputs are K means, then K noises before softplus, then K weights before softmax.
     """
 
     kind = "mixture"
     mixture_outputs = True
 
     def __init__(self, components: int) -> None:
-        """Takes the number of components.
+        """Store the number of components.
 
         Args:
             components: K, 1 to 20.
@@ -47,18 +47,18 @@ class MixtureNoise(Likelihood):
 
     @classmethod
     def make(cls, options: LikelihoodOptions) -> Self:
-        """See `Likelihood.make`."""
+        """Mixture noise with the K of the options; see `Likelihood.make`."""
         if options.components is None:
             raise OptionError("mixture noise needs its number of components: give --noise-components")
         return cls(options.components)
 
     def to_json(self) -> dict[str, Any]:
-        """See `Likelihood.to_json`."""
+        """Kind and K, for ``model.json``; see `Likelihood.to_json`."""
         return super().to_json() | {"components": self.means}
 
     @property
     def initial_outputs(self) -> dict[int, float]:
-        """See `Likelihood.initial_outputs`: noises and weights start the same for every row."""
+        """Initial noises and weights, the same for every row; see `Likelihood.initial_outputs`."""
         start = float(inverse_softplus(torch.tensor(INITIAL_NOISE)))
         noises = dict.fromkeys(range(self.means, 2 * self.means), start)
         return noises | dict.fromkeys(range(2 * self.means, 3 * self.means), 0.0)
@@ -66,17 +66,17 @@ class MixtureNoise(Likelihood):
     def components(
         self,
         outputs: Tensor,
-        members: Tensor | None = None,  # noqa: ARG002 - all is in the outputs
+        members: Tensor | None = None,  # noqa: ARG002 - outputs are per draw already
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """See `Likelihood.components`."""
+        """Means, noises and weights of the K Gaussians; see `Likelihood.components`."""
         means, raw, logits = outputs.split(self.means, dim=-1)
         return means, NOISE_FLOOR + functional.softplus(raw), _weights(logits)
 
     def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """See `Likelihood.with_scatter_of`: the other mixture, moved by the weighted mean of its components' shifts.
+        """The mixture of ``others``, moved by the weighted mean of the shifts of its components.
 
-        Weights are part of the scatter. Extrapolated weights could pick components that no training row has set, and
-        whose means may lie anywhere.
+        See `Likelihood.with_scatter_of` for the arguments. Weights are part of the scatter: extrapolated weights could
+        select components that no training row has fitted, and the means of those could be anything.
         """
         there, scatter = others[..., : self.means], others[..., self.means :]
         weights = _weights(others[..., 2 * self.means :])
@@ -84,17 +84,19 @@ class MixtureNoise(Likelihood):
         return torch.cat((there + moved, scatter), dim=-1)
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """See `Likelihood.log_density`."""
+        """Log density of the mixture, ``[M, B]``; see `Likelihood.log_density`."""
         joint, _, _ = self._joint(outputs, targets)
         return torch.logsumexp(joint, dim=-1)
 
     def gradient(
         self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """See `Likelihood.gradient`; Bishop 1994, equations 35 to 39."""
+        """Log density and its derivative (Bishop 1994, equations 35 to 39); see `Likelihood.gradient`."""
         joint, residual, noise = self._joint(outputs, targets)
         log_density = torch.logsumexp(joint, dim=-1)
-        share = torch.exp(joint - log_density.unsqueeze(-1))  # of each component in the density at the target
+        share = torch.exp(
+            joint - log_density.unsqueeze(-1)
+        )  # responsibility of each component for the target
         gradient = torch.empty_like(outputs)
         by_mean, by_raw, by_logit = gradient.split(self.means, dim=-1)
         torch.mul(share, residual / noise, out=by_mean)
@@ -116,5 +118,5 @@ class MixtureNoise(Likelihood):
 
 
 def _weights(logits: Tensor) -> Tensor:
-    """Softmax over the components; with rows side by side, as the engine lays them out, ten times as fast."""
+    """Softmax over the components. Transposed, it is ten times as fast in the engine's layout (rows contiguous)."""
     return torch.softmax(logits.transpose(-1, -2), dim=-2).transpose(-1, -2)

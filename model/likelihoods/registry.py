@@ -1,4 +1,4 @@
-"""Observation models by name. A new one is a file with a subclass of `Likelihood`, and an entry of `LIKELIHOODS`."""
+"""Observation models by name. To add one, write a subclass of `Likelihood` and add it to `LIKELIHOODS`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOISE_KINDS = tuple(LIKELIHOODS)
 def make_likelihood(
     kind: str, *, members: int, sigma: float | None = None, components: int | None = None
 ) -> Likelihood:
-    """An observation model by name.
+    """Make an observation model by name.
 
     Args:
         kind: One of `NOISE_KINDS`.
@@ -42,7 +42,7 @@ def make_likelihood(
         components: K, for ``mixture``.
 
     Raises:
-        OptionError: The kind is unknown, or ``fixed`` comes without a sigma, or ``mixture`` without K.
+        OptionError: The kind is unknown, ``fixed`` has no sigma, or ``mixture`` has no K.
     """
     if kind not in LIKELIHOODS:
         raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")

@@ -1,1 +1,1 @@
-"""The next version of a checkpoint from one that is there: pruning and updating."""
+"""Revisions of a checkpoint, which make its next version: pruning weights, and updating with new rows."""

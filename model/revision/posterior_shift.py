@@ -1,4 +1,4 @@
-"""How far a posterior has shifted from another one of the same network."""
+"""Shift of a posterior relative to an earlier posterior of the same network: KL and moved weights."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["LayerShift", "PosteriorShift"]
 
 @dataclass(frozen=True, slots=True)
 class LayerShift:
-    """How far the weights or the biases of one layer shifted, all members together.
+    """Shift of the weights or the biases of one layer, over all members.
 
     Attributes:
-        name: Such as ``layers.0.weight``.
+        name: Name of the tensor, such as ``layers.0.weight``.
         shift: Mean of ``|mu - mu_old| / sigma_old``.
-        moved: Share of them whose mean moved more than one old sigma.
+        moved: Share of the weights (or biases) whose mean moved more than one old sigma.
     """
 
     name: str
@@ -34,13 +34,13 @@ class LayerShift:
 
 @dataclass(frozen=True, slots=True)
 class PosteriorShift:
-    """How far a posterior shifted.
+    """Shift of a posterior.
 
     Attributes:
-        kl: ``KL(new || old)`` of all weights and biases of a member, nats, mean over members: the information
-            that the new rows brought.
+        kl: ``KL(new || old)`` of all weights and biases of a member, nats, mean over members: the information gained
+            from the new rows.
         moved: Share of the weights and biases whose mean moved more than one old sigma.
-        layers: Layer by layer.
+        layers: The shift of each layer.
     """
 
     kl: float
@@ -51,7 +51,7 @@ class PosteriorShift:
     def between(
         cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor], architecture: Architecture
     ) -> Self:
-        """From the tensors of both, by name."""
+        """The shift between two posteriors, from their tensors by name."""
         names = tuple(architecture.shapes())
         before = PosteriorPrior(
             *(tensor.double() for tensor in (flat(old, names, "mu"), sigmas(flat(old, names, "rho"))))
@@ -69,7 +69,7 @@ class PosteriorShift:
         return cls(float(kl), float((shift > 1.0).double().mean()), layers)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
+        """The shift, for ``model.json``."""
         return {
             "kl": self.kl,
             "moved": self.moved,

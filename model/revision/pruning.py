@@ -1,4 +1,4 @@
-"""The next version of a checkpoint, without the weights that say least; and what that changed."""
+"""Pruning: the next version of a checkpoint, without the weights of the lowest signal-to-noise ratio."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["Pruned", "prune"]
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What `model.posterior.checkpoint.write_checkpoint` writes, and what was done.
+    """The outcome of a pruning.
 
     Attributes:
-        revision: The pruned version.
-        cut: Which weights were removed.
-        before: Scores on the labelled rows before, see `model.evaluation.cross_calibration.calibrate_and_score`; None
-            without rows.
-        after: The same of the pruned network, with its calibration judged crosswise.
+        revision: The pruned version, for `model.posterior.checkpoint.write_checkpoint`.
+        cut: The removed weights.
+        before: Scores of the old version on the labelled rows, as
+            `model.evaluation.cross_calibration.calibrate_and_score` returns them; None without rows.
+        after: Scores of the pruned version; each half of the rows is scored with a calibration from the other half.
         calibration: ``kept``, ``made anew`` or ``none``.
     """
 
@@ -42,16 +42,16 @@ class Pruned:
 
 
 def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None) -> Pruned:
-    """Removes the weights with the lowest signal-to-noise ratio.
+    """Remove the weights with the lowest signal-to-noise ratio.
 
-    The bands of a pruned network are other bands: with 50 labelled rows or more their calibration is made anew,
-    as that of a training is from held-out rows. Otherwise the calibration is kept as it was. Held-out metrics of
-    the network as it was are not those of the pruned one: without rows the new version has none.
+    Pruning changes the bands. With 50 labelled rows or more they are calibrated anew, as a training does with held-out
+    rows. With fewer rows the old calibration is kept. The held-out metrics of the old version do not hold for the
+    pruned one: without rows the new version has no metrics.
 
     Args:
-        revision: The version to prune; nothing of it is changed.
-        fraction: Share of the weights to remove, but for those that `model.revision.signal_to_noise` holds.
-        rows: Labelled rows that no member has learned from, to judge by.
+        revision: The version to prune; it is not changed.
+        fraction: Share of the weights to remove, without the weights that `model.revision.signal_to_noise` holds.
+        rows: Labelled rows for scores and calibration, from which no member has learned.
 
     Raises:
         OptionError: The fraction is out of range, or removes nothing new.
@@ -81,10 +81,10 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
 def _judge(
     old: Posterior, new: Posterior, rows: LabelledRows
 ) -> tuple[dict[str, Any], dict[str, Any], ConformalMap | None]:
-    """Scores before and after, and the calibration after, or None where there are too few rows for one."""
+    """Scores of both versions, and the new calibration, or None if there are too few rows for one."""
     order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
     enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
-    # Two halves: the bands of each are judged by a calibration from the other.
+    # Two halves: the bands of each half are scored with a calibration from the other.
     groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
     calibrating = range(len(groups)) if enough else ()
     _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())

@@ -1,4 +1,4 @@
-"""A version of a checkpoint taken in hand to make the next one from it, and labelled rows that fit it."""
+"""`Revision`, a version of a checkpoint as tensors and posterior, and `LabelledRows`, encoded for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Revision:
 
     Attributes:
         tensors: mu, rho and noise parameters by name, on the CPU.
-        posterior: The same, ready to answer.
+        posterior: The posterior with these tensors.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -48,10 +48,10 @@ class Revision:
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """Reads a version from disk.
+        """Read a version from disk.
 
         Raises:
-            CheckpointError: Something is missing, damaged or of a newer format; the message says what.
+            CheckpointError: A file is missing, damaged or of a newer format; the message names it.
         """
         spec, tensors = read_checkpoint(directory)
         where = directory.resolve()
@@ -60,13 +60,13 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """Rows with a target, as a checkpoint's network takes them.
+    """Rows with a target, encoded for the network of a checkpoint.
 
     Attributes:
         encoded: ``[N, D]``.
         targets: ``[N]``, the target's unit.
-        left_out: Rows without a target.
-        outside: Feature → number of its cells that the training rows know nothing like.
+        left_out: Number of rows without a target.
+        outside: Feature → number of its cells unlike the training rows (beyond their range, in a gap, or unseen).
     """
 
     encoded: NDArray[np.float32]
@@ -78,24 +78,24 @@ class LabelledRows:
         return len(self.targets)
 
     def standardised(self, posterior: Posterior) -> torch.Tensor:
-        """The targets as the network learned them, ``[N]``, float32."""
+        """The transformed and standardised targets, ``[N]``, float32."""
         standardisation = Standardisation(posterior.transform, posterior.location, posterior.scale)
         return standardisation.forward(torch.from_numpy(self.targets)).float()
 
 
 def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
-    """Encodes the labelled rows of a table with a checkpoint's own schema, encoding and transform.
+    """Encode the labelled rows of a table with the schema, encoding and transform of a checkpoint.
 
-    Columns that the checkpoint has no use for are passed over. Cells beyond the training range and unseen
-    categories are accepted and counted.
+    Columns that are not in the schema are ignored. Cells beyond the training range and unseen categories are accepted
+    and counted.
 
     Args:
-        table: As `model.data.tables.read_table` reads it.
-        posterior: The checkpoint.
+        table: The table, as `model.data.tables.read_table` returns it.
+        posterior: The posterior of the checkpoint.
 
     Raises:
-        TableError: A feature or the target is no column of the table, or not of its kind, or a cell can't be
-            used, or no row has a target; column and row are named.
+        TableError: A feature or the target is missing or has the wrong kind, a cell can't be used, or no row has a
+            target; column and row are named.
     """
     schema = posterior.schema
     name = schema.target.name
@@ -117,7 +117,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
 
 
 def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Columns) -> None:
-    """Refuses numbers, dates or truth values in place of categories, of which any text would do."""
+    """Refuse numbers, dates or booleans in a categorical column; unseen texts are accepted."""
     if feature.kind is not FeatureKind.CATEGORICAL:
         return
     cells = columns[feature.name]
@@ -127,7 +127,7 @@ def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Column
         return
     try:
         kind = infer_column(column, feature.name).kind
-    except TableError:  # a mixture of numbers and texts, say: texts for all that is known
+    except TableError:  # such as a mixture of numbers and texts: may be categories
         return
     if kind is not FeatureKind.CATEGORICAL:
         shown = ", ".join(repr(category) for category in feature.categories[:3])
@@ -138,7 +138,7 @@ def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Column
 
 
 def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: NDArray[np.int64]) -> None:
-    """Refuses targets that the checkpoint's transform can't take, such as negative ones by a logarithm."""
+    """Refuse targets outside of the domain of the checkpoint's transform, such as negative ones of a logarithm."""
     observed = torch.from_numpy(targets[labelled])
     there_and_back = posterior.transform.inverse(posterior.transform.forward(observed))
     tolerance = 1e-6 * (observed.abs() + observed.abs().mean())

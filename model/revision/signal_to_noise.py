@@ -1,12 +1,12 @@
-"""Signal-to-noise of weights, and the removal of those of which the posterior knows least.
+"""Signal-to-noise ratios of weights, and the removal of the weights with the lowest ratios.
 
-A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, section 5.1, figure 3 and table 2). Where
-it is low, the posterior has not even made up its mind on the sign: most draws of such a weight are noise.
+A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, section 5.1, figure 3 and table 2). If it is
+low, even the sign of the weight is uncertain, and its draws are mostly noise.
 
-One kind of weight is low for another reason and survives: those of inputs that are zero for every training row,
-"beyond the training rows" (see `model.encoding.range_distance`) and "is unseen". No row has moved them, their mean is
-zero and their scale is the prior's. They change nothing where training rows are, and elsewhere they are the model's
-doubt.
+Some weights with a low ratio are held, which means never removed: those of inputs that are zero for every training row,
+such as the distance beyond the training range (`model.encoding.range_distance`) and "is unseen". No training row has
+moved these weights, so their mean is zero and their scale is that of the prior. They have no effect on training rows.
+Elsewhere they give the epistemic uncertainty.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 __all__ = ["PRUNED_RHO", "Cut", "Layer", "cut", "extrapolation_inputs", "is_removed", "signal_to_noise"]
 
 PRUNED_RHO = -40.0
-"""rho of a removed weight: its sigma, 4e-18, is finite and its square no denormal float32.
+"""rho of a removed weight: its sigma, 4e-18, is positive, and the square of sigma is a normal float32.
 
-A draw of it is below 1e-16, and below 1e-10 after the largest input there is (`model.encoding.encoder.LARGEST`): added
-to anything else in float32, nothing."""
+A draw is below 1e-16, and below 1e-10 times the largest input (`model.encoding.encoder.LARGEST`): it vanishes in a
+float32 sum."""
 
 HISTOGRAM_EDGES = np.linspace(-3.0, 2.0, 41)
-"""Of the histogram, in powers of ten of the ratio; what lies beyond counts to the first and the last bin."""
+"""Edges of the histogram, log10 of the ratio; ratios beyond the edges count in the first and the last bin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What became of the weights of one layer, all members together.
+    """Counts of the weights of one layer, over all members.
 
     Attributes:
-        name: Such as ``layers.0.weight``.
-        weights: All of them.
-        held: Those of `extrapolation_inputs`, which are never removed.
-        removed: Those that are zero now.
+        name: Name of the tensor, such as ``layers.0.weight``.
+        weights: All weights.
+        held: Weights of `extrapolation_inputs`, which are never removed.
+        removed: Removed weights, now zero.
     """
 
     name: str
@@ -59,20 +59,20 @@ class Layer:
 
     @property
     def kept(self) -> int:
-        """Weights left, those held among them."""
+        """Weights that are left, held ones included."""
         return self.weights - self.removed
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What a pruning did.
+    """The removed weights of a pruning.
 
     Attributes:
-        fraction: Share of the weights that may be removed that are.
-        threshold: The highest signal-to-noise ratio removed.
-        layers: Layer by layer.
-        removed: Weights removed in each bin of `HISTOGRAM_EDGES`.
-        kept: Weights left in each, without those held.
+        fraction: Removed share of the weights that are not held.
+        threshold: The highest signal-to-noise ratio of a removed weight.
+        layers: Counts for each layer.
+        removed: Removed weights in each bin of `HISTOGRAM_EDGES`.
+        kept: Weights left in each bin, without held ones.
     """
 
     fraction: float
@@ -82,11 +82,11 @@ class Cut:
     kept: tuple[int, ...]
 
     def total(self, what: str) -> int:
-        """``weights``, ``held``, ``removed`` or ``kept`` of all layers."""
+        """The sum over layers of ``weights``, ``held``, ``removed`` or ``kept``."""
         return sum(getattr(layer, what) for layer in self.layers)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``model.json``; histogram edges are signal-to-noise ratios."""
+        """The counts, for ``model.json``; histogram edges are signal-to-noise ratios."""
         counts = ("weights", "held", "removed", "kept")
         return {
             "fraction": self.fraction,
@@ -110,12 +110,12 @@ def signal_to_noise(mu: Tensor, rho: Tensor) -> Tensor:
 
 
 def is_removed(mu: Tensor, rho: Tensor) -> Tensor:
-    """Which weights an earlier pruning has removed; the shape of both."""
+    """Mask of the weights that an earlier pruning has removed; the shape of ``mu`` and ``rho``."""
     return (mu == 0.0) & (rho <= PRUNED_RHO)
 
 
 def extrapolation_inputs(encoder: Encoder) -> list[int]:
-    """Numbers of the encoded features that are zero for every training row, but for a column's outliers."""
+    """Numbers of the encoded features that are zero for every training row, except for outliers of a column."""
     found, start = [], 0
     for part in encoder.parts:
         if isinstance(part, OneHot):
@@ -127,22 +127,22 @@ def extrapolation_inputs(encoder: Encoder) -> list[int]:
 def cut(
     tensors: Mapping[str, Tensor], architecture: Architecture, fraction: float, held_inputs: Sequence[int]
 ) -> tuple[dict[str, Tensor], Cut]:
-    """Removes the weights with the lowest signal-to-noise ratio, over all layers and members together.
+    """Remove the weights with the lowest signal-to-noise ratio, ranked over all layers and members.
 
-    Biases stay: they are few, and a unit without its own is another unit. Weights that an earlier pruning removed count
-    as removed.
+    Biases stay: they are few, and a unit changes without its bias. Weights that an earlier pruning removed count as
+    removed.
 
     Args:
         tensors: mu, rho and noise parameters of a checkpoint by name.
         architecture: The network's sizes.
-        fraction: Share of the weights to remove, but for those held; strictly between 0 and 1.
-        held_inputs: Encoded features whose weights stay.
+        fraction: Share to remove of the weights that are not held; strictly between 0 and 1.
+        held_inputs: Encoded features whose weights are held.
 
     Returns:
-        The tensors, of which those of weights are copies, and what was done.
+        The tensors, with new tensors for the weights, and the counts.
 
     Raises:
-        OptionError: The fraction is out of range, removes no weight, or no more than an earlier pruning.
+        OptionError: The fraction is out of range, removes no weight, or removes no more than an earlier pruning.
     """
     if not 0.0 < fraction < 1.0:
         raise OptionError(f"--fraction must lie strictly between 0 and 1, not {fraction:g}")
@@ -177,7 +177,7 @@ def cut(
 
 
 def _held(architecture: Architecture, index: int, inputs: Sequence[int]) -> Tensor:
-    """Which weights of a layer belong to given encoded features, ``[M, inputs, outputs]``."""
+    """Mask of the weights of a layer from the given encoded features, ``[M, inputs, outputs]``."""
     width, outputs = architecture.layers[index]
     held = torch.zeros(architecture.members, width, outputs, dtype=torch.bool)
     if index == 0:

@@ -1,4 +1,4 @@
-"""The fit of an update: to new rows, from a posterior, with that posterior as the prior."""
+"""The fit of an update: to new rows, with the old posterior as the start and as the prior."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ __all__ = [
 ]
 
 FEWEST_ROWS_TO_HOLD_OUT = FEWEST_ROWS_TO_CALIBRATE
-"""With fewer new rows than this all are learned from, and a learned noise and the calibration stay as they are."""
+"""With fewer new rows than this, all rows are learned from, and a learned noise and the calibration stay unchanged."""
 
 STEPS = 2000
-"""Steps of an update, fewer than those of a fit: it starts where the earlier rows ended."""
+"""Steps of an update. They are fewer than in a training, because the fit starts from the old posterior."""
 FEWEST_EPOCHS = 20
 ROWS_TIMES_DRAWS = 256
 MOST_DRAWS = 8
-"""So many draws a row in each step that small minibatches are worked through as fast as large ones, at most eight:
-the scales of the weights are then less noisy."""
+"""A step with a small minibatch takes several draws per row, up to 256 rows times draws and up to eight draws. It takes
+no longer than a step with a large minibatch, and the scales of the weights are less noisy."""
 LEARNING_RATE = 5e-3
-"""Half of a fit's: the weights need to go no further than a few of their own sigma."""
+"""Half of a training's learning rate: the weights move by a few of their own sigma at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateOptions:
-    """How to update.
+    """Options of an update.
 
     Attributes:
         epochs: Most epochs; by default as many as make 2000 steps.
-        learning_rate: The first one.
-        seed: Of the split, the minibatches and the draws; by default the checkpoint's own.
+        learning_rate: First learning rate.
+        seed: Seed of the split, the minibatches and the draws; by default the checkpoint's seed.
     """
 
     epochs: int | None = None
@@ -75,7 +75,7 @@ class UpdateOptions:
 
 
 def split_new_rows(count: int, seed: int, members: int) -> Split:
-    """Holds new rows out as those of a training, but none where they are fewer than 50; then none calibrate."""
+    """Split new rows as a training does; with fewer than 50 rows none is held out and none calibrates."""
     if count < FEWEST_ROWS_TO_HOLD_OUT:
         everything = np.arange(count)
         return Split(everything, everything, everything[:0])
@@ -83,10 +83,10 @@ def split_new_rows(count: int, seed: int, members: int) -> Split:
 
 
 def temperature_of(spec: ModelSpec, held_out: bool) -> float:
-    """Factor of the KL: that of the training, for only with the same do old and new rows weigh the same.
+    """Factor of the KL: that of the training, so that old and new rows have the same weight.
 
-    But 1 where no row is held out: that a factor below 1 does good is known from held-out rows, and a handful of new
-    ones would each weigh as many.
+    It is 1 if no row is held out: only held-out rows can show that a factor below 1 helps, and with such a factor each
+    of a handful of new rows would count as many.
     """
     return spec.temperature if held_out else 1.0
 
@@ -101,10 +101,10 @@ def fit_to_new_rows(
     reporter: Reporter,
     device: str = "cpu",
 ) -> Fit:
-    """Fits from a version's parameters, its posterior being the prior with full weight from the first step.
+    """Fit to new rows from a version's parameters, with its posterior as the prior at full weight from the first step.
 
-    Rows held out decide which parameters are kept. Without such rows all epochs are run, and a learned noise is held
-    where it was: a handful of rows would have the noise, which has no prior, fit them alone.
+    Held-out rows decide which parameters are kept. Without them all epochs are run, and a learned noise stays fixed: it
+    has no prior, so a handful of rows alone would determine it.
     """
     old, spec = revision.posterior, revision.spec
     architecture, target = old.architecture, torch.device(device)
@@ -157,16 +157,16 @@ def fit_to_new_rows(
 def noise_of_all_rows(
     old: Mapping[str, Tensor], outcome: Fit, rows_before: int, rows_learned: int
 ) -> dict[str, Tensor]:
-    """The noise's own parameters after an update; empty where it has none.
+    """The learned noise parameters after an update; empty if the observation model has none.
 
-    A learned noise has no prior that would hold what the earlier rows said of it. So its square is the mean of the
-    old one and of the one that the new rows ask for, weighted by the numbers of rows. A fit that held it asks for none.
+    A learned noise has no prior that could carry what the earlier rows taught. So its variance is the mean of the old
+    variance and the one fitted to the new rows, weighted by the numbers of rows. A noise that the fit kept fixed stays.
     """
     if NOISE_RHO not in old:
         return {}
-    asked = dict(outcome.likelihood.named_parameters()).get("rho")
-    if asked is None:
+    fitted = dict(outcome.likelihood.named_parameters()).get("rho")
+    if fitted is None:
         return {NOISE_RHO: old[NOISE_RHO]}
-    before, after = (noise_of(rho.detach().double()).square() for rho in (old[NOISE_RHO], asked))
+    before, after = (noise_of(rho.detach().double()).square() for rho in (old[NOISE_RHO], fitted))
     square = torch.lerp(before, after, rows_learned / (rows_before + rows_learned))
     return {NOISE_RHO: rho_of(square.sqrt()).float()}

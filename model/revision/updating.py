@@ -1,8 +1,8 @@
-"""The next version of a checkpoint, after new rows: its posterior is their prior.
+"""Updating: the next version of a checkpoint, from new rows, with the old posterior as their prior.
 
-What the earlier rows taught is in mu and sigma of every weight. With that as the prior, a fit to the new rows alone
-ends where a fit to all rows would, as far as independent Gaussians can tell (see `model.networks.posterior_prior`).
-Nothing of the earlier rows is needed, and weights that they had made sure of stay where the new rows do not insist.
+mu and sigma of the weights hold what the earlier rows taught. With them as the prior, a fit to the new rows alone gives
+the posterior of all rows, up to the approximation by independent Gaussians (`model.networks.posterior_prior`). The
+earlier rows are not needed. Weights with a small sigma stay, unless the new rows give strong evidence against them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ __all__ = ["Updated", "update"]
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What `model.posterior.checkpoint.write_checkpoint` writes, and what was done.
+    """The outcome of an update.
 
     Attributes:
-        revision: The new version.
-        shift: How far the posterior shifted.
-        before: Scores of the old version on the new rows, see `model.evaluation.cross_calibration.calibrate_and_score`.
-        after: Those of the new version; each row judged by a member that has not learned from it, if ``held_out``.
-        held_out: Whether new rows were held out; if not, ``after`` is of rows learned from.
+        revision: The new version, for `model.posterior.checkpoint.write_checkpoint`.
+        shift: Shift of the posterior.
+        before: Scores of the old version on the new rows, as
+            `model.evaluation.cross_calibration.calibrate_and_score` returns them.
+        after: Scores of the new version. If ``held_out``, each row is scored by members that have not learned from it.
+        held_out: Whether new rows were held out. If not, ``after`` has scores on rows that the version has learned.
         calibration: ``kept``, ``made anew`` or ``none``.
     """
 
@@ -64,17 +65,17 @@ def update(
     reporter: Reporter,
     device: str = "cpu",
 ) -> Updated:
-    """Learns from new rows with a version's posterior as the prior.
+    """Learn from new rows with a version's posterior as the prior.
 
-    Schema, encoding and standardisation stay those of the version: its weights mean nothing in others. With 50 new
-    rows or more they are held out and cross-fitted as in a training, and the bands calibrated anew.
+    Schema, encoding and standardisation of the version stay, because its weights are only valid with them. With 50 new
+    rows or more, rows are held out and cross-fitted as in a training, and the bands are calibrated anew.
 
     Args:
-        revision: The version to update; nothing of it is changed.
+        revision: The version to update; it is not changed.
         rows: The new rows.
-        options: How.
-        reporter: Is told of the progress.
-        device: Where to fit.
+        options: Options of the update.
+        reporter: Gets the progress.
+        device: Device of the fit.
 
     Raises:
         OptionError: The version was pruned.

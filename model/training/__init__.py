@@ -1,1 +1,1 @@
-"""From a table to a checkpoint: options, the search over fits, snapshots."""
+"""Training, from a table to a checkpoint: options, the search over candidate fits, snapshots for ``--resume``."""

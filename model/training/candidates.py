@@ -1,4 +1,4 @@
-"""What a search tries, and what it tells."""
+"""Candidates of a search, their scores, the result, and the protocol of a progress reporter."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ __all__ = ["Attempt", "Candidate", "Reporter", "SearchResult"]
 
 
 class Reporter(Protocol):
-    """Is told how a training goes."""
+    """Gets the progress of a training."""
 
     def say(self, message: str) -> None:
-        """A line for people."""
+        """Show a line for people."""
         ...
 
     def begin(self, title: str) -> None:
-        """A fit begins."""
+        """Show that a fit begins."""
         ...
 
     def epoch(self, epoch: Epoch) -> None:
-        """One more epoch of it is done."""
+        """Show that an epoch of the fit is done."""
         ...
 
     def end(self) -> None:
-        """It is done."""
+        """Show that the fit is done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What is searched.
+    """The choices that a search makes, for one fit.
 
     Attributes:
         noise: A kind of `model.likelihoods.registry.NOISE_KINDS`.
         transform: A key of `model.distributions.transforms.TRANSFORMS`.
         encoding: A key of `model.encoding.encoder.ENCODINGS`.
-        whitened: Whether directions hidden among correlated numbers are inputs, too, see `model.encoding.whitening`.
+        whitened: Whether whitened directions of correlated numbers are inputs too (`model.encoding.whitening`).
         hidden: Widths of the hidden layers.
-        temperature: Factor of the KL at the end of the fit; None: it rises, and the best one is found on the way.
+        temperature: Factor of the KL at the end of the fit. None: the factor rises along the fit, and validation picks
+            the best one.
     """
 
     noise: str
@@ -53,7 +54,7 @@ class Candidate:
     temperature: float | None
 
     def __str__(self) -> str:
-        """In words."""
+        """The candidate in words."""
         widths = "x".join(str(width) for width in self.hidden) or "none"
         temperature = "" if self.temperature is None else f", temperature {self.temperature:.3g}"
         encoding = f"{self.encoding} encoding{', whitened' if self.whitened else ''}"
@@ -62,15 +63,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How a candidate did on the rows held out.
+    """The fit of a candidate, and its scores on the validation rows.
 
     Attributes:
-        candidate: What was tried.
-        stage: ``trial``, ``full``, or ``settling``, see `model.training.search`.
+        candidate: The candidate.
+        stage: ``trial``, ``full`` or ``settling``: a short fit, the full one, or the short one that continues it.
         nll: Negative log likelihood of the mixture of all members, nats per row, the target's unit; infinite if the
             fit failed.
-        crps: The target's unit; likewise.
-        seconds: It took.
+        crps: CRPS, the target's unit; infinite if the fit failed.
+        seconds: Duration of fit and scoring.
     """
 
     candidate: Candidate
@@ -81,16 +82,15 @@ class Attempt:
 
     @property
     def loss(self) -> float:
-        """What decides: NLL and the logarithm of the CRPS in equal parts.
+        """The loss that the search minimises: the mean of the NLL and the logarithm of the CRPS.
 
-        Both change by the same amount if all errors and all bands grow by a factor. The NLL alone is blind to how
-        far off a confident miss was and can be bought by spikes on round numbers; the CRPS alone hardly sees the
-        tails.
+        Both change by the same amount if all errors and all bands grow by a factor. The NLL alone ignores the distance
+        of a confident miss, and spikes on round numbers lower it. The CRPS alone is almost insensitive to the tails.
         """
         return 0.5 * (self.nll + math.log(self.crps))
 
     def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
+        """The candidate and its scores, for ``model.json``."""
         facts = {name: getattr(self.candidate, name) for name in Candidate.__dataclass_fields__}
         return facts | {"stage": self.stage, "nll": self.nll, "crps": self.crps, "seconds": self.seconds}
 
@@ -100,9 +100,9 @@ class SearchResult:
     """The outcome of a search.
 
     Attributes:
-        candidate: The best one.
-        fit: Its fit.
-        attempts: All that were fitted, in order.
+        candidate: The best candidate.
+        fit: The fit of the best candidate.
+        attempts: All fits, in order.
         interrupted: Whether an interruption ended the search.
     """
 

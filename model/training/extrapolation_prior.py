@@ -1,9 +1,9 @@
-"""The posterior of weights that no training row informs: their prior.
+"""The posterior of weights from inputs that are zero in training: it is set to their prior, in closed form.
 
 Some inputs are zero for every training row (`model.encoding.encoder.Encoder.zero_in_training`): the distance of a
-number beyond its range, a category never seen. The rows say nothing of their weights, so the posterior of these is
-their prior. A fit would find it in the end, but it is stopped once its rows are learned. Until then such weights stay
-near their random start. So they are set in closed form.
+number beyond its range, a category never seen. The rows carry no information about the weights of such inputs, so the
+posterior of these weights is their prior. A fit ends before it gets there: early stopping leaves the weights near their
+random start.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["NEGLIGIBLE_SIGMA", "extrapolation_slope", "with_extrapolation_prior"]
 
 NEGLIGIBLE_SIGMA = 1e-3
-"""sigma of weights through which such inputs reach hidden layers and noise: next to nothing, yet wide enough for an
-update with rows from out there to move them."""
+"""sigma of the weights from such inputs to hidden layers and noise: they have almost no effect, but an update with rows
+beyond the range can move them."""
 
 
 def extrapolation_slope(features: int) -> float:
     """Prior standard deviation of a slope beyond the range, in standard deviations of the target and of the feature.
 
-    Under a linear model ``y = sum_j slope_j x_j`` of standardised quantities, slopes of this size make the target vary
-    by one standard deviation: each feature has its fair share, ``1 / features`` of the variance.
+    In a linear model ``y = sum_j slope_j x_j`` of standardised quantities, slopes of this size give the target a
+    standard deviation of one. Each feature contributes the same share of the variance, ``1 / features``.
 
     Args:
-        features: How many features there are, at least 1.
+        features: Number of features, at least 1.
     """
     return 1.0 / math.sqrt(features)
 
@@ -49,20 +49,19 @@ def with_extrapolation_prior(
     *,
     means: int = 1,
 ) -> dict[str, Tensor]:
-    """The tensors of a fit, with ``N(0, slope^2)`` for the weights from inputs without training rows to the means.
+    """The tensors of a fit, with ``N(0, slope^2)`` for the weights from inputs that are zero in training to the means.
 
-    Where the last layer reads the inputs (a skip, or a network without hidden layers), the function value of a draw
-    gains ``slope_j d_j`` for every such input j at distance ``d_j``, each draw with a ``slope_j`` of its own. So
-    epistemic_std grows in proportion to the distance, alike for every row. Hidden layers and noise then hardly read
-    such inputs. Without a skip the weights of the first layer get this prior, with ``slope`` over the root of its
-    width.
+    If the last layer reads the inputs (with a skip, or without hidden layers), the function value of a draw changes by
+    ``slope_j d_j`` for every such input j at distance ``d_j``; each draw has its own ``slope_j``. So epistemic_std
+    grows in proportion to the distance, in the same way for every row. Hidden layers and noise then almost ignore such
+    inputs. Without a skip the weights of the first layer get this prior, with ``slope / sqrt(width of the layer)``.
 
     Args:
-        tensors: mu and rho by the names of `Architecture.shapes`; others are passed on.
+        tensors: mu and rho by the names of `Architecture.shapes`; other tensors are returned unchanged.
         architecture: The network's sizes.
         zero_in_training: Numbers of the inputs that are zero for every training row.
         slope: Standard deviation, in standardised units of the target.
-        means: How many outputs are means, the first ones.
+        means: Number of means among the outputs; the means come first.
     """
     changed = {name: tensor.clone() for name, tensor in tensors.items()}
     inputs, last = list(zero_in_training), len(architecture.layers) - 1
@@ -82,7 +81,7 @@ def with_extrapolation_prior(
 def _set(
     tensors: dict[str, Tensor], layer: int, inputs: Sequence[int], sigma: float, means: int | None = None
 ) -> None:
-    """Sets the weights from some inputs to all outputs, or to the first ones, to ``N(0, sigma^2)``."""
+    """Set the weights from the given inputs to the first ``means`` outputs (None: all) to ``N(0, sigma^2)``."""
     rho = inverse_softplus(torch.tensor(sigma, dtype=torch.float64)).float()
     tensors[f"layers.{layer}.weight.mu"][:, inputs, :means] = 0.0
     tensors[f"layers.{layer}.weight.rho"][:, inputs, :means] = rho

@@ -1,6 +1,6 @@
-"""Fingerprint of a training: what decides its outcome.
+"""Fingerprint of a training: the data, options and versions that determine its outcome.
 
-An interrupted training may be resumed if the fingerprint is the same; if not, `differences` says what has changed.
+An interrupted training can be resumed if the fingerprint is the same; if not, `differences` lists the changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CHANGEABLE", "changes", "differences", "make_fingerprint"]
 
 CHANGEABLE = ("learning_rate", "budget")
-"""Options that may change when a training is resumed: a smaller step after a NaN, more or less time."""
+"""Options that may change when a training is resumed: a smaller learning rate after a NaN, or another time budget."""
 
 
 def make_fingerprint(
@@ -35,11 +35,11 @@ def make_fingerprint(
     """The fingerprint of a training.
 
     Args:
-        columns: Canonical columns of the rows that are fitted, in their order, ``[N]`` each.
+        columns: Canonical columns of the fitted rows, in the order of the table, ``[N]`` each.
         targets: ``[N]``, the target's unit.
         target: The predicted column.
         options: Validated options.
-        device: Where to fit.
+        device: Device of the fit.
 
     Returns:
         sha256 of every column, the options, and the versions of Murho and PyTorch; ready for JSON.
@@ -61,16 +61,16 @@ def _digest(column: NDArray[Any]) -> str:
         content = json.dumps(column.tolist()).encode()
     else:
         values = np.ascontiguousarray(column)
-        content = np.where(np.isnan(values), np.nan, values).tobytes()  # one NaN, whatever its bits
+        content = np.where(np.isnan(values), np.nan, values).tobytes()  # the same bits for every NaN
     return hashlib.sha256(content).hexdigest()
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Reasons why an interrupted training may not be resumed; empty if it may.
+    """Reasons why an interrupted training can't be resumed; empty if it can.
 
     Args:
         then: Fingerprint of the interrupted training, read from JSON.
-        now: Fingerprint of the training that would resume it.
+        now: Fingerprint of the training that is about to start.
     """
     lines = []
     if then["target"] != now["target"]:
@@ -109,7 +109,7 @@ def _different_columns(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Option of `CHANGEABLE` that has changed → what it was and is."""
+    """Changed option of `CHANGEABLE` → its old and its new value, in words."""
     return {
         name: f"{flag(name)} was {json.dumps(before)}, is {json.dumps(after)}"
         for name, before, after in _different_options(then, now)

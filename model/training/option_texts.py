@@ -1,4 +1,4 @@
-"""What is said of each option of a training: derived from the fields of `model.training.options.TrainOptions`."""
+"""Help texts of the options of a training, derived from the fields of `model.training.options.TrainOptions`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOUNDS = {
     "maximum": "at most",
     "exclusiveMaximum": "below",
 }
-"""Keyword of a JSON schema → how the bound is said, where there are not both a minimum and a maximum."""
+"""Keyword of a JSON schema → words for the bound. A range with minimum and maximum is written "… to …" instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class OptionText:
     Attributes:
         name: The field of `TrainOptions`.
         type: A type of JSON schema (``boolean``, ``integer``, ``number``, ``string``, ``object``), or ``integers`` or
-            ``strings``: a list of them.
-        default: The value; None where it is chosen, and for an ``object``.
-        description: What it means, in whole sentences.
-        values: The choices or the range in words; empty if any value of the type will do.
-        default_text: The default in words, or how the value is chosen; empty if there is none.
+            ``strings`` for a list.
+        default: The default value; None for an ``object`` and where the training chooses the value.
+        description: The meaning, in whole sentences.
+        values: The choices or the range in words; empty if every value of the type is allowed.
+        default_text: The default in words, or how the training chooses the value; empty if there is no default.
     """
 
     name: str
@@ -46,7 +46,7 @@ class OptionText:
 
     @property
     def flag(self) -> str:
-        """The option as it is written on the command line."""
+        """The option on the command line, such as ``--batch-size``."""
         return flag(self.name)
 
     @property
@@ -68,8 +68,8 @@ def option_texts(options: type[TrainOptions] = TrainOptions) -> list[OptionText]
 
 
 def _text(name: str, field: FieldInfo, schema: Mapping[str, Any]) -> OptionText:
-    # The schema of an optional value is ``anyOf`` that of the value and null.
-    value = next((one for one in schema.get("anyOf", ()) if one != {"type": "null"}), schema)
+    # The schema of an optional value is ``anyOf``: the schema of the value, and null.
+    value = next((choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}), schema)
     item = value.get("items")
     default = None if field.default_factory else field.default
     return OptionText(
@@ -97,7 +97,7 @@ def _default_text(default: object) -> str:
     if isinstance(default, bool):
         return "yes" if default else "no"
     if isinstance(default, tuple):
-        return ",".join(str(one) for one in default)
+        return ",".join(str(item) for item in default)
     return _number(default) if isinstance(default, float) else str(default)
 
 

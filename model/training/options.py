@@ -1,8 +1,8 @@
-"""Options of a training, said once: name, type, default, range and help text of each.
+"""`TrainOptions`: name, type, default, range and help text of every option of a training.
 
 The command line, the TOML file, the estimator's parameters and the README's table derive from `TrainOptions`
-(`model.training.option_texts`): a new option is a new field here, and the code that uses it. Imports neither torch nor
-numpy, so that ``murho train --help`` answers at once.
+(`model.training.option_texts` has the texts). A new option is a new field here, and the code that uses it. This module
+imports neither torch nor numpy, so that ``murho train --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Width = Annotated[int, Field(ge=1, le=16_384)]
 class TrainOptions(BaseModel):
     """Options of `murho train`.
 
-    None means that the value is chosen: ``unset`` says how. Standard deviations are in units of standardised inputs
-    and target, but for ``noise_sigma``, which is in the target's unit.
+    Where an option is None, the training chooses the value; ``unset`` says how. Standard deviations are in units of the
+    standardised inputs and target; only ``noise_sigma`` is in the target's unit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -137,7 +137,7 @@ class TrainOptions(BaseModel):
 
     def make_prior(self) -> Prior:
         """The prior that the options describe."""
-        # Imported here: it needs torch, and help about the options does not.
+        # Imported here: priors need torch, and ``--help`` must not wait for it.
         from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
 
         if self.prior == "gaussian":
@@ -148,10 +148,13 @@ class TrainOptions(BaseModel):
 
 
 def make_options(values: dict[str, Any]) -> TrainOptions:
-    """Validated options.
+    """Validate options.
+
+    Args:
+        values: Value by name of the option; the other options get their defaults.
 
     Raises:
-        OptionError: Names each option with a bad value, and what is expected.
+        OptionError: A value is invalid. The message names each invalid option and what is expected.
     """
     try:
         options = TrainOptions.model_validate(values)
@@ -173,7 +176,7 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
 
 
 def flag(name: str) -> str:
-    """An option as it is written on the command line."""
+    """The name of an option on the command line: ``batch_size`` becomes ``--batch-size``."""
     return "--" + name.replace("_", "-")
 
 
@@ -184,16 +187,16 @@ def _name(location: tuple[int | str, ...]) -> str:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Options from a TOML file: the names of the command line, and ``[columns.NAME]`` tables.
+    """Read options from a TOML file, with the names of the command line and ``[columns.NAME]`` tables.
 
     Args:
-        path: The file. ``target`` and ``name`` may be in it beside the fields of `TrainOptions`.
+        path: The file. Besides the fields of `TrainOptions` it may have ``target`` and ``name``.
 
     Returns:
-        Its values, with ``-`` in names read as ``_``; not yet validated.
+        The values by name, not yet validated. ``-`` in names becomes ``_``.
 
     Raises:
-        OptionError: The file can't be read or is no TOML.
+        OptionError: The file can't be read or is not valid TOML.
     """
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""One fit of a training: read from its snapshots, resumed from them, or begun."""
+"""`fit_or_resume`: one fit of a training, either read from its snapshot, resumed from it, or started."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["ScoredFit", "fit_or_resume"]
 
 @dataclass(frozen=True, slots=True)
 class ScoredFit:
-    """A fit and how it did on the rows held out.
+    """A fit and its scores on validation rows.
 
     Attributes:
-        fit: Its outcome.
-        nll: Negative log likelihood, as ``score`` measured it.
-        crps: Likewise.
-        seconds: It took, those before an interruption included.
+        fit: The fit.
+        nll: Negative log likelihood, in the unit of ``score``.
+        crps: CRPS, in the unit of ``score``.
+        seconds: Duration of fit and scoring, with the time before an interruption.
     """
 
     fit: Fit
@@ -55,19 +55,19 @@ def fit_or_resume(
     reporter: Reporter,
     device: torch.device,
 ) -> ScoredFit:
-    """Fits and scores; what was fitted before an interruption is not fitted again.
+    """Fit and score, without repeating the work before an interruption.
 
     Args:
-        snapshots: What is known of the fits of this training, and is told of this one.
-        name: Of the fit among them.
-        training: See `model.fitting.fit.fit`.
-        validation: Likewise.
-        options: Likewise.
-        score: NLL and CRPS of an outcome on rows held out.
-        initial: See `model.fitting.fit.fit`.
-        title: Of the fit for people.
-        reporter: Is told of the progress, if there is any.
-        device: Where to compute.
+        snapshots: Snapshots of the fits of this training; they are read, and the state of this fit is added.
+        name: Name of the fit in the snapshots.
+        training: Training rows, as `model.fitting.fit.fit` takes them.
+        validation: Validation rows, likewise.
+        options: Options of the fit.
+        score: Returns NLL and CRPS of a fit on the validation rows.
+        initial: Tensors to start from, as `model.fitting.fit.fit` takes them.
+        title: Title of the fit, for people.
+        reporter: Gets the progress.
+        device: Device of the fit.
 
     Raises:
         FitError: The fit or its predictions became non-finite, now or before an interruption.
@@ -78,8 +78,8 @@ def fit_or_resume(
     done = snapshots.outcome(name)
     if done is not None:
         numbers = done.numbers
-        again = finished_fit(done, options, training.features.shape[1])
-        return ScoredFit(again, numbers["nll"], numbers["crps"], numbers["seconds"])
+        restored = finished_fit(done, options, training.features.shape[1])
+        return ScoredFit(restored, numbers["nll"], numbers["crps"], numbers["seconds"])
     began = time.monotonic() - snapshots.spent(name)
     reporter.begin(title)
     try:

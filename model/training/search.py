@@ -1,14 +1,14 @@
-"""Which transform, observation model, encoding and temperature: chosen on rows that the fit has not seen.
+"""The search over fits: transform, observation model, encoding and temperature, chosen on rows the fit has not seen.
 
-One choice after the other is tried by short fits with a member for each fold; one that was made by a narrow margin is
-made again once the later ones are known. A full fit with all members follows, and a shorter one that goes on from
-there; the better one is kept, by what it would score with all members, see
-`model.distributions.ensemble_extrapolation`. What the user has fixed is not searched.
+The search makes one choice at a time, by short fits ("trials") with one member per fold. A choice with a narrow margin
+is tried again after the later choices. Then follow a full fit with all members, and a shorter, "settling" fit that
+starts from its parameters. The better of the two is kept, by the score extrapolated to all members
+(`model.distributions.ensemble_extrapolation`). Options that the user has set are not searched.
 
-From `FEW_ROWS` rows on the KL's factor, the temperature, rises along each fit: members first learn much by heart, and
-are then held back more and more. The best parameters on the way are kept, and settle at their temperature. A smaller
-table takes too many steps to follow: temperatures are tried like all else, and the shorter fit takes a neighbouring
-one.
+From `FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members first overfit, then the
+prior gets more and more weight. The best parameters on this path are kept, and the settling fit runs at their
+temperature. On a smaller table the path would take too many steps. There the search tries temperatures like the other
+choices, and the settling fit may take a neighbouring temperature.
 """
 
 from __future__ import annotations
@@ -51,38 +51,39 @@ STEPS = 5_000
 FEWEST_EPOCHS = 40
 FEW_ROWS = 1_000
 WARM_UP_SHARE, WARM_UP_SHARE_OF_FEW = 0.2, 0.7
-"""Share of a fit over which the KL's factor rises to a temperature that is fixed. Among few rows the prior weighs much,
-and prunes units before they have learned unless its factor rises slowly."""
+"""Share of a fit over which the KL's factor rises to a fixed temperature. With few rows the prior has much weight: it
+prunes units before they have learned, unless the factor rises slowly."""
 TRIAL, FULL, SETTLING = "trial", "full", "settling"
 STEPS_OF_STAGE = {TRIAL: 0.25, FULL: 1.0, SETTLING: 0.25}
-"""Shares of `STEPS`."""
+"""Steps of each stage, as shares of `STEPS`."""
 TIME_OF_STAGE = {TRIAL: 0.15, FULL: 1.0, SETTLING: 0.25}
-"""Time relative to that of a full fit. A trial has half as many members, which take more than half of the time."""
+"""Time of each stage, relative to a full fit. Half as many members take more than half of the time."""
 SETTLING_RATE = 0.3
-"""First learning rate of a fit that settles, as a share of the usual one."""
+"""First learning rate of the settling fit, as a share of the usual one."""
 FEWEST_ROWS_FOR_A_MIXTURE = 200
 WELL_HIDDEN = 0.01
-"""Variance of a direction among standardised numbers below which whitening is worth a trial: others are seen anyway."""
+"""Whitening gets a trial if a direction of the standardised numbers has a variance below this. Fits find directions of
+larger variance without whitening."""
 NARROW = 0.05
-"""Difference of two losses, nats, that later choices may turn round."""
+"""Difference of two losses, nats, below which later choices may reverse the order."""
 PATIENCE = 2.0
-"""How many times longer than told a search may take where other programs have the processor."""
+"""Most clock time of a search, as a multiple of its budget, where other programs use the processor."""
 SECOND_SEED = 10
-"""What is added to the seed of the fit that settles; a fit uses its seed and the next few."""
+"""Added to the seed for the settling fit; a fit uses its seed and the next few."""
 
 
 def default_budget(rows: int) -> float:
-    """Seconds that a search may take unless told otherwise.
+    """The default budget of a search, in seconds of processor time (`model.runtime.time_budget`).
 
-    48 up to 1,000 rows, 290 from 10,000 to 50,000, in proportion to the rows beyond, 900 at most; of processor time,
-    see `model.runtime.time_budget`. Judging and calibration come on top, up to a minute.
+    48 up to 1,000 rows, 290 from 10,000 to 50,000 rows, then in proportion to the rows, at most 900. Scoring and
+    calibration take up to a minute more.
     """
     small = 48.0 + 242.0 * min(1.0, max(0.0, (rows - 1_000) / 9_000))
     return min(900.0, small * max(1.0, rows / 50_000))
 
 
 def warm_up_share(rows: int) -> float:
-    """Over which share of its steps a fit of so many rows lets the KL's factor rise."""
+    """Share of the steps over which the KL's factor rises in a fit, by the number of training rows."""
     return WARM_UP_SHARE_OF_FEW if rows < FEW_ROWS else WARM_UP_SHARE
 
 
@@ -98,7 +99,7 @@ class _Search:
         self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.snapshots = snapshots
         self.attempts: list[Attempt] = []
-        # A budget that somebody has set is one of the clock on the wall.
+        # A budget that the user has set counts clock time.
         self.patience = 1.0 if options.budget else PATIENCE
         self.budget = options.budget or default_budget(len(data.split.training))
         self.time_budget = TimeBudget(snapshots.carried, patience=self.patience)
@@ -112,7 +113,7 @@ class _Search:
     def fit(
         self, candidate: Candidate, stage: str, initial: Mapping[str, Tensor] | None = None
     ) -> tuple[Attempt, Fit | None]:
-        """Fits and scores one candidate, within its share of the time left. None: the fit failed."""
+        """Fit and score one candidate, within its share of the time left. The fit is None if it failed."""
         name = f"{candidate!r}, {stage}"
         began = time.monotonic() - self.snapshots.spent(name)
         options, data = self.options, self.data
@@ -184,7 +185,7 @@ class _Search:
         return attempt, outcome
 
     def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[float, float]:
-        """NLL and CRPS on the rows held out."""
+        """NLL and CRPS on the validation rows."""
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
         standardisation, seed = data.standardisation(candidate.transform), self.options.seed
@@ -193,7 +194,7 @@ class _Search:
         )
 
     def run(self) -> SearchResult:
-        """Trials, then the full fit; an interruption ends the search."""
+        """Run the trials, then the full fit and the settling fit. An interruption ends the search."""
         chosen = self._base()
         dimensions = list(self._dimensions())
         trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
@@ -203,7 +204,7 @@ class _Search:
             self._keep(*self.fit(chosen, TRIAL))
             for dimension in dimensions:
                 chosen = self._search_dimension(dimension, chosen)
-            # A narrow margin among few rows is chance.
+            # With few rows a narrow margin is due to chance.
             if chosen.temperature is None:
                 chosen = self._reconsider(chosen)
         if not self.interrupted:
@@ -213,40 +214,40 @@ class _Search:
         return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted)
 
     def _search_dimension(self, dimension: SearchDimension, chosen: Candidate) -> Candidate:
-        """Tries the values of one dimension; what is chosen then."""
+        """Try the values of one dimension; returns the best candidate."""
         values = list(dimension.others)
         while values and not self.interrupted:
             value, before = values.pop(0), self.best.loss
             attempt, outcome = self.fit(replace(chosen, **{dimension.name: value}), TRIAL)
             self._keep(attempt, outcome)
             if abs(attempt.loss - before) < NARROW:
-                given_up = getattr(chosen, dimension.name) if attempt.loss < before else value
-                self.narrow[dimension.name] = replace(chosen, **{dimension.name: given_up})
+                runner_up = getattr(chosen, dimension.name) if attempt.loss < before else value
+                self.narrow[dimension.name] = replace(chosen, **{dimension.name: runner_up})
             if attempt.loss >= before and dimension.otherwise:
                 values = list(dimension.otherwise) if value == dimension.others[0] else []
         return self._chosen(temperature_path=chosen.temperature is None)
 
     def _reconsider(self, chosen: Candidate) -> Candidate:
-        """Tries again what was given up by a narrow margin, with what was chosen after it; what is chosen then."""
-        for name, then in self.narrow.items():
-            now = replace(chosen, **{name: getattr(then, name)})
-            if now not in (then, chosen) and not self.interrupted:
+        """Try values that lost narrowly again, together with the later choices; returns the best candidate."""
+        for name, narrow_loser in self.narrow.items():
+            candidate = replace(chosen, **{name: getattr(narrow_loser, name)})
+            if candidate not in (narrow_loser, chosen) and not self.interrupted:
                 self.time_left += TIME_OF_STAGE[TRIAL]
-                self._keep(*self.fit(now, TRIAL))
+                self._keep(*self.fit(candidate, TRIAL))
                 chosen = self._chosen(temperature_path=True)
         return chosen
 
     def _chosen(self, *, temperature_path: bool) -> Candidate:
-        """The best so far, at its temperature or at one that rises."""
+        """The best candidate so far, at its temperature or with a temperature path."""
         return replace(self.best.candidate, temperature=None) if temperature_path else self.best.candidate
 
     def _keep(self, attempt: Attempt, outcome: Fit | None) -> None:
-        """The better of it and what there is."""
+        """Keep the attempt and its fit if they are better than the best so far."""
         if self.best_fit is None or (outcome is not None and attempt.loss < self.best.loss):
             self.best, self.best_fit = attempt, outcome
 
     def _fit_in_full(self, chosen: Candidate) -> None:
-        """The fit with all members, in place of any trial, and what it settles to if that is better."""
+        """Fit with all members, replacing the best trial; then run the settling fit, and keep the better of the two."""
         trial = self.best.loss if self.attempts else None
         attempt, outcome = self.fit(chosen, FULL)
         if outcome is None or self.interrupted:
@@ -261,7 +262,7 @@ class _Search:
             self._keep(*self.fit(replace(attempt.candidate, temperature=temperature), SETTLING, start))
 
     def _base(self) -> Candidate:
-        """Where the search starts."""
+        """The candidate that the search starts from."""
         options = self.options
         temperature_path = len(self.data.split.training) >= FEW_ROWS
         return Candidate(
@@ -274,19 +275,19 @@ class _Search:
         )
 
     def _whitening(self) -> Whitening | None:
-        """The directions that there are, whatever the encoding."""
+        """The whitened directions of the table; they are the same for every encoding."""
         return self.data.encoder("standard", whitened=True).whitening
 
     def _dimensions(self) -> Iterator[SearchDimension]:
-        """What is still open."""
+        """The dimensions to search: those that the user has not fixed."""
         options, data = self.options, self.data
-        # Noise that is known in the target's unit is not the same at all logarithms.
+        # Noise of one size in the target's unit has no single size after a logarithm.
         if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
             yield SearchDimension("transform", ("log",))
         if options.noise == "auto":
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
             yield SearchDimension("noise", ("homoscedastic",) if few else ("mixture",))
-        # After the noise: many inputs and a flexible density together would learn a small table by heart.
+        # After the noise: many inputs together with a flexible density would overfit a small table.
         bins = data.encoder("piecewise").width - data.encoder("standard").width
         if options.encoding == "auto" and bins:
             yield SearchDimension("encoding", ("piecewise",))
@@ -305,14 +306,14 @@ def search(
     device: str = "cpu",
     snapshots: Snapshots | None = None,
 ) -> SearchResult:
-    """Fits candidates and keeps the best; one whose fit becomes non-finite is passed over, and that is said.
+    """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
 
     Args:
         data: The table.
-        options: Validated options; what they fix is not searched.
-        reporter: Is told of the progress.
-        device: Where to fit.
-        snapshots: What an interrupted search has left, and where this one leaves its own.
+        options: Validated options; options with a given value are not searched.
+        reporter: Gets the progress.
+        device: Device of the fits.
+        snapshots: Snapshots of an interrupted search to resume; this search adds its own.
 
     Raises:
         FitError: Every fit became non-finite.

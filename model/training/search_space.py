@@ -1,4 +1,4 @@
-"""What a search may change, and how the temperature of a small table moves from fit to fit."""
+"""The search space: the values that a search tries for each choice, and the temperature of the last fit."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 __all__ = ["TEMPERATURES", "SearchDimension", "next_temperature"]
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
-"""1 is the posterior of the exact free energy; below it the data weigh more than they would if the model were true."""
+"""Temperatures to try. 1 is the exact free energy; below 1 the data get more weight than Bayes' rule gives them."""
 MUCH_BETTER = 0.1
-"""By how much a loss must fall from trial to full fit for the next one to be colder, nats."""
+"""Least fall of the loss from trial to full fit after which the next fit has a lower temperature, nats."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchDimension:
-    """A field of a candidate, and the values to try in place of its own.
+    """A field of a candidate, and the other values to try for it.
 
     Attributes:
-        name: The field.
-        others: The values.
-        otherwise: Values to try instead, once the first of the others has gained nothing.
+        name: Name of the field.
+        others: Values to try, in this order.
+        otherwise: Values to try instead if the first of ``others`` does not lower the loss.
     """
 
     name: str
@@ -29,10 +29,16 @@ class SearchDimension:
 
 
 def next_temperature(temperature: float, trial: float, full: float) -> float:
-    """For the fit that settles, from the losses of the best trial and of the full fit at that temperature.
+    """The temperature of the settling fit, from the losses of the best trial and of the full fit.
 
-    A full fit that is no better has learned its rows by heart: the prior should weigh more. Where it is much better,
-    trials of a quarter of its steps had only begun to learn, and the prior that was best for them should weigh less.
+    A full fit that is no better than the trial has overfitted, so the prior should get more weight. If the full fit is
+    much better, the trials were too short to learn: they have a quarter of the steps. The prior that was best for them
+    should then get less weight.
+
+    Args:
+        temperature: Temperature of the best trial and of the full fit.
+        trial: Loss of the best trial, nats.
+        full: Loss of the full fit, nats.
     """
     warmer = [value for value in TEMPERATURES if value > temperature]
     colder = [value for value in TEMPERATURES if value < temperature]

@@ -1,8 +1,8 @@
-"""The files behind snapshots: an index and tensor files that are always whole, held by one process at a time.
+"""The files of snapshots: an index and tensor files, always complete, written by one process at a time.
 
-Every file is written to a temporary name, flushed to the disk, then renamed. The index comes last and names the
-others with their sha256; only then are those that it no longer names removed. So whenever the process dies, what is
-there is a whole snapshot, the last one or the one before it. Nothing is ever unpickled.
+Every file is written to a temporary name, flushed to disk, then renamed. The index is written last. It names the tensor
+files with their sha256. Files that it does not name are then removed. So at any time a complete snapshot exists, the
+last one or the one before it, even if the process dies. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ FORMAT = 2
 
 
 class SnapshotFiles:
-    """A directory of one index and the tensor files that it names.
+    """A directory with an index and the tensor files that the index names.
 
     Attributes:
-        directory: Where.
+        directory: Path of the directory.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Touches nothing yet.
+        """Store the path, without reading or writing.
 
         Args:
-            directory: Is made by `acquire`.
+            directory: Path of the directory; `acquire` creates it.
         """
         self.directory = directory
         self._lock: int | None = None
 
     @property
     def held(self) -> bool:
-        """Whether this process may write."""
+        """Whether this process holds the lock and may write."""
         return self._lock is not None
 
     def acquire(self) -> bool:
-        """Takes the directory for this process; the system gives it back when the process ends, however it does.
+        """Lock the directory for this process. The system releases the lock when the process ends, even after a crash.
 
         Returns:
-            False: another process holds it.
+            True if this process holds the lock, False if another process does.
 
         Raises:
-            CheckpointError: It can't be written.
+            CheckpointError: The directory can't be written.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -68,54 +68,54 @@ class SnapshotFiles:
             raise CheckpointError(
                 f"{self.directory}: can't write snapshots here: {error.strerror or error}"
             ) from error
-        if not _lock_for_us_alone(self._lock):
+        if not _lock_exclusively(self._lock):
             os.close(self._lock)
             self._lock = None
         return self.held
 
     def release(self) -> None:
-        """Gives the directory back, and leaves no trace of it if nothing was written."""
+        """Release the lock, and remove the directory if it has no index."""
         if self._lock is None:
             return
         if not (self.directory / INDEX).exists():
             self.remove()
             with suppress(OSError):
-                self.directory.parent.rmdir()  # only if it is empty
+                self.directory.parent.rmdir()  # fails unless the parent is empty
         os.close(self._lock)
         self._lock = None
 
     def remove(self) -> None:
-        """Removes everything."""
+        """Remove the directory with all files."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def read_index(self) -> dict[str, Any] | None:
-        """What `write_index` was given last, or None if there is none.
+        """The content of the last `write_index`, or None if there is no index.
 
         Raises:
-            CheckpointError: It can't be read, is damaged, or of another format.
+            CheckpointError: The index can't be read, is damaged, or has another format.
         """
         try:
-            found = orjson.loads((self.directory / INDEX).read_bytes())
+            index = orjson.loads((self.directory / INDEX).read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, orjson.JSONDecodeError) as error:
             raise self._damaged(INDEX, str(error)) from error
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        if not isinstance(index, dict) or index.get("format") != FORMAT:
             raise self._damaged(INDEX, f"it is not of format {FORMAT}, which this Murho reads")
-        content = found.get("content")
-        if not isinstance(content, dict) or _sha256(orjson.dumps(content)) != found.get("sha256"):
+        content = index.get("content")
+        if not isinstance(content, dict) or _sha256(orjson.dumps(content)) != index.get("sha256"):
             raise self._damaged(INDEX, "its sha256 differs")
         return content
 
     def write_index(self, content: Mapping[str, Any], files: Iterable[str]) -> None:
-        """Makes a snapshot the one that counts.
+        """Write the index, which makes the new snapshot the current one.
 
         Args:
-            content: For JSON; infinity and NaN become null.
-            files: The tensor files that it names; others are removed.
+            content: Content of the index, for JSON; infinity and NaN become null.
+            files: The tensor files that the index names; other files are removed.
 
         Raises:
-            OSError: It can't be written; the snapshot before it still counts.
+            OSError: The index can't be written; the previous snapshot stays the current one.
         """
         body = orjson.dumps(content)
         index = {"format": FORMAT, "sha256": _sha256(body), "content": orjson.Fragment(body)}
@@ -126,13 +126,13 @@ class SnapshotFiles:
                 path.unlink(missing_ok=True)
 
     def write_tensors(self, tensors: Mapping[str, Tensor]) -> tuple[str, str]:
-        """Writes a tensor file, to be named by the next index.
+        """Write a tensor file, for the next index.
 
         Returns:
-            Its name and its sha256.
+            Name and sha256 of the file.
 
         Raises:
-            OSError: It can't be written.
+            OSError: The file can't be written.
         """
         content = tensor_bytes(tensors)
         sha256 = _sha256(content)
@@ -141,10 +141,10 @@ class SnapshotFiles:
         return name, sha256
 
     def check(self, name: str, sha256: str) -> bytes:
-        """The content of a tensor file.
+        """The content of a tensor file, after a check of its sha256.
 
         Raises:
-            CheckpointError: It is missing or damaged.
+            CheckpointError: The file is missing or damaged.
         """
         try:
             content = (self.directory / name).read_bytes()
@@ -158,7 +158,7 @@ class SnapshotFiles:
         """The tensors of a file.
 
         Raises:
-            CheckpointError: It is missing or damaged.
+            CheckpointError: The file is missing or damaged.
         """
         import safetensors.torch
 
@@ -175,8 +175,8 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _lock_for_us_alone(descriptor: int) -> bool:
-    """False: another process has locked it. Where the system can't lock, nobody has."""
+def _lock_exclusively(descriptor: int) -> bool:
+    """Lock a file; False if another process holds its lock. True where the system has no locks."""
     try:
         import fcntl
 

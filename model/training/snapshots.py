@@ -1,8 +1,8 @@
-"""Snapshots of a training under way: what ``murho train --resume`` goes on from.
+"""Snapshots of a running training, from which ``murho train --resume`` continues.
 
-A training is a row of fits. Those that are done are kept with their outcome and are not repeated; the one under way
-is kept with all that its next step depends on, so that it goes on to the same parameters, bit for bit on the CPU.
-All of it lies in ``CHECKPOINTS/NAME/.training/``, see `model.training.snapshot_files`.
+A training is a sequence of fits. A snapshot has the outcome of every finished fit, so that it is not repeated. Of the
+running fit it has the full state, so that the resumed fit ends with the same parameters, bit for bit on the CPU. The
+files lie in ``CHECKPOINTS/NAME/.training/``; `model.training.snapshot_files` reads and writes them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 __all__ = ["DIRECTORY", "SECONDS_BETWEEN_SNAPSHOTS", "Snapshots"]
 
 DIRECTORY = ".training"
-"""Hidden, so that whoever lists checkpoints passes over it."""
+"""Hidden, so that lists of checkpoints ignore it."""
 SECONDS_BETWEEN_SNAPSHOTS = 30.0
 LEAST_RATIO = 200.0
-"""Time between snapshots over the time that the last one took: large networks are written less often."""
+"""Least time between snapshots, in times of writing the last one: large networks are written less often."""
 
 UNDER_WAY, FINISHED, FAILED = "under way", "finished", "failed"
 
 
 class Snapshots:
-    """Keeps the states and the outcomes of the fits of one training; fits go by names that its search gives them.
+    """The states and the outcomes of the fits of one training, by the names that the search gives the fits.
 
-    A context: at its end the snapshot stays for a later ``--resume``, unless `remove` was called.
+    A context manager. At its end the snapshot stays for a later ``--resume``, unless `remove` was called.
 
     Attributes:
-        carried: Seconds that the parts of the training before this process have taken.
-        resumable: Whether there is a snapshot of this training to go on from.
+        carried: Seconds that earlier, interrupted runs of this training have taken.
+        resumable: Whether there is a snapshot of this training to resume.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Snapshots:
         seconds: float = SECONDS_BETWEEN_SNAPSHOTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Reads and writes nothing yet.
+        """Store the options, without reading or writing.
 
         Args:
             home: ``CHECKPOINTS/NAME``; None: nothing is kept.
-            resume: Whether to go on from what is there.
-            seconds: Least time between two snapshots of a fit; 0: one after every epoch.
-            clock: Monotonic seconds.
+            resume: Whether to resume from an existing snapshot.
+            seconds: Least time between two snapshots of a fit; 0 writes one after every epoch.
+            clock: Returns monotonic seconds.
         """
         self.carried, self.resumable = 0.0, False
         self._files = None if home is None else SnapshotFiles(home / DIRECTORY)
@@ -77,16 +77,16 @@ class Snapshots:
             self._files.release()
 
     def begin(self, fingerprint: Mapping[str, Any], say: Callable[[str], None]) -> None:
-        """Takes up what an interrupted training has left, or says that there is something.
+        """Resume from the snapshot of an interrupted training, or report that there is one.
 
         Args:
-            fingerprint: See `model.training.fingerprint.make_fingerprint`.
-            say: Is told what is there, and what can't be kept.
+            fingerprint: From `model.training.fingerprint.make_fingerprint`.
+            say: Gets messages about an existing snapshot, and about snapshots that can't be written.
 
         Raises:
-            OptionError: What is there is of another table or of other options; says what differs. Or a training
-                of the same name is running.
-            CheckpointError: It is damaged.
+            OptionError: The snapshot is from another table or from other options; the message lists the differences.
+                Or a training of the same name is running.
+            CheckpointError: The snapshot is damaged.
         """
         self._fingerprint, self._say = fingerprint, say
         self._began = self._written = self._clock()
@@ -101,36 +101,36 @@ class Snapshots:
             say("a training of the same name is running: this one keeps no snapshots")
             return
         try:
-            there = self._files.read_index()
+            previous = self._files.read_index()
         except CheckpointError:
             if self._resume:
                 raise
-            return  # the first snapshot of this training replaces it
-        if there is None:
+            return  # the first snapshot of this training replaces the damaged one
+        if previous is None:
             if self._resume:
                 say("nothing to resume: training from the start")
             return
-        reasons = differences(there["fingerprint"], fingerprint)
+        reasons = differences(previous["fingerprint"], fingerprint)
         if self._resume:
             if reasons:
                 raise OptionError(
                     f"--resume: the training in {self._files.directory} is another one: {'; '.join(reasons)}. "
                     "Give the same table and options, or leave out --resume to train from the start"
                 )
-            self._take_up(self._files, there)
+            self._take_up(self._files, previous)
         elif reasons:
             say("an interrupted training with another table or other options is there: this one replaces it")
         else:
             say("an interrupted training of this table is there: --resume continues it; this one replaces it")
 
-    def _take_up(self, files: SnapshotFiles, there: Mapping[str, Any]) -> None:
-        self._fits, self.carried, self.resumable = there["fits"], float(there["seconds"]), True
+    def _take_up(self, files: SnapshotFiles, previous: Mapping[str, Any]) -> None:
+        self._fits, self.carried, self.resumable = previous["fits"], float(previous["seconds"]), True
         for entry in self._fits.values():
             if entry["file"] is not None:
-                files.check(entry["file"], entry["sha256"])  # rather now than after hours
-        changed = changes(there["fingerprint"], self._fingerprint)
+                files.check(entry["file"], entry["sha256"])  # fail now, not after hours
+        changed = changes(previous["fingerprint"], self._fingerprint)
         if "learning_rate" in changed:
-            # With smaller steps a fit that failed may do better, from its last good state or from the start.
+            # With smaller steps a failed fit may succeed, from its last good state or from the start.
             for entry in self._fits.values():
                 entry["status"] = UNDER_WAY if entry["status"] == FAILED else entry["status"]
         done = sum(entry["status"] == FINISHED for entry in self._fits.values())
@@ -138,20 +138,20 @@ class Snapshots:
         self._say("; ".join([f"resuming after {self.carried:.0f} s with {fits}", *changed.values()]))
 
     def outcome(self, fit: str) -> FitState | None:
-        """What `finish` was given for a fit, or None."""
+        """The outcome of a finished fit, as `finish` got it, or None."""
         return self._state(fit, FINISHED)
 
     def under_way(self, fit: str) -> FitState | None:
-        """The last state that the keeper of a fit was given, or None."""
+        """The last state of an unfinished fit, as `keep` got it, or None."""
         return self._state(fit, UNDER_WAY)
 
     def failure(self, fit: str) -> str | None:
-        """What `fail` was given for a fit, or None."""
+        """The error message of a failed fit, as `fail` got it, or None."""
         entry = self._fits.get(fit)
         return str(entry["message"]) if entry is not None and entry["status"] == FAILED else None
 
     def spent(self, fit: str) -> float:
-        """Seconds that went into the state of a fit under way."""
+        """Seconds spent on the last state of an unfinished fit; 0 without a state."""
         entry = self._fits.get(fit)
         return float(entry["numbers"].get("seconds", 0.0)) if entry and entry["status"] == UNDER_WAY else 0.0
 
@@ -162,33 +162,33 @@ class Snapshots:
         return FitState(self._files.read_tensors(entry["file"], entry["sha256"]), entry["numbers"])
 
     def keeper(self, fit: str) -> Keeper:
-        """What `model.fitting.fit.fit` gives the states of a fit to."""
+        """The keeper of a fit's states, for `model.fitting.fit.fit`."""
         return _FitKeeper(self, fit)
 
     def due(self) -> bool:
-        """Whether it is time for a snapshot of the fit under way."""
+        """Whether it is time for a snapshot of the running fit."""
         if self._files is None or not self._files.held:
             return False
         wait = max(self._seconds, LEAST_RATIO * self._cost) if self._seconds else 0.0
         return self._clock() - self._written >= wait
 
     def keep(self, fit: str, state: FitState) -> None:
-        """Writes the state of a fit under way."""
+        """Write the state of the running fit."""
         self._write(fit, UNDER_WAY, state)
 
     def finish(self, fit: str, state: FitState) -> None:
-        """Writes the outcome of a fit, in place of its states."""
+        """Write the outcome of a fit, in place of its state."""
         self._write(fit, FINISHED, state)
 
     def fail(self, fit: str, message: str) -> None:
-        """Notes that a fit can't go on; its last state stays."""
+        """Record that a fit has failed; its last state stays."""
         entry = self._fits.setdefault(fit, {"file": None, "sha256": None, "numbers": {}})
         entry |= {"status": FAILED, "message": message}
         if self._files is not None and self._files.held and any(e["file"] for e in self._fits.values()):
             self._commit(self._files, self._fits)
 
     def advice(self, learning_rate: float) -> str:
-        """What to do after failures that end a training; empty if nothing of it is kept."""
+        """Advice for the message of a training that failed: how to resume it; empty without a state to resume."""
         states = [entry for entry in self._fits.values() if entry["status"] == FAILED and entry["file"]]
         if not (self.resumable and states):
             return ""
@@ -199,7 +199,7 @@ class Snapshots:
         )
 
     def remove(self) -> None:
-        """Removes the snapshot: the training is done and its checkpoint is written."""
+        """Remove the snapshot, once the checkpoint is written."""
         self.resumable = False
         if self._files is not None and self._files.held:
             self._files.remove()
@@ -231,7 +231,7 @@ class Snapshots:
         return True
 
     def _complain(self, error: OSError) -> None:
-        """A full disk must not end a fit: it goes on, and says once that it can't be resumed from here."""
+        """Report once that no snapshot can be written: a full disk must not end a fit."""
         if not self._complained:
             self._say(f"no snapshot could be written: {error.strerror or error}; the fit goes on without")
         self._complained = True

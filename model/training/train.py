@@ -1,4 +1,4 @@
-"""From a table to a checkpoint's content: split, encode, fit, choose, calibrate, judge."""
+"""`train`, from a table to the content of a checkpoint: split, encode, search over fits, calibrate, score."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ __all__ = ["Trained", "train"]
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A fit, for `model.posterior.checkpoint.write_checkpoint`.
+    """The outcome of a training, as `model.posterior.checkpoint.write_checkpoint` takes it.
 
     Attributes:
         tensors: mu, rho and noise parameters by name.
-        posterior: The same, ready to answer.
+        posterior: The posterior with these tensors.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -64,25 +64,25 @@ def train(
     device: str = "cpu",
     snapshots: Snapshots | None = None,
 ) -> Trained:
-    """Fits a BBB network to a table.
+    """Fit a BBB network to a table.
 
     Args:
-        table: As `model.data.tables.read_table` reads it.
+        table: The table, as `model.data.tables.read_table` returns it.
         target: The predicted column.
         options: Validated options.
-        reporter: Is told of the progress.
-        device: Where to fit.
-        snapshots: Where the state of the training is kept, to go on from after an interruption; by default nowhere.
+        reporter: Gets the progress.
+        device: Device of the fit.
+        snapshots: Keeps the state of the training, to resume it after an interruption; by default nothing is kept.
 
     Returns:
-        The content of a checkpoint. After a KeyboardInterrupt during the fit it holds the best parameters so
-        far and is marked as interrupted.
+        The content of a checkpoint. After a KeyboardInterrupt during the fit it holds the best parameters so far and is
+        marked as interrupted.
 
     Raises:
         TableError: The table can't be used; file, column and row are named.
         FitError: Every fit became non-finite.
-        OptionError: It can't be resumed from what is there: another table, or other options.
-        CheckpointError: What it would be resumed from is damaged.
+        OptionError: The snapshot that should be resumed is from another table or from other options.
+        CheckpointError: The snapshot that should be resumed is damaged.
     """
     began = time.monotonic()
     snapshots = snapshots or Snapshots()
@@ -108,10 +108,10 @@ def train(
             )
     data = TrainingData(schema, columns, targets, split)
     snapshots.begin(make_fingerprint(columns, targets, target, options, device), reporter.say)
-    found = search(data, options, reporter, device, snapshots)
-    chosen, candidate = found.fit, found.candidate
+    result = search(data, options, reporter, device, snapshots)
+    chosen, candidate = result.fit, result.candidate
     reporter.say(f"chose {candidate}")
-    if found.interrupted:
+    if result.interrupted:
         reporter.say(f"interrupted: kept the best parameters so far (epoch {chosen.best_epoch})")
         if snapshots.resumable:
             reporter.say("--resume goes on from the last snapshot, and writes a further version")
@@ -155,9 +155,9 @@ def train(
         "epochs": chosen.epochs,
         "best_epoch": chosen.best_epoch,
         "stopped": chosen.stopped,
-        "interrupted": found.interrupted,
+        "interrupted": result.interrupted,
         "temperature": candidate.temperature,
-        "candidates": [attempt.to_json() for attempt in found.attempts],
+        "candidates": [attempt.to_json() for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
         "example": _example(schema, training_columns),
         "seconds": round(snapshots.carried + time.monotonic() - began, 3),
@@ -167,7 +167,7 @@ def train(
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:
-    """The first training row without a missing cell (or the first), as a JSON record that may be sent."""
+    """The first training row without a missing cell (else the first row), as a JSON record for a request."""
     complete = np.ones(len(next(iter(columns.values()))), dtype=bool)
     for column in columns.values():
         complete &= (
