@@ -91,6 +91,6 @@ def tensors_of(task: EngineTask) -> dict[str, Tensor]:
     return tensors
 
 
-def posterior_of(task: EngineTask) -> Posterior:
+def posterior_of(task: EngineTask, engine: str = "auto") -> Posterior:
     """The posterior on the CPU, ready to predict."""
-    return Posterior(spec_of(task), tensors_of(task))
+    return Posterior(spec_of(task), tensors_of(task), engine=engine)

@@ -28,6 +28,7 @@ OTHER_CALLS = {
     "fresh": "draws anew",
     "moments": "mean and std",
     "exceedance": "three thresholds too",
+    "torch": "torch engine",
     "percentiles": "percentiles too",
 }
 """Kinds of call besides the main one, which gives percentiles in Murho, and mean and std alone in the peers."""

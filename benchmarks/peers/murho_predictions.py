@@ -40,6 +40,7 @@ def prepare(task: EngineTask) -> dict[str, Call]:
     """Sets Murho up; returns the kinds of call."""
     torch.set_num_threads(task.threads)
     posterior, other = posterior_of(task), posterior_of(task)  # new seeds must not displace the kept draws
+    reference = posterior_of(task, engine="torch")
     seeds = count(DEFAULT_SEED + 1)
     tensors = tensors_of(task)
 
@@ -71,7 +72,18 @@ def prepare(task: EngineTask) -> dict[str, Call]:
         posterior.predict_encoded(rows, PredictOptions(samples=samples, thresholds=THRESHOLDS))
         return {}
 
-    return {"call": call, "fresh": fresh, "moments": moments, "exceedance": exceedance, "network": network}
+    def by_torch(rows: NDArray[np.float32], samples: int) -> Mapping[str, NDArray[Any]]:
+        reference.predict_encoded(rows, PredictOptions(samples=samples))
+        return {}
+
+    return {
+        "call": call,
+        "fresh": fresh,
+        "moments": moments,
+        "exceedance": exceedance,
+        "torch": by_torch,
+        "network": network,
+    }
 
 
 if __name__ == "__main__":
