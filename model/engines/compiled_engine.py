@@ -46,7 +46,7 @@ class CompiledEngine:
         """Prepare the constants of a target model.
 
         Args:
-            target: A target model that `knows` accepts.
+            target: A target model that `supports` accepts.
             kernels: The compiled functions.
             components_per_thread: Rows times components that justify one more thread: about a millisecond of work.
         """
@@ -59,7 +59,7 @@ class CompiledEngine:
         self._logarithm = (*seam, NEAR_SEAM, LEAST_DEVIATION)
 
     @staticmethod
-    def knows(target: TargetModel) -> bool:
+    def supports(target: TargetModel) -> bool:
         """Whether there is compiled code for the observation model and the transform of a target model."""
         return target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
 

@@ -47,7 +47,7 @@ def select_engine(target: TargetModel, device: torch.device, choice: str = "auto
         return reference
     from murho.model.engines.compiled_engine import CompiledEngine
 
-    return CompiledEngine(target, kernels) if CompiledEngine.knows(target) else reference
+    return CompiledEngine(target, kernels) if CompiledEngine.supports(target) else reference
 
 
 def engine_worth(rows: int, samples: int) -> str:

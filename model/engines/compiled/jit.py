@@ -27,7 +27,7 @@ from murho.model.distributions import quantile_steps
 try:
     import fcntl
 except ImportError:  # Windows: two processes that start at once both compile
-    fcntl = None  # type: ignore[assignment]  # asked for before it is used
+    fcntl = None  # type: ignore[assignment]  # checked before it is used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
