@@ -41,7 +41,7 @@ def load() -> Kernels | None:
         if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
             raise
         _LOG.info("PyTorch answers: compiled code needs Numba (pip install 'murho[compiled]')")
-    except Exception as error:  # a compiler can raise any exception
+    except Exception as error:  # whatever a compiler may fail with
         _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
     return None
 
