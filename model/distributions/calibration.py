@@ -3,9 +3,9 @@
 Every held-out row has a normal score ``z = Phi^-1(F(y))`` under its own predictive. If the predictive were
 right, the scores would be standard normal. Calibration maps nominal to observed scores: the central band of
 nominal coverage c reaches to the conformal quantile of ``|z|`` at c, the ``(n + 1) c``-th smallest of n
-(Vovk et al. 2005; Lei et al. 2018). For a new row exchangeable with the held-out ones such a band covers
-with probability c, whatever the network. Bands keep the shape that the mixture has for their row, and the
-median stays where it is.
+(Vovk et al. 2005; Lei et al. 2018). For a new row that is exchangeable with the held-out rows, the band covers
+with probability c, whatever the network. Bands keep the shape of their row's mixture, and the median does not
+move.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ConformalMap", "fit_conformal_map", "sharpening"]
 
 METHOD = "split-conformal"
 FURTHEST_SCORE = 3.0
-"""Scores further out than this say of a row that it is odd, not how well members agree."""
+"""Limit of a normal score in `sharpening`: a larger one marks an odd row and tells little about the members."""
 MAXIMUM_KNOTS = 400
 MINIMUM_ROWS = 10
 
@@ -39,13 +39,13 @@ def _normal_quantile(levels: np.ndarray) -> np.ndarray:
 class ConformalMap:
     """A monotone, odd map between nominal and calibrated normal scores: a polygon through (0, 0) and knots.
 
-    Beyond the last knot, where n rows can say nothing, it goes on with the slope of the line from the origin
-    to the last knot, but at least that of the nominal scores.
+    Beyond the last knot n rows give no evidence. The map goes on there with the slope of the line from the origin
+    to the last knot, but at least with slope 1.
 
     Attributes:
         nominal: Nominal scores ``Phi^-1((1 + c) / 2)``, ``[knots]``, increasing, positive.
-        observed: The conformal quantiles of ``|z|`` there, ``[knots]``, increasing, positive.
-        rows: Rows behind it, n.
+        observed: Conformal quantiles of ``|z|`` at these scores, ``[knots]``, increasing, positive.
+        rows: n, the number of held-out rows behind the map.
     """
 
     nominal: tuple[float, ...]
@@ -59,12 +59,12 @@ class ConformalMap:
         return np.array([0.0, *self.nominal]), np.array([0.0, *self.observed]), slope
 
     def calibrated(self, scores: Tensor, widening: Tensor | bool = False) -> Tensor:
-        """The score that a band must reach to in the raw predictive, for nominal scores of any shape.
+        """Scores in the raw predictive that calibrated bands reach to, in the shape of the nominal scores.
 
         Args:
-            scores: Nominal scores.
-            widening: Where a band may only become wider, broadcastable to ``scores``: for rows unlike those that made
-                the map, which can't vouch there that the raw band is too wide.
+            scores: Nominal scores, any shape.
+            widening: Where a band may only become wider, broadcastable to ``scores``: for rows unlike the held-out
+                rows, which are no evidence that the raw band is too wide there.
         """
         mapped = _interpolate(scores, *self._knots)
         narrower = torch.as_tensor(widening, device=scores.device) & (mapped.abs() < scores.abs())
@@ -110,7 +110,7 @@ class ConformalMap:
 
 
 def _interpolate(scores: Tensor, source: np.ndarray, goal: np.ndarray, slope: float) -> Tensor:
-    """From scores to scores, odd: the polygon from source to goal, and a line beyond."""
+    """Map scores by the odd polygon through source and goal knots, and by a line beyond the last knot."""
     magnitude = scores.detach().abs().cpu().numpy()
     beyond = goal[-1] + (magnitude - source[-1]) * slope
     mapped = np.where(magnitude <= source[-1], np.interp(magnitude, source, goal), beyond)
@@ -118,13 +118,13 @@ def _interpolate(scores: Tensor, source: np.ndarray, goal: np.ndarray, slope: fl
 
 
 def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
-    """The map from the normal scores of held-out rows.
+    """Fit the map to the normal scores of held-out rows.
 
     Args:
         scores: ``z`` of each held-out row, ``[n]``, from `model.distributions.predictive.normal_score`.
 
     Returns:
-        The map; None where fewer than 10 rows would make it worthless.
+        The map; None for fewer than 10 rows, which are too few for one.
     """
     count = len(scores)
     if count < MINIMUM_ROWS:
@@ -132,7 +132,7 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
     magnitudes = np.sort(np.abs(scores))
     ranks = np.arange(1, count + 1)
     if count > MAXIMUM_KNOTS:
-        # Even in rank, then every one of the outermost ranks, where bands are asked for most.
+        # Evenly spaced ranks, then every one of the outermost ranks: most requests are for wide bands.
         ranks = np.unique(
             np.concatenate(
                 [
@@ -142,23 +142,23 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
             )
         ).astype(int)
     nominal = _normal_quantile(0.5 + 0.5 * ranks / (count + 1))
-    # Ties and zeros (a target with few distinct values) would make the map constant: part them by a hair.
+    # Ties and zeros (a target with few distinct values) would make the map constant: separate them by 1e-9.
     observed = np.maximum.accumulate(np.maximum(magnitudes[ranks - 1], 1e-9))
     observed = observed + 1e-9 * np.arange(len(observed))
     return ConformalMap(tuple(nominal.tolist()), tuple(observed.tolist()), count)
 
 
 def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members: int) -> float:
-    """By what factor normal scores shrink when all members judge a row instead of those that have not seen it.
+    """Factor by which normal scores shrink when all members answer, not only those that have not seen the row.
 
-    The spread of scores falls with the number m of members mixed about as ``a + b / m``: what each has learned
-    wrongly by itself averages out, and the mixture is wider by their disagreement. One member and ``judges`` of them
-    give the line, see `model.distributions.ensemble_extrapolation`; it is followed to all members.
+    The spread of scores falls with the number m of members about as ``a + b / m``: the errors of single members
+    average out, and their disagreement widens the mixture. One member and ``judges`` members give the line;
+    `model.distributions.ensemble_extrapolation` extends it to all M.
 
     Args:
-        alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or some of these.
-        together: Under the mixture of all members that have not seen them, ``[n]``.
-        judges: Members that have not seen a row, at least 2.
+        alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or a part of these.
+        together: Scores under the mixture of all members that have not seen the row, ``[n]``.
+        judges: Number of members that have not seen a row, at least 2.
         members: M.
 
     Returns:

@@ -6,21 +6,21 @@ __all__ = ["ensemble_score"]
 
 
 def ensemble_score(single: float, mixture: float, count: int, members: int) -> float:
-    """Extrapolates along ``a + b / m`` from one member and a few to all of them.
+    """Extrapolate a score along ``a + b / m`` from m = 1 and m = ``count`` to m = ``members``.
 
-    The expected CRPS of a mixture of m exchangeable members is on such a line exactly, as ``E|X - X'|`` of the mixture
-    is ``1/m`` of that within a member and the rest of that between two (Ferro, Richardson and Weigel 2008, "On the
-    effect of ensemble size on the discrete and continuous ranked probability scores", doi:10.1002/met.45). The negative
-    log likelihood is about as near to one as measured gains of ten members are: 0.7 to 1.4 times what the line says.
+    For the expected CRPS of m exchangeable members the line is exact: ``E|X - X'|`` of the mixture is ``1 / m`` times
+    its value within a member plus ``1 - 1 / m`` times its value between two (Ferro, Richardson and Weigel 2008, "On
+    the effect of ensemble size on the discrete and continuous ranked probability scores", doi:10.1002/met.45). For the
+    negative log likelihood it is approximate: measured gains of ten members are 0.7 to 1.4 times the predicted ones.
 
     Args:
         single: Mean score of single members.
         mixture: Score of their mixture.
-        count: How many members these are.
-        members: M, how many will answer.
+        count: Number of members in that mixture.
+        members: M, the number of members that will answer.
 
     Returns:
-        The score at ``m = members``; ``mixture`` where ``count`` is 1, which gives no line.
+        The score at ``m = members``; ``mixture`` where ``count`` is 1, because one point gives no line.
     """
     if count <= 1:
         return mixture

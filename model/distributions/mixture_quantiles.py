@@ -1,8 +1,8 @@
 """Quantiles of mixtures of Gaussians in PyTorch: bracketed Newton steps in double precision.
 
-A level starts from a Cornish-Fisher guess. A Taylor step that is proved to be near enough ends its search
-(`quantile_steps.taylor_step`). Until then it takes steps in normal scores, inside a bracket that bisection shrinks
-whatever the steps do. The compiled engine uses the same steps, row by row.
+The search for a level starts from a Cornish-Fisher guess. It ends with a Taylor step that is proved to be accurate
+enough (`quantile_steps.taylor_step`). Until then it takes steps in normal scores, inside a bracket. Regular bisection
+shrinks the bracket even where these steps fail. The compiled engine uses the same steps, row by row.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["StandardMixture", "mixture_quantiles"]
 
 TILE_VALUES, DEVICE_TILE_VALUES = 2**18, 2**22
-"""Components times levels that are worked on at a time on a CPU, 2 MiB in each of a few buffers, and on a GPU."""
+"""Rows times components times levels of a tile, on a CPU (2 MiB in each of a few buffers) and on a GPU."""
 ITERATIONS = 200
 FREE_STEPS = 4
-"""From then on every third step is a bisection."""
+"""Steps before bisection sets in; after them every third step is a bisection."""
 
 
 def mixture_quantiles(
@@ -44,19 +44,19 @@ def mixture_quantiles(
     *,
     tile_values: int | None = None,
 ) -> Tensor:
-    """Inverts distribution functions: ``y`` with ``F(y) = Phi(score)``.
+    """Invert distribution functions: ``y`` with ``F(y) = Phi(score)``.
 
     Args:
         means: ``[C, B]``, float64.
         noise: Standard deviations, broadcastable to ``[C, B]``.
-        weights: ``[C, B]``, of sum 1 over C; None: all components weigh the same.
+        weights: ``[C, B]``, of sum 1 over C; None: equal weights.
         scores: Normal scores, within -37 and 37, ``[B, K]``.
-        wide: A component more.
-        tile_values: Components times levels of the rows that are worked on at a time; by default as suits the device.
+        wide: One more component; None: there is none.
+        tile_values: Rows times components times levels of a tile; the default suits the device.
 
     Returns:
-        ``[B, K]``, to 2e-7 of the mixture's standard deviation, or where a distribution function is too flat for that
-        to what double precision can tell.
+        ``[B, K]``, to 2e-7 of the mixture's standard deviation; to the limit of double precision where the
+        distribution function is too flat for that.
     """
     values = torch.empty_like(scores)
     tile_values = tile_values or (TILE_VALUES if means.device.type == "cpu" else DEVICE_TILE_VALUES)
@@ -74,7 +74,7 @@ def mixture_quantiles(
 
 
 def _search(mixture: StandardMixture, scores: Tensor) -> Tensor:
-    """Standardised quantiles, ``[B, K]``; levels that are found drop out of the work."""
+    """Standardised quantiles, ``[B, K]``; levels that have converged are dropped from the work."""
     answer = torch.empty_like(scores)
     place = torch.arange(scores.numel(), device=scores.device).view(scores.shape)
     lower, upper = mixture.bracket(scores)
@@ -87,14 +87,14 @@ def _search(mixture: StandardMixture, scores: Tensor) -> Tensor:
         missing = (tail - goals) * signs
         step, near = taylor_step(values, tail, missing, density, slope, curvature, fourth, DOUBLE)
         near &= step.isfinite()
-        told = missing.abs() > 2.0 * DOUBLE.rounding * tail
-        lower = torch.where(told & (missing > 0.0), values, lower)
-        upper = torch.where(told & (missing < 0.0), values, upper)
+        above_rounding = missing.abs() > 2.0 * DOUBLE.rounding * tail
+        lower = torch.where(above_rounding & (missing > 0.0), values, lower)
+        upper = torch.where(above_rounding & (missing < 0.0), values, upper)
         middle = 0.5 * (lower + upper)
-        answer.view(-1)[place] = torch.where(near, values + step, torch.where(told, middle, values))
-        # Far out, neighbouring numbers are further apart than the tolerance.
+        answer.view(-1)[place] = torch.where(near, values + step, torch.where(above_rounding, middle, values))
+        # Far out, neighbouring floating-point numbers are further apart than the tolerance.
         least = DOUBLE.tolerance + 4.0 * DOUBLE.grain * values.abs()
-        is_open = told & ~near & (upper - lower > least)
+        is_open = above_rounding & ~near & (upper - lower > least)
         if not bool(is_open.any()):
             break
         reached = torch.special.ndtri(tail.clamp_max(1.0 - 1e-7))
@@ -114,14 +114,14 @@ def _search(mixture: StandardMixture, scores: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class StandardMixture:
-    """C components for each of B rows, about the row's mean and in units of its standard deviation; float64.
+    """Standardised mixtures of C components for B rows: mean 0 and standard deviation 1 of each row; float64.
 
     Attributes:
         means: ``[C, B, 1]``.
-        precisions: ``1 / (sqrt(2) width)``, likewise.
-        shares: Weights of sum 1 over C, likewise, or one number for all.
-        wide: Precision of one more component about the mean, ``[B, 1]``, if there is one.
-        of_wide: Its weight.
+        precisions: ``1 / (sqrt(2) width)``, ``[C, B, 1]``; width is a component's standard deviation.
+        shares: Weights of sum 1 over C, ``[C, B, 1]``, or one number for all.
+        wide: Precision of the wide component, whose mean is 0, ``[B, 1]``; None: there is none.
+        of_wide: Weight of the wide component.
     """
 
     means: Tensor
@@ -134,34 +134,34 @@ class StandardMixture:
     def of(
         cls, means: Tensor, noise: Tensor, weights: Tensor | None, wide: WideComponent | None
     ) -> tuple[Self, Tensor, Tensor]:
-        """Standardised rows, and the mean and the standard deviation of each, ``[B, 1]``."""
+        """The standardised mixtures, and the mean and the standard deviation of each row, ``[B, 1]``."""
         shares = means.new_full((1, 1), 1.0 / len(means)) if weights is None else weights
         centre = (means * shares).sum(dim=0) if weights is not None else means.mean(dim=0)
         centred = means - centre
         unit = (centred.square().addcmul_(noise, noise) * shares).sum(dim=0).sqrt_()
-        made = cls(
+        standard = cls(
             (centred / unit).unsqueeze(2),
             (unit * SQRT_HALF / noise).expand_as(means).unsqueeze(2),
             shares.unsqueeze(2),
             None if wide is None else (unit * SQRT_HALF / wide.noise).unsqueeze(1),
             0.0 if wide is None else wide.weight,
         )
-        return made, centre.unsqueeze(1), unit.unsqueeze(1)
+        return standard, centre.unsqueeze(1), unit.unsqueeze(1)
 
     def of_rows(self, rows: Tensor) -> StandardMixture:
-        """Of some rows by their numbers, which may repeat."""
+        """The mixtures of the rows with these indices, which may repeat."""
         shares = self.shares if self.shares.shape[1] == 1 else self.shares[:, rows]
         wide = None if self.wide is None else self.wide[rows]
         return StandardMixture(self.means[:, rows], self.precisions[:, rows], shares, wide, self.of_wide)
 
     def fourth(self) -> Tensor:
-        """``sum_c(weight_c / width_c^4)``, ``[B, 1]``."""
+        """``sum_c(weight_c / width_c^4)``, ``[B, 1]``, for the error bound of `quantile_steps.taylor_step`."""
         fourth = 4.0 * self.precisions.pow(4)
         mean = (fourth * self.shares).sum(dim=0)
         return mean if self.wide is None else torch.lerp(mean, 4.0 * self.wide.pow(4), self.of_wide)
 
     def shape(self) -> tuple[Tensor, Tensor]:
-        """Skewness and excess kurtosis without the wide component, ``[B, 1]`` each, held to what a guess can use."""
+        """Skewness and excess kurtosis without the wide component, clipped to what a guess can use, ``[B, 1]`` each."""
         variances = 0.5 / self.precisions.square()
         inner = self.means.square() + 3.0 * variances
         skewness = (self.means * inner * self.shares).sum(dim=0)
@@ -169,16 +169,16 @@ class StandardMixture:
         return skewness.clamp_(-1.0, 1.0), kurtosis.clamp_(-1.0, 2.0)
 
     def bracket(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the largest of the components' own quantiles, between which the mixture's lies; ``[B, K]``."""
-        own = self.means + scores * SQRT_HALF / self.precisions
-        least, most = own.amin(dim=0), own.amax(dim=0)
+        """The smallest and largest quantile of the single components: bounds of the mixture's quantile; ``[B, K]``."""
+        quantiles = self.means + scores * SQRT_HALF / self.precisions
+        least, most = quantiles.amin(dim=0), quantiles.amax(dim=0)
         if self.wide is None:
             return least, most
-        further = scores * SQRT_HALF / self.wide
-        return torch.minimum(least, further), torch.maximum(most, further)
+        of_wide = scores * SQRT_HALF / self.wide
+        return torch.minimum(least, of_wide), torch.maximum(most, of_wide)
 
     def tails(self, values: Tensor, signs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """``1 - F`` where the sign is 1 or ``F`` where it is -1, the density f, f' and f'' at values ``[B, K]``."""
+        """The tail (``1 - F`` for sign 1, ``F`` for sign -1), the density f, f' and f'' at values ``[B, K]``."""
         place = (values - self.means).mul_(self.precisions).clamp_(-DOUBLE.reach, DOUBLE.reach)
         tail = (torch.erfc(place * signs).mul_(self.shares)).sum(dim=0).mul_(0.5)
         bell = place.square().neg_().exp_().mul_(self.precisions).mul_(self.shares)

@@ -1,6 +1,6 @@
 """Mixtures of Gaussians, one for each of B rows: moments, distribution function, quantiles, scores.
 
-Nothing here is sampled: percentiles invert the mixture's distribution function, scores are closed forms.
+Nothing is sampled: percentiles invert the mixture's distribution function, and scores are closed forms.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["FURTHEST_SCORE", "Mixture", "normal_cdf", "score_of_tails"]
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 FURTHEST_SCORE = 37.0
-"""Where a normal distribution function is about the least number that double precision has."""
+"""Normal score at which ``Phi(-z)`` is about the smallest positive number of double precision."""
 
 
 def normal_cdf(values: Tensor) -> Tensor:
     """The standard normal distribution function, accurate in the lower tail.
 
-    By way of erfc, which is several times faster than PyTorch's own ``ndtr``.
+    Computed with erfc, which is several times faster than PyTorch's own ``ndtr``.
     """
     return 0.5 * torch.erfc(values * -(0.5**0.5))
 
 
 def score_of_tails(below: Tensor, above: Tensor) -> Tensor:
-    """``Phi^-1`` from the probabilities of less and of more, by the smaller of the two; within -37 and 37."""
+    """Normal score from the two tail probabilities, computed from the smaller one; within -37 and 37."""
     scores = torch.where(below < above, torch.special.ndtri(below), -torch.special.ndtri(above))
     return scores.clamp_(-FURTHEST_SCORE, FURTHEST_SCORE)
 
@@ -45,8 +45,8 @@ class Mixture:
     Attributes:
         means: Means of the components, ``[C, B]``.
         noise: Their standard deviations, broadcastable to ``[C, B]``, positive.
-        weights: Their weights, ``[C, B]``, of sum 1 over C; None: all weigh the same.
-        wide: One more component of a weight w; the others count 1 - w times as much beside it.
+        weights: Their weights, ``[C, B]``, of sum 1 over C; None: equal weights.
+        wide: One more component, of weight w; the weights of the others are then multiplied by 1 - w.
     """
 
     means: Tensor
@@ -59,15 +59,15 @@ class Mixture:
         return _average(values, self.weights)
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of each row, ``[B]`` each, of the C components."""
+        """Mean and standard deviation of each row's C components, without the wide one, ``[B]`` each."""
         mean = self.average(self.means)
         squares = (self.means - mean).square_().addcmul_(self.noise, self.noise)
         return mean, self.average(squares).sqrt()
 
     def normal_score(self, values: Tensor) -> Tensor:
-        """``z = Phi^-1(F(y))``: where a value stands in its row's mixture, as a standard normal score.
+        """The normal score ``z = Phi^-1(F(y))`` of values under their row's mixture.
 
-        Computed from whichever tail is the smaller, so that it is accurate to about 37 standard deviations.
+        Computed from the smaller tail, so that it is accurate up to about 37 standard deviations.
 
         Args:
             values: ``[..., B]``.
@@ -78,7 +78,7 @@ class Mixture:
         return score_of_tails(*self.tails(values))
 
     def tails(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The probabilities of less and of more than values ``[..., B]``, of sum 1; the smaller one is told exactly."""
+        """Lower and upper tail probabilities at values ``[..., B]``; they sum to 1, and the smaller one is accurate."""
         standardised = (values.unsqueeze(-2) - self.means) / self.noise
         share = 1.0 / len(self.means) if self.weights is None else self.weights
         lower = (normal_cdf(standardised) * share).sum(dim=-2)
@@ -87,18 +87,18 @@ class Mixture:
             wider = (values - self.wide.means) / self.wide.noise
             lower = torch.lerp(lower, normal_cdf(wider), self.wide.weight)
             upper = torch.lerp(upper, normal_cdf(-wider), self.wide.weight)
-        # Weights from single precision sum to 1 but for rounding: whatever is more than half is what the other leaves.
+        # Weights from single precision sum to 1 only up to rounding: the larger tail is 1 minus the smaller one.
         less = lower < upper
         return torch.where(less, lower, 1.0 - upper), torch.where(less, 1.0 - lower, upper)
 
     def log_density(self, values: Tensor) -> Tensor:
-        """Log density at one value a row.
+        """Log density at one value per row.
 
         Args:
             values: ``[B]``.
 
         Returns:
-            ``[B]``, nats, for the unit of ``means``.
+            ``[B]``, nats, of a density per unit of ``means``.
         """
         standardised = (values - self.means) / self.noise
         components = -0.5 * standardised.square() - torch.log(self.noise) - LOG_SQRT_2PI
@@ -113,24 +113,24 @@ class Mixture:
         return torch.logaddexp(density + math.log1p(-self.wide.weight), wider)
 
     def of_rows(self, rows: slice | Tensor) -> Mixture:
-        """Of some rows alone, by a slice, a mask ``[B]`` or their numbers."""
+        """The mixtures of selected rows, by a slice, a mask ``[B]`` or indices."""
         noise = self.noise if self.noise.shape[-1] == 1 else self.noise[..., rows]
         weights = None if self.weights is None else self.weights[:, rows]
         wide = None if self.wide is None else self.wide.of_rows(rows)
         return Mixture(self.means[:, rows], noise, weights, wide)
 
     def quantiles(self, scores: Tensor) -> Tensor:
-        """Inverts the distribution function: ``y`` with ``F(y) = Phi(score)``.
+        """Invert the distribution function: ``y`` with ``F(y) = Phi(score)``.
 
-        Every value is proved to be near enough, see `model.distributions.mixture_quantiles`. Time and memory don't
-        depend on the mixture, but for staircases.
+        The search in `model.distributions.mixture_quantiles` bounds the error of every value. Time and memory don't
+        depend on the mixture, except where the distribution function is a staircase.
 
         Args:
-            scores: Normal scores of the levels asked for, ``[K]``, or each row's own, ``[B, K]``.
+            scores: Normal scores of the levels: ``[K]`` for all rows, or ``[B, K]`` for each row.
 
         Returns:
-            ``[B, K]``, nondecreasing in the score, exact to about 1e-6 of the mixture's standard deviation, or where
-            the distribution function is too flat for that, to what double precision can tell.
+            ``[B, K]``, nondecreasing in the score, exact to about 1e-6 of the mixture's standard deviation; to the
+            limit of double precision where the distribution function is too flat for that.
         """
         levels = scores.tolist() if scores.dim() == 1 else None
         rising = levels is not None and levels == sorted(levels)
@@ -140,7 +140,7 @@ class Mixture:
         values = mixture_quantiles(self.means, self.noise, self.weights, scores, self.wide)
         if scores.shape[1] < 2:
             return values
-        # Rounding must not turn two levels of the same value round.
+        # Rounding must not swap two levels that have the same value.
         if rising:
             return values.cummax(dim=1).values
         order = scores.argsort(dim=1)
@@ -149,9 +149,9 @@ class Mixture:
     def crps(self, values: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form (Grimit et al. 2006, equation 3).
 
-        ``E|Y - y| - 1/2 E|Y - Y'|`` with both expectations over Gaussian components; quadratic in C, and so
-        the second one in single precision, in units of the row's own spread: to about 1e-6 of it. With a wide
-        component of weight w each is a mixture, too, of weights 1 - w and w, or their products.
+        ``E|Y - y| - 1/2 E|Y - Y'|`` with both expectations over Gaussian components. The second one is quadratic in
+        C and so computed in single precision, in units of the row's spread: to about 1e-6 of it. A wide component
+        of weight w enters the first with weights 1 - w and w, and the second with their products.
 
         Args:
             values: ``[B]``.
@@ -168,7 +168,7 @@ class Mixture:
         own = _absolute_moment(torch.zeros_like(centred), variance.mul(2.0).sqrt_())
         between = (own if weights is None else own * weights.square()).sum(dim=0).double()
         for shift in range(1, count // 2 + 1):
-            # The pairs (i, i + shift mod C) and their mirror images; at shift = C/2 each pair comes twice.
+            # The pairs (i, i + shift mod C) and their mirror images; at shift = C/2 each pair occurs twice.
             apart = _absolute_moment(
                 centred - centred.roll(shift, dims=0), (variance + variance.roll(shift, dims=0)).sqrt_()
             )

@@ -1,7 +1,7 @@
 """The predictive distribution: an equal-weight mixture over draws of the observation model.
 
-Given a draw, an observation is one Gaussian or a mixture of K, in the units in which the network learned the
-target; a transform leads from there to the target's own unit.
+Given a draw, the transformed target of an observation is Gaussian or a mixture of K Gaussians. The inverse transform
+leads to the target's own unit.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ __all__ = ["Predictive", "function_exceedance", "function_quantiles", "split"]
 PANELS = 64
 """Panels of about equal probability in the integral of the CRPS where it has no closed form."""
 POOLED = 5
+"""Quantiles of each component from which the ends of the panels are chosen."""
 POINTS_AT_A_TIME = 16
 WIDE_KNOTS = (-7.0, -3.5, -2.0, -1.0, 1.0, 2.0, 3.5, 7.0)
-"""Further ones where there is a wide component, in its standard deviations."""
+"""Further ends of panels for a wide component, in its standard deviations."""
 ABSCISSAE = ((-(0.6**0.5), 5.0 / 9.0), (0.0, 8.0 / 9.0), (0.6**0.5, 5.0 / 9.0))
-"""Nodes and weights of Gauss and Legendre on [-1, 1], exact to degree 5."""
+"""Nodes and weights of Gauss-Legendre quadrature on [-1, 1], exact to degree 5."""
 
 
 def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and the law of total variance: ``Var[y] = Var_draws[mean] + E_draws[noise^2]``.
+    """Mean and its two variance parts by the law of total variance: ``Var[y] = Var_draws[mean] + E_draws[noise^2]``.
 
     Args:
         means: Function values, ``[S, B]``.
@@ -44,7 +45,7 @@ def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     mean = means.mean(dim=0)
     epistemic = (means - mean).square_().mean(dim=0).sqrt_()
-    # What draws or rows share is averaged once, or not at all.
+    # Noise that all draws share needs no average; noise that all rows share is averaged once.
     shared = noise.dim() > 1 and len(noise) == 1
     aleatoric = noise[0] if shared else noise.square().mean(dim=0).sqrt_()
     return mean, epistemic, aleatoric.expand_as(mean)
@@ -52,16 +53,15 @@ def split(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Predictive:
-    """What is known of the target of B rows; float64.
+    """The predictive distribution of the target of B rows; float64.
 
     Attributes:
-        means: Function values, ``[S, B]``, the target's unit.
-        noise: Standard deviation of an observation given each draw, broadcastable to ``[S, B]``, likewise, without
-            what a wide component adds.
-        mixture: The distribution of an observation, as the network learned the target, C = S * K components, and
-            perhaps a wide one.
-        transform: From there to the target's unit.
-        moments: Mean, epistemic_std and aleatoric_std, ``[B]`` each, with a wide component.
+        means: Function values, ``[S, B]``, in the target's unit.
+        noise: Standard deviation of an observation given each draw, without the wide component, broadcastable to
+            ``[S, B]``, in the target's unit.
+        mixture: The distribution of the transformed target: C = S * K components, and perhaps a wide one.
+        transform: From the target to the transformed target.
+        moments: Mean, epistemic_std and aleatoric_std with the wide component, ``[B]`` each; None: there is none.
     """
 
     means: Tensor
@@ -74,16 +74,16 @@ class Predictive:
     def of(
         cls, means: Tensor, noise: Tensor, weights: Tensor | None = None, transform: Transform | None = None
     ) -> Predictive:
-        """From the observation model's components under each draw.
+        """Build the predictive from the observation model's components under each draw.
 
         Args:
-            means: ``[S, B, K]``, float64, as the network learned the target.
-            noise: Likewise, or 1 instead of any of these.
+            means: Of the transformed target, ``[S, B, K]``, float64.
+            noise: Its standard deviations, broadcastable to ``[S, B, K]``.
             weights: ``[S, B, K]`` of sum 1 over K; None where K is 1.
             transform: None: the components are in the target's unit already.
         """
         transform = transform or Identity()
-        # Rows last, as `model.engines.forward` lays them out: a sum over few components is then one over long rows.
+        # Rows last, as `model.engines.forward` lays them out: sums over components then run along long rows.
         means, noise = means.transpose(1, 2), noise.transpose(1, 2)
         values, deviations = transform.moments(means, noise)
         if weights is None:
@@ -99,7 +99,7 @@ class Predictive:
         return cls(mean, variance.sqrt_(), Mixture(means, noise, weights), transform)
 
     def of_rows(self, rows: Tensor) -> Predictive:
-        """Of some rows alone, by a mask ``[B]`` or their numbers."""
+        """The predictive of selected rows, by a mask ``[B]`` or indices."""
         noise = self.noise.expand_as(self.means)[:, rows]
         moments = None
         if self.moments is not None:
@@ -108,14 +108,14 @@ class Predictive:
         return Predictive(self.means[:, rows], noise, self.mixture.of_rows(rows), self.transform, moments)
 
     def with_wide(self, rule: WideRule, most: float) -> Predictive:
-        """The same with a wide component beside each row's mixture.
+        """Add a wide component to each row's mixture.
 
-        Its share of the mean belongs to every draw alike, so that their spread stays what it is: what it adds to the
-        variance is aleatoric.
+        It shifts the means of all draws alike and so leaves the epistemic spread as it is. The variance that it adds
+        is aleatoric.
 
         Args:
-            rule: Of the wide components.
-            most: How wide they become, see `model.distributions.wide_component.WideRule.component`.
+            rule: How wide components follow from mixtures.
+            most: Upper limit of the wider noise, see `model.distributions.wide_component.WideRule.component`.
         """
         mean, epistemic, aleatoric = split(self.means, self.noise)
         std, share, means = torch.hypot(epistemic, aleatoric), rule.weight, self.means
@@ -134,11 +134,11 @@ class Predictive:
         return Predictive(means, self.noise, mixture, self.transform, (mean, epistemic, aleatoric))
 
     def split(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean, epistemic_std and aleatoric_std, each ``[B]``, see `split`."""
+        """Mean, epistemic_std and aleatoric_std, each ``[B]``, with the wide component; see `predictive.split`."""
         return split(self.means, self.noise) if self.moments is None else self.moments
 
     def normal_score(self, values: Tensor) -> Tensor:
-        """Where values of the target ``[..., B]`` stand, see `model.distributions.mixtures.Mixture.normal_score`."""
+        """Normal scores of target values ``[..., B]``, by `model.distributions.mixtures.Mixture.normal_score`."""
         return self.mixture.normal_score(self.transform.forward(values))
 
     def quantiles(self, scores: Tensor) -> Tensor:
@@ -146,22 +146,22 @@ class Predictive:
         return self.transform.inverse(self.mixture.quantiles(scores))
 
     def log_density(self, values: Tensor) -> Tensor:
-        """Log density at one value of the target a row, ``[B]``; nats, for the target's unit."""
+        """Log density at one target value per row, ``[B]``; nats, of a density per unit of the target."""
         density = self.mixture.log_density(self.transform.forward(values))
         return density + self.transform.log_slope(values)
 
     def tails(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
-        """The probabilities of less and of more than values ``[T]`` of the target, for all rows, ``[B, T]`` each."""
+        """Lower and upper tail probabilities of every row at target values ``[T]``, ``[B, T]`` each."""
         values = thresholds.to(self.means).unsqueeze(-1).expand(-1, self.means.shape[1])
         below, above = self.mixture.tails(self.transform.forward(values))
         return below.T, above.T
 
     def crps(self, values: Tensor) -> Tensor:
-        """Continuous ranked probability score at one value of the target a row, ``[B]``; lower is better.
+        """Continuous ranked probability score at one target value per row, ``[B]``; lower is better.
 
         In closed form for Gaussians in the target's own unit. Otherwise the integral of
-        ``(F(y) - [y >= value])^2`` (Matheson & Winkler 1976), between quantiles that part the line into panels
-        of equal probability: exact to about 1e-4 of itself.
+        ``(F(y) - [y >= value])^2`` (Matheson & Winkler 1976) over panels of about equal probability: to a relative
+        error of about 1e-4.
         """
         if isinstance(self.transform, Identity) and len(self.mixture.means) == len(self.means):
             return self.mixture.crps(values)
@@ -177,7 +177,7 @@ class Predictive:
         return total
 
     def _knots(self) -> Tensor:
-        """About equally probable panels: every so many of the pooled quantiles of all components, ``[B, knots]``."""
+        """Ends of panels of about equal probability, from the pooled quantiles of all components, ``[B, knots]``."""
         means, noise = self.mixture.means, self.mixture.noise.expand_as(self.mixture.means)
         inner = torch.special.ndtri(
             (torch.arange(POOLED, dtype=means.dtype, device=means.device) + 0.5) / POOLED
@@ -202,7 +202,7 @@ class Predictive:
         return torch.cat((inside, torch.stack(outer, dim=1)), dim=1)
 
     def _cdf(self, points: Tensor) -> Tensor:
-        """The distribution function at ``[B, points]``, in single precision from each row's own spread."""
+        """The distribution function at ``[B, points]``, in single precision, in units of each row's spread."""
         mean, spread = self.mixture.moments()
         centred, widths = (
             ((self.mixture.means - mean) / spread).float(),
@@ -211,8 +211,8 @@ class Predictive:
         weights = None if self.mixture.weights is None else self.mixture.weights.float()
         scaled = ((points - mean.unsqueeze(-1)) / spread.unsqueeze(-1)).float().T  # [points, B]
         total = []
-        for some in scaled.split(POINTS_AT_A_TIME):
-            share = normal_cdf((some.unsqueeze(1) - centred) / widths)
+        for part in scaled.split(POINTS_AT_A_TIME):
+            share = normal_cdf((part.unsqueeze(1) - centred) / widths)
             total.append(share.mean(dim=1) if weights is None else (share * weights).sum(dim=1))
         cdf = torch.cat(total).T.double()
         wide = self.mixture.wide
@@ -222,7 +222,7 @@ class Predictive:
 
 
 def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
-    """Percentiles of the function values alone: linear interpolation between their order statistics.
+    """Percentiles of the function values: linear interpolation between their order statistics.
 
     Args:
         means: ``[S, B]``.
@@ -232,7 +232,7 @@ def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
         ``[B, K]``.
     """
     last = len(means) - 1
-    # NumPy's sort takes a twentieth of the time of PyTorch's.
+    # NumPy's sort takes a twentieth of the time of PyTorch's on a CPU.
     ordered = (
         means.T.sort(dim=1).values if means.is_cuda else torch.from_numpy(np.sort(means.T.numpy(), axis=1))
     )

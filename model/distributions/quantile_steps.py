@@ -1,8 +1,8 @@
-"""Steps towards a quantile of a Gaussian mixture, and a bound on what is left.
+"""Steps towards a quantile of a Gaussian mixture, and a bound on the error that remains.
 
-Arithmetic alone, so that it serves tensors and, compiled, numbers. All is in units of the mixture's standard
-deviation or something near it. ``F`` is the distribution function, ``f`` its density; a tail is ``F`` or ``1 - F``,
-whichever the level makes the smaller.
+Only arithmetic, so that the same code takes tensors and, compiled, single numbers. Values are in units of the mixture's
+standard deviation, or of a number near it. ``F`` is the distribution function, ``f`` its density; a tail is ``F`` or
+``1 - F``, whichever is the smaller at the level.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ THIRD_DERIVATIVE = 0.5506
 
 
 class Precision(NamedTuple):
-    """What a tail worked out in some precision is good for.
+    """Error limits of quantiles whose tails are computed in single or in double precision.
 
     Attributes:
-        tolerance: The most that a quantile may be wrong, in standard deviations of the mixture.
-        rounding: What may be wrong of a tail, of itself.
-        grain: What may be wrong of a component's mean, of itself.
-        reach: The largest ``|y - mean| / (sqrt(2) width)`` that is told apart: numbers beyond are too small to be
-            worked on fast.
-        furthest_score: Normal scores further out hang on what is beyond the reach.
+        tolerance: The largest error allowed of a quantile, in standard deviations of the mixture.
+        rounding: Relative rounding error of a tail.
+        grain: Relative rounding error of a component's mean.
+        reach: Limit of ``|y - mean| / (sqrt(2) width)``. Beyond it densities are so small that arithmetic with them
+            is slow.
+        furthest_score: The largest normal score that does not depend on tails beyond the reach.
     """
 
     tolerance: float
@@ -50,12 +50,12 @@ DOUBLE = Precision(tolerance=2e-7, rounding=1e-14, grain=1e-15, reach=26.3, furt
 
 
 def cornish_fisher(scores: Any, skewness: Any, kurtosis: Any) -> Any:
-    """A standardised distribution's quantiles by its moments (Cornish & Fisher 1938), where these are moderate.
+    """Approximate quantiles of a standardised distribution of moderate moments (Cornish & Fisher 1938).
 
     Args:
         scores: Normal scores of the levels.
         skewness: Third standardised moment.
-        kurtosis: The fourth, less 3.
+        kurtosis: Fourth standardised moment minus 3.
     """
     square = scores * scores
     linear = skewness * ((square - 1.0) * (1.0 / 6.0)) + kurtosis * ((square - 3.0) * scores * (1.0 / 24.0))
@@ -72,23 +72,23 @@ def taylor_step(
     fourth: Any,
     precision: Precision,
 ) -> tuple[Any, Any]:
-    """From a value to the quantile by the Taylor series of F up to the cube, and whether that is near enough.
+    """Step from a value to the quantile by the cubic Taylor series of F, with a proof of its accuracy.
 
-    The series is reverted, and what is then left of the equation is worked out. What the series leaves out is at most
-    ``max |phi'''| sum_c(weight_c / width_c^4) step^4 / 24``. If the two together are less than the tolerance times
-    the least slope of the series within it, the series with all that may be missing passes the level within the
-    tolerance on either side. So does F, for it rises everywhere: the quantile is not further away, whatever the
-    mixture. What rounding does is an estimate.
+    The step reverts the series approximately; its residual is computed. The remainder of the series is at most
+    ``max |phi'''| sum_c(weight_c / width_c^4) step^4 / 24``. If residual and remainder together are less than the
+    tolerance times the least slope of the series within the tolerance, then the series crosses the level within the
+    tolerance on either side, whatever its remainder. F rises everywhere, and so crosses it there too: this bounds the
+    error for every mixture. Only the part of rounding is an estimate.
 
     Args:
-        value: ``y``, where the rest is known.
-        tail: F or 1 - F.
-        missing: What F is still to rise.
+        value: ``y``, the point of expansion.
+        tail: F or 1 - F at ``y``.
+        missing: The level minus F at ``y``.
         density: ``f``, positive.
         slope: ``f'``.
         curvature: ``f''``.
         fourth: ``sum_c(weight_c / width_c^4)``.
-        precision: In which the tail was worked out.
+        precision: Error limits of the precision in which the tail was computed.
 
     Returns:
         The step, and whether ``value + step`` is within the tolerance: False for NaN.
@@ -98,28 +98,28 @@ def taylor_step(
     second, third = slope * per_density * 0.5, curvature * per_density * (1.0 / 6.0)
     bend = second * newton
     step = newton - newton * (bend * (1.0 - 2.0 * bend) + third * newton * newton)
-    left = step * (1.0 + step * (second + step * third)) - newton
+    residual = step * (1.0 + step * (second + step * third)) - newton
     length = abs(step) + precision.tolerance
     square = length * length
     rounded = precision.rounding * tail + fourth * square * square * (THIRD_DERIVATIVE / 24.0)
-    error = abs(left) + per_density * rounded + precision.grain * abs(value)
+    error = abs(residual) + per_density * rounded + precision.grain * abs(value)
     steepness = 1.0 + step * (2.0 * second + 3.0 * step * third)
     bent = 2.0 * abs(second) + 6.0 * abs(third) * length
-    # A difference, because infinity is no more than infinity.
+    # A difference, because an infinite error would pass as no more than an infinite tolerance.
     return step, error - precision.tolerance * (steepness - precision.tolerance * bent) <= 0.0
 
 
 def score_step(score: Any, reached: Any, slope: Any, relative_slope: Any) -> Any:
-    """From a value to the quantile by Halley's method in normal scores, where a Gaussian is a straight line.
+    """Step from a value to the quantile by Halley's method in normal scores, which are linear in y for a Gaussian.
 
     Args:
-        score: The score to reach.
-        reached: That of F at the value, ``z = Phi^-1(F)``.
+        score: The score of the level.
+        reached: The score of F at the value, ``z = Phi^-1(F)``.
         slope: Its derivative, ``f / phi(z)``.
         relative_slope: ``f' / f``.
 
     Returns:
-        The step; no more than twice and no less than nothing of Newton's.
+        The step, between 0 and 2 times Newton's.
     """
     newton = (score - reached) / slope
     bend = -0.5 * newton * (relative_slope + reached * slope)
@@ -129,23 +129,23 @@ def score_step(score: Any, reached: Any, slope: Any, relative_slope: Any) -> Any
 def with_gaussian(
     known: tuple[Any, Any, Any, Any], place: Any, complement: Any, bell: Any, precision: Any, weight: float
 ) -> tuple[Any, Any, Any, Any]:
-    """Tail, density, slope and curvature of a distribution, one Gaussian about 0 mixed in.
+    """Tail, density, slope and curvature of a distribution after mixing in a Gaussian of mean 0.
 
     Args:
-        known: Those of the distribution alone.
+        known: The four of the distribution without the Gaussian.
         place: ``x = a y``, where a is the Gaussian's precision ``1 / (sqrt(2) width)``.
         complement: ``erfc(x)``, or ``erfc(-x)`` for the lower tail.
         bell: ``exp(-x^2)``.
         precision: a.
-        weight: Of the Gaussian.
+        weight: Weight of the Gaussian.
     """
     tail, density, slope, curvature = known
-    own_density = precision * bell * (1.0 / SQRT_PI)
-    own_slope = -2.0 * precision * place * own_density
-    own_curvature = (4.0 * place * place - 2.0) * precision * precision * own_density
+    gaussian_density = precision * bell * (1.0 / SQRT_PI)
+    gaussian_slope = -2.0 * precision * place * gaussian_density
+    gaussian_curvature = (4.0 * place * place - 2.0) * precision * precision * gaussian_density
     return (
         tail + weight * (0.5 * complement - tail),
-        density + weight * (own_density - density),
-        slope + weight * (own_slope - slope),
-        curvature + weight * (own_curvature - curvature),
+        density + weight * (gaussian_density - density),
+        slope + weight * (gaussian_slope - slope),
+        curvature + weight * (gaussian_curvature - curvature),
     )

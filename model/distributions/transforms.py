@@ -1,7 +1,7 @@
 """Transforms of the target: the network learns ``z``, answers are in ``y``, the change of variables is exact.
 
-Percentiles go through the transform as they are, densities get its slope, and the mean and the variance of a
-Gaussian ``z`` in terms of ``y`` are closed forms. A new transform is a class and an entry of `TRANSFORMS`.
+Percentiles of ``z`` map to percentiles of ``y``, densities are multiplied by the slope, and the mean and the variance
+of ``y`` for a Gaussian ``z`` are closed forms. A new transform is a class and an entry of `TRANSFORMS`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from murho.model.json_validation import expect_fields, expect_number, wrong
 __all__ = ["TRANSFORMS", "Identity", "Logarithm", "Standardisation", "Transform", "transform_from_json"]
 
 NEAR_SEAM = 7.0
-"""Standard deviations below its seam from which on `Logarithm` is an exponential, to 1e-12 of its moments."""
+"""Standard deviations below the seam beyond which `Logarithm` has the moments of a lognormal, to 1e-12."""
 FAR_BEYOND_SEAM = 30.0
-"""Normal scores at which Phi is no longer told from 0."""
+"""Normal score from which on Phi counts as 0 and its scaled form is used."""
 LEAST_DEVIATION = 1e-12
-"""In units of the largest training target."""
+"""Smallest standard deviation, in units of the largest training target."""
 
 
 class Transform(Protocol):
-    """A smooth rising map between the target ``y`` and what the network learns, ``z``."""
+    """A smooth increasing map from the target ``y`` to ``z``, which the network learns."""
 
     kind: str
 
@@ -37,7 +37,7 @@ class Transform(Protocol):
         ...
 
     def forward(self, targets: Tensor) -> Tensor:
-        """``z`` of ``y``; any shape. A ``y`` outside of the transform's domain becomes its end."""
+        """``z`` of ``y``; any shape. A ``y`` outside the transform's domain is clipped to it."""
         ...
 
     def inverse(self, values: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class Transform(Protocol):
         ...
 
     def log_slope(self, targets: Tensor) -> Tensor:
-        """``log dz/dy`` at ``y``: what a log density in ``z`` gains as one in ``y``."""
+        """``log dz/dy`` at ``y``: added to a log density of ``z``, it gives the log density of ``y``."""
         ...
 
     def moments(self, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,7 +53,7 @@ class Transform(Protocol):
 
         Args:
             means: Means of ``z``, any shape.
-            noise: Standard deviations of ``z``, broadcastable to it.
+            noise: Standard deviations of ``z``, broadcastable to ``means``.
 
         Returns:
             Two tensors of the shape of ``means``, in the target's unit.
@@ -72,13 +72,13 @@ class Transform(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The target as it is."""
+    """No transform: the network learns the target itself."""
 
     kind = "none"
 
     @classmethod
     def fit(cls, targets: Tensor) -> Self:  # noqa: ARG003 - the same for all
-        """Serves any targets."""
+        """The identity, which fits any targets."""
         return cls()
 
     def forward(self, targets: Tensor) -> Tensor:
@@ -110,14 +110,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Logarithm:
-    """``z = log(y + shift)`` up to the largest training target, and straight on from there.
+    """``z = log(y + shift)`` up to the largest training target (the seam), and linear beyond it.
 
-    Beyond it ``y = exp(top) (1 + z - top) - shift``: value and slope agree at the seam. An exponential without
-    end would let one draw that strays far from the training rows outweigh all others, or overflow.
+    Beyond the seam ``y = exp(top) (1 + z - top) - shift``: value and slope agree there. An unlimited exponential
+    could overflow, or let one draw that strays far from the training rows outweigh all others.
 
     Attributes:
         shift: Added to the target, in its unit; positive if a training target is zero.
-        top: ``z`` of the largest training target.
+        top: ``z`` at the seam.
     """
 
     shift: float
@@ -127,7 +127,7 @@ class Logarithm:
 
     @classmethod
     def fit(cls, targets: Tensor) -> Self | None:
-        """Serves targets that are never negative; half the least positive one is added where some are zero."""
+        """The logarithm for nonnegative targets; if any is zero, the shift is half the least positive one."""
         least = float(targets.min())
         if least < 0.0 or float(targets.max()) <= 0.0:
             return None
@@ -150,10 +150,10 @@ class Logarithm:
         return -torch.log((targets + self.shift).clamp_min(1e-300)).clamp_max(self.top)
 
     def moments(self, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Transform.moments`: those of a lognormal, and near the seam the truncated ones of either side.
+        """See `Transform.moments`: lognormal moments, and near the seam truncated moments of both sides.
 
-        A lognormal's deviation is written so that nothing overflows or cancels (Johnson, Kotz and Balakrishnan 1994,
-        "Continuous univariate distributions", chapter 14).
+        The lognormal standard deviation is computed without overflow or cancellation (Johnson, Kotz and Balakrishnan
+        1994, "Continuous univariate distributions", chapter 14).
         """
         noise = noise.expand_as(means).contiguous()
         means = (means - self.top).contiguous()  # in units of y(top) + shift from here on
@@ -187,7 +187,7 @@ def _moments(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _moments_near_seam(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """`_moments` by the truncated ones of either side."""
+    """`_moments` as sums of the truncated moments of both sides of the seam."""
     seam = -means / noise
     above = normal_cdf(-seam)
     density = torch.exp(-0.5 * seam.square() - LOG_SQRT_2PI)
@@ -201,7 +201,7 @@ def _moments_near_seam(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tensor:
     """``E[exp(power z); z < 0] = exp(power mean + (power noise)^2 / 2) Phi(seam - power noise)``.
 
-    Where Phi underflows, by ``exp(-seam^2 / 2) erfcx((power noise - seam) / sqrt(2)) / 2``, which is the same.
+    Where Phi underflows, as ``exp(-seam^2 / 2) erfcx((power noise - seam) / sqrt(2)) / 2``, which is equal.
     """
     excess = power * noise - seam
     part = torch.exp(power * means + 0.5 * (power * noise).square()) * normal_cdf(-excess)
@@ -215,10 +215,10 @@ def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tenso
 
 @dataclass(frozen=True, slots=True)
 class Standardisation:
-    """What the network learns of the target: ``(transform(y) - location) / scale``.
+    """The standardised target that the network learns: ``(transform(y) - location) / scale``.
 
     Attributes:
-        transform: From the target's unit.
+        transform: Applied to the target first.
         location: Mean of the transformed training targets.
         scale: Their standard deviation.
     """
@@ -228,16 +228,16 @@ class Standardisation:
     scale: float
 
     def forward(self, targets: Tensor) -> Tensor:
-        """Targets in their own unit to standardised ones; any shape."""
+        """Standardised targets of targets in their own unit; any shape."""
         return (self.transform.forward(targets) - self.location) / self.scale
 
 
 TRANSFORMS: dict[str, type[Identity | Logarithm]] = {"none": Identity, "log": Logarithm}
-"""Transforms by the name they have on the command line and in a checkpoint."""
+"""Transforms by their name on the command line and in a checkpoint."""
 
 
 def transform_from_json(data: object) -> Identity | Logarithm:
-    """A transform from ``model.json``; none where the checkpoint names none.
+    """Read a transform from ``model.json``; `Identity` where the checkpoint names none.
 
     Raises:
         CheckpointError: The kind is unknown or a parameter is malformed.

@@ -1,10 +1,10 @@
-"""One wide Gaussian beside every mixture: for targets that no draw foresees.
+"""The wide component: one wide Gaussian added to every mixture, for targets that no draw foresees.
 
-After N training rows the next may be of a kind that none of them was, with a probability of about ``1 / (N + 1)``
-(Laplace's rule of succession), and then the noise, learned from rows like it, says nothing of where its target lies.
-So that much of every mixture is a Gaussian much wider than the rest ("contaminated", Tukey 1960, "A survey of sampling
-from contaminated distributions"): a target far out costs a dozen nats instead of hundreds, and the probability that a
-distant threshold is exceeded is never nil. Percentiles that a table of N rows can tell hardly move.
+After N training rows the next row is of a new kind with a probability of about ``1 / (N + 1)`` (Laplace's rule of
+succession). The noise learned from the other rows is then no guide to its target. So a Gaussian much wider than the
+rest gets this weight in every mixture ("contaminated", Tukey 1960, "A survey of sampling from contaminated
+distributions"). A target far out costs a dozen nats instead of hundreds, and the probability of exceeding a distant
+threshold is never zero. Percentiles that N rows can estimate hardly move.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["WideComponent", "WideRule"]
 
 ADDED_VARIANCE = 0.05
-"""What the wide component adds to the variance, in variances of the noise: aleatoric_std rises by 2.5 %."""
+"""Variance that the wide component adds, in variances of the noise: aleatoric_std rises by 2.5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class WideComponent:
-    """The wide components of B rows; float64, in the unit of the mixtures that they stand beside.
+    """The wide components of B rows; float64, in the unit of their mixtures.
 
     Attributes:
-        weight: Of each in its row's mixture, between 0 and 1.
-        means: Means of these, and of the mixtures that they stand beside, ``[B]``.
-        spreads: Standard deviations of those mixtures, ``[B]``.
-        noise: Their own, ``[B]``.
+        weight: Weight of each in its row's mixture, between 0 and 1.
+        means: Means of the wide components, equal to those of the mixtures, ``[B]``.
+        spreads: Standard deviations of the mixtures, ``[B]``.
+        noise: Standard deviations of the wide components, ``[B]``.
     """
 
     weight: float
@@ -44,17 +44,17 @@ class WideComponent:
     noise: Tensor
 
     def of_rows(self, rows: slice | Tensor) -> WideComponent:
-        """Of some rows alone, by a slice, a mask ``[B]`` or their numbers."""
+        """The wide components of selected rows, by a slice, a mask ``[B]`` or indices."""
         return WideComponent(self.weight, self.means[rows], self.spreads[rows], self.noise[rows])
 
 
 @dataclass(frozen=True, slots=True)
 class WideRule:
-    """How a row's wide component follows from its mixture.
+    """The rule by which a row's wide component follows from its mixture.
 
     Attributes:
-        weight: See `WideComponent`.
-        widening: Its noise over that of the others.
+        weight: Weight of the wide component, between 0 and 1.
+        widening: The wider noise as a multiple of the mixture's aleatoric noise.
     """
 
     weight: float
@@ -62,18 +62,18 @@ class WideRule:
 
     @classmethod
     def after(cls, rows: int) -> Self:
-        """The rule after N training rows: of weight ``1 / (N + 1)``, adding `ADDED_VARIANCE`."""
+        """The rule after N training rows: weight ``1 / (N + 1)``, and `ADDED_VARIANCE` added to the variance."""
         weight = 1.0 / (rows + 1)
         return cls(weight, math.sqrt(ADDED_VARIANCE / weight))
 
     def component(self, means: Tensor, spreads: Tensor, noise: Tensor, most: float) -> WideComponent:
-        """The wide components beside mixtures: of the same variance, and that of a wider noise on top.
+        """The wide components of B mixtures; their variance is the mixture's plus that of a wider noise.
 
         Args:
-            means: Of the mixtures, ``[B]``.
+            means: Means of the mixtures, ``[B]``.
             spreads: Their standard deviations, ``[B]``.
-            noise: What of these is noise, ``[B]``: their aleatoric part.
-            most: That of the training targets, which the wider noise does not exceed.
+            noise: The aleatoric part of these, ``[B]``.
+            most: Upper limit of the wider noise: the standard deviation of the training targets.
         """
         wider = (self.widening * noise).clamp_max(most)
         return WideComponent(self.weight, means, spreads, torch.hypot(spreads, wider))
@@ -84,7 +84,7 @@ class WideRule:
 
     @classmethod
     def from_json(cls, data: object) -> Self | None:
-        """The inverse of `to_json`; None where a checkpoint has no such rule, as older ones.
+        """The inverse of `to_json`; None where the checkpoint has no such rule, as in older ones.
 
         Raises:
             CheckpointError: A field is missing, unknown or out of its range.

@@ -1,1 +1,1 @@
-"""What computes answers: draws of the weights, the forward pass, and the compiled code for processors."""
+"""The engines that compute answers: draws of the weights, the forward pass, PyTorch and compiled code."""

@@ -1,6 +1,6 @@
-"""The engine of compiled code, for CPUs: the forward pass of many rows, and answers at once from its outputs.
+"""The engine of compiled code, for CPUs: the forward pass of many rows, and answers from its outputs in one pass.
 
-The few rows in which it finds no proof for a percentile go to the reference, as does ``samples=0``.
+PyTorch answers ``samples=0``, and the percentiles of the few rows that compiled code can't prove to be accurate.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ __all__ = ["CompiledEngine"]
 
 NOTHING = np.empty(0)
 TILE_FLOATS = 2**19
-"""Hidden values of a layer that a thread has at a time in the forward pass: two buffers of 2 MiB."""
+"""Hidden values of a layer in a tile of a thread's forward pass: two buffers of 2 MiB."""
 LEAST_ROWS, MOST_ROWS = 256, 1024
-"""Rows at a time there."""
+"""Limits of the rows in such a tile."""
 
 
 class CompiledEngine:
-    """See `model.engines.engine.Engine`."""
+    """The engine of compiled code, see `model.engines.engine.Engine`."""
 
     name = "compiled"
 
     def __init__(self, target: TargetModel, kernels: Kernels, *, components_per_thread: int = 2**16) -> None:
-        """Takes what the outputs say of the target.
+        """Prepare the constants of a target model.
 
         Args:
-            target: A target model that `knows` is true of.
+            target: A target model that `supports` accepts.
             kernels: The compiled functions.
-            components_per_thread: Components times rows that another thread is woken for: a millisecond's.
+            components_per_thread: Rows times components that justify one more thread: about a millisecond of work.
         """
         self._reference, self._target, self._kernels = TorchEngine(target), target, kernels
         self._components_per_thread = components_per_thread
@@ -59,12 +59,12 @@ class CompiledEngine:
         self._logarithm = (*seam, NEAR_SEAM, LEAST_DEVIATION)
 
     @staticmethod
-    def knows(target: TargetModel) -> bool:
-        """Whether there is compiled code for its observation model and transform."""
+    def supports(target: TargetModel) -> bool:
+        """Whether there is compiled code for the observation model and the transform of a target model."""
         return target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
-        """See `Engine.forward`: compiled for many rows of a network with SiLU, by PyTorch else."""
+        """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""
         forward_draws = self._kernels.forward_draws
         if (
             forward_draws is None
@@ -81,7 +81,7 @@ class CompiledEngine:
         most = max(LEAST_ROWS, min(MOST_ROWS, TILE_FLOATS // widest))
         at_a_time = -(-batch // -(-batch // most))
         arrays = draws.layers, inputs.numpy(), outputs.numpy(), len(inputs) if draws.skip else 0, at_a_time
-        in_parts(samples, 1, lambda some: forward_draws(*arrays, some.start, some.stop))
+        in_parts(samples, 1, lambda part: forward_draws(*arrays, part.start, part.stop))
         return outputs.transpose(1, 2)
 
     def answer(
@@ -93,14 +93,14 @@ class CompiledEngine:
         answer, unsettled = self._answer(plan, outputs, members, outside)
         if len(unsettled):
             rows = torch.from_numpy(unsettled)
-            some = self._target.predictive(outputs[:, rows], members)
-            answer["percentiles"][unsettled] = plan.percentiles(some, outside.of_rows(rows)).numpy()
+            predictive = self._target.predictive(outputs[:, rows], members)
+            answer["percentiles"][unsettled] = plan.percentiles(predictive, outside.of_rows(rows)).numpy()
         return answer
 
     def _answer(
         self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
     ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp]]:
-        """The answer, and the numbers of the rows whose percentiles are still to be found."""
+        """The answer, and the indices of the rows with a percentile that is not proved."""
         options, likelihood = plan.options, self._target.likelihood
         samples, batch = outputs.shape[:2]
         scores, thresholds = np.empty((batch, 0)), NOTHING
@@ -145,13 +145,13 @@ class CompiledEngine:
         return answer, (~settled).nonzero()[0]
 
     def _standardised(self, thresholds: Tensor) -> NDArray[np.float64]:
-        """From the target's unit, ``[T]``."""
+        """Standardised thresholds of thresholds in the target's unit, ``[T]``."""
         target = self._target
         return (target.transform.forward(thresholds).numpy() - target.location) / target.scale
 
 
 def _noise_of_members(likelihood: Likelihood, members: int) -> NDArray[np.float32]:
-    """Noise of each member where the outputs do not say it, ``[M]``, standardised."""
+    """Noise of each member where it is no output of the network, else 0; ``[M]``, standardised."""
     if likelihood.outputs > likelihood.means:
         return np.zeros(members, dtype=np.float32)
     with torch.inference_mode():

@@ -1,9 +1,9 @@
-"""How the random numbers of draws are made: each draw exact by itself, together nearer to the truth.
+"""Standard normal numbers for draws, coupled within a block so that averages over draws have less Monte Carlo error.
 
-The draws of a member within a block of 64 draws are coupled: each is standard normal, any two correlate by
-``-1 / (n - 1)`` where the member has n in the block, and the n of them sum to zero. Whatever is linear in the
-weights then has no Monte Carlo error after a whole block; for n = 2 these are antithetic draws, and for more
-they cost quadratic functions, the spread, almost nothing (``n / (n - 1)`` in variance, against 2 for pairs).
+The n draws of a member within a block of 64 draws are coupled: each is standard normal, any two have the correlation
+``-1 / (n - 1)``, and the n of them sum to zero. After a whole block, averages of functions linear in the weights then
+have no Monte Carlo error. For n = 2 these are antithetic draws. For larger n, quadratic functions such as the spread
+lose almost nothing: their variance is ``n / (n - 1)`` times that of independent draws, against 2 times for pairs.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class PlaceInBlock:
-    """Where a draw stands among those it is coupled to.
+    """The place of a draw among the draws that it is coupled to.
 
     Attributes:
         member: Member of the draw.
-        before: Draws of the same member earlier in the block.
-        size: n, draws of the member in the whole block.
+        before: Number of earlier draws of the same member in the block.
+        size: n, the number of draws of the member in the whole block.
     """
 
     member: int
@@ -42,39 +42,42 @@ class PlaceInBlock:
 
 
 def place_in_block(draw: int, members: int) -> PlaceInBlock:
-    """Returns the place of a draw, from 0, where draws go round M members."""
+    """The place of a draw (numbered from 0) where draws go round M members."""
     member, start = draw % members, draw - draw % BLOCK
     first = start + (member - start) % members  # the member's first draw in the block
     return PlaceInBlock(member, (draw - first) // members, 1 + (start + BLOCK - 1 - first) // members)
 
 
 def standard_normals(seed: int, draw: int, out: np.ndarray) -> None:
-    """Independent standard normal numbers for one draw.
+    """Fill an array with independent standard normal numbers for one draw.
 
     Args:
         seed: 0 to 2^63 - 1.
         draw: Number of the draw, from 0.
-        out: Where to put them, ``[P]``, float32.
+        out: The array, ``[P]``, float32.
     """
     key = np.array([seed, draw], dtype=np.uint64)
     np.random.Generator(np.random.Philox(key=key)).standard_normal(dtype=np.float32, out=out)
 
 
 def coupled_normals(seed: int, samples: int, members: int, count: int, *, start: int = 0) -> np.ndarray:
-    """The standard normal numbers of some draws; those of draw k depend on (seed, k, M) alone.
+    """The standard normal numbers of S draws; those of draw k depend on (seed, k, M) alone.
 
-    Of n exchangeable normals with correlation ``-1 / (n - 1)``, number i (from 0) has given those before it the
+    Given the earlier ones, number i (from 0) of n exchangeable normals with correlation ``-1 / (n - 1)`` has the
     mean ``-sum / (n - i)`` and the variance ``n (n - 1 - i) / ((n - 1) (n - i))``; the last is minus the sum.
 
     Args:
         seed: 0 to 2^63 - 1.
         samples: S, at least 1.
         members: M; draw k is of member ``k mod M``.
-        count: P, numbers a draw.
+        count: P, the numbers per draw.
         start: Number of the first draw, a multiple of `BLOCK`: draws of different blocks are independent.
 
     Returns:
         ``[S, P]``, float32, each row standard normal.
+
+    Raises:
+        ValueError: ``start`` is not a multiple of `BLOCK`.
     """
     if start % BLOCK:
         raise ValueError(f"draws start at a multiple of {BLOCK}, not at {start}")
@@ -100,16 +103,16 @@ def coupled_normals(seed: int, samples: int, members: int, count: int, *, start:
 
 
 def effective_counts(samples: int, members: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How often each member is drawn, and the variance of sums over its draws, in variances of one draw.
+    """Number of draws of each member, and the variance of sums over them, in variances of one draw.
 
     Args:
         samples: S.
         members: M.
 
     Returns:
-        Draws ``[M]``; variance of the sum of what is linear in the weights, ``[M]`` (the sum of the draws'
-        correlations, 0 after whole blocks); and of what is quadratic, ``[M]`` (that of their squares). Without
-        coupling all three would be the same.
+        The number of draws, ``[M]``; the variance of the sum of a function linear in the weights, ``[M]`` (the sum
+        over the draws' correlation matrix, 0 after whole blocks); and that of a quadratic function, ``[M]`` (the sum
+        of the squares of its entries). Without coupling all three would be equal.
     """
     counts, linear, quadratic = np.zeros(members), np.zeros(members), np.zeros(members)
     for draw in range(samples):

@@ -1,8 +1,8 @@
-"""The draws of a posterior: made when a request asks for them, and kept for the next one.
+"""The cache of a posterior's draws: made for the first request of a seed, and kept for later ones.
 
-To make S draws takes longer than to answer a few rows by them. Draw k of a seed is the same whatever S (see
-`model.engines.draws`), so what is kept of a seed answers for every smaller S. Where S draws are more than may be kept,
-the first of them are, and the others are made anew, a block at a time, whenever they are needed.
+Making S draws takes longer than answering a few rows with them. Draw k of a seed does not depend on S (see
+`model.engines.draws`), and so the draws in the cache serve every smaller S. If S draws exceed the memory limit, the
+first ones are kept, and the others are made again, block by block, whenever they are needed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["KEPT_BYTES", "KEPT_SEEDS", "KeptDraws"]
 
 KEPT_SEEDS = 4
 KEPT_BYTES = 2**30
-"""Draws of recent seeds that are kept: at most so many seeds and so many bytes in all.
+"""Limits of the cache: number of seeds, and bytes of all their draws.
 
-256 draws of three layers of 512 are half of it. Made anew for a row they take 4 s, kept 50 ms."""
+256 draws of three layers of 512 units take half of the bytes. A row takes 50 ms with them, and 4 s without."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What is kept of a seed: draws and, once somebody has asked for them, mirror images of the first of them."""
+    """The draws of a seed and, once requested, the mirror images of the first of them."""
 
     draws: Draws
     images: Draws | None = None
@@ -45,14 +45,14 @@ class _Kept:
 
 
 class KeptDraws:
-    """The draws of one posterior on one device, those of recent seeds at hand.
+    """The draws of one posterior on one device, with those of recent seeds in memory.
 
     Not thread-safe.
 
     Attributes:
         means: The mu-only networks, see `model.engines.draws.mean_network`.
-        most_seeds: So many seeds are kept.
-        most_bytes: So many bytes; at least a block of draws.
+        most_seeds: Largest number of seeds.
+        most_bytes: Largest number of bytes; one block of draws may exceed it.
         bytes_per_draw: Memory of one draw.
     """
 
@@ -65,12 +65,12 @@ class KeptDraws:
         most_seeds: int = KEPT_SEEDS,
         most_bytes: int = KEPT_BYTES,
     ) -> None:
-        """Makes no draws yet.
+        """Prepare an empty cache.
 
         Args:
             tensors: mu and rho by the names of `model.networks.bayesian_network.Architecture.shapes`, on the CPU.
             architecture: The network's sizes.
-            device: Where the draws are to be used.
+            device: The device of the draws.
             most_seeds: See the class.
             most_bytes: See the class.
         """
@@ -81,20 +81,20 @@ class KeptDraws:
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many seeds are kept."""
+        """Number of seeds in the cache."""
         return len(self._kept)
 
     @property
     def nbytes(self) -> int:
-        """Memory of all that is kept, on the device."""
+        """Memory of the cache on the device, in bytes."""
         return sum(kept.nbytes for kept in self._kept.values())
 
     def holds(self, samples: int) -> bool:
-        """Whether S draws may be kept all at once."""
+        """Whether S draws fit into the cache."""
         return samples * self.bytes_per_draw <= self.most_bytes
 
     def parts(self, samples: int, seed: int) -> Iterator[Draws]:
-        """The first draws of a seed, one part after the other, in no more memory than allowed.
+        """The first S draws of a seed, part by part, within the memory limit.
 
         Args:
             samples: S, at least 1.
@@ -103,7 +103,7 @@ class KeptDraws:
         if self.holds(samples):
             yield self.first(samples, seed)
             return
-        # Room for one block beside those that are kept.
+        # Leave room for one block beside the draws in the cache.
         blocks = self.most_bytes // (BLOCK * self.bytes_per_draw)
         kept = min(samples, BLOCK * max(0, blocks - 1))
         if kept:
@@ -112,7 +112,7 @@ class KeptDraws:
             yield self._make(min(BLOCK, samples - start), seed, start)
 
     def image_parts(self, samples: int, seed: int) -> Iterator[Draws]:
-        """The mirror images of `parts`, see `model.engines.draws.mirrored`; arguments as of `parts`."""
+        """The mirror images of `parts`, by `model.engines.draws.mirrored`; takes the arguments of `parts`."""
         if 2 * samples * self.bytes_per_draw <= self.most_bytes:
             yield self.images(samples, seed)
             return
@@ -121,7 +121,7 @@ class KeptDraws:
                 yield mirrored(part.some(slice(start, start + BLOCK)), self.means)
 
     def first(self, samples: int, seed: int) -> Draws:
-        """The first draws of a seed.
+        """The first S draws of a seed.
 
         Args:
             samples: S, at least 1.
@@ -130,7 +130,7 @@ class KeptDraws:
         return self._of(samples, seed).draws.first(samples)
 
     def images(self, samples: int, seed: int) -> Draws:
-        """The mirror images of the first draws of a seed, see `draws.mirrored`; arguments as of `first`."""
+        """The mirror images of `first`, by `draws.mirrored`; takes the arguments of `first`."""
         kept = self._of(samples, seed)
         images = kept.images
         if images is None or len(images) < samples:
@@ -139,7 +139,7 @@ class KeptDraws:
         return images.first(samples)
 
     def _of(self, samples: int, seed: int) -> _Kept:
-        """What is kept of a seed, enough of it, as the latest."""
+        """The entry of a seed with at least S draws, which becomes the most recent entry."""
         kept = self._kept.get(seed)
         if kept is None or len(kept.draws) < samples:
             kept = self._kept[seed] = _Kept(self._make(samples, seed))
@@ -154,7 +154,7 @@ class KeptDraws:
         )
 
     def _make_room(self) -> None:
-        """Lets go of the seeds not asked for the longest, then of the latest one's images; never of its draws."""
+        """Remove the least recently used seeds, then the mirror images of the latest one; its draws stay."""
         while len(self._kept) > 1 and (len(self) > self.most_seeds or self.nbytes > self.most_bytes):
             self._kept.popitem(last=False)
         if self.nbytes > self.most_bytes:

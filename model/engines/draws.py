@@ -1,8 +1,8 @@
-"""Frozen draws of the weights, laid out for their forward pass, see `model.engines.forward`.
+"""Draws of the weights, in the memory layout of the forward pass (`model.engines.forward`).
 
-Draw k of a seed is a function of (posterior, seed, k) alone: its random numbers come from counter-based
-generators keyed by ``(seed, j)`` for it and for those before it that it balances, see `model.engines.coupled_normals`.
-The first 64 of 256 draws are the 64, on every device. Draw k uses member ``k mod M``.
+Draw k of a seed is a function of (posterior, seed, k) alone. Its random numbers come from counter-based generators
+keyed by ``(seed, j)``, with j = k and the earlier draws that k is coupled to (`model.engines.coupled_normals`). So the
+first 64 of 256 draws equal the 64 draws of S = 64, on every device. Draw k uses member ``k mod M``.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["ONE", "Draws", "make_draws", "mean_network", "mirrored"]
 
 ONE = {"relu": 1.0, "silu": 1.2784645427610737, "gelu": 1.1444507183528787, "tanh": 20.0, "sigmoid": 40.0}
-"""Where each of `model.networks.bayesian_network.ACTIVATIONS` is 1 in float32."""
+"""The input at which each of `model.networks.bayesian_network.ACTIVATIONS` is 1 in float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
     """S weight vectors, layer by layer, as `model.engines.forward.forward` reads them.
 
-    A layer is one matrix ``[outputs, inputs + 1]`` a draw that multiplies its inputs and a 1. So that the next layer
-    finds its 1, each hidden layer has one more row, of a unit that is always 1; not so the last hidden layer where
-    there is a skip, for a skip has a 1 of its own.
+    A layer of a draw is one matrix ``[outputs, inputs + 1]``, which multiplies the inputs and a 1 for the bias. The 1
+    of the next layer is the output of an additional unit, whose row gives a constant 1. The last hidden layer has no
+    such unit if there is a skip, because the skip brings the 1 of the network's inputs.
 
     Attributes:
-        layers: One ``[S, outputs (+ 1), inputs + 1]`` a layer; of a skip, the last one's inputs are the hidden units,
-            then the network's inputs.
+        layers: One ``[S, outputs (+ 1), inputs + 1]`` per layer. With a skip, the inputs of the last layer are the
+            hidden units, then the network's inputs.
         members: Member of each draw, ``[S]``.
         activation: A key of `model.networks.bayesian_network.ACTIVATIONS`.
         skip: Whether the last layer also reads the inputs.
@@ -58,11 +58,11 @@ class Draws:
         activation: str,
         skip: bool,
     ) -> Self:
-        """Lays out weights and biases.
+        """Copy weights and biases into the layout of the forward pass.
 
         Args:
-            weights: One ``[S, inputs, outputs]`` a layer.
-            biases: One ``[S, 1, outputs]`` a layer.
+            weights: One ``[S, inputs, outputs]`` per layer.
+            biases: One ``[S, 1, outputs]`` per layer.
             members: Member of each draw, ``[S]``.
             activation: A key of `model.networks.bayesian_network.ACTIVATIONS`.
             skip: Whether the last layer also reads the inputs.
@@ -74,7 +74,7 @@ class Draws:
             units = outputs + (index < carried)
             if index:
                 layer = weight.new_empty((samples, units, inputs + 1))
-            else:  # one product for all draws, which is read fastest input by input
+            else:  # one product for all draws, which is fastest with the inputs as the outer dimension
                 layer = weight.new_empty((inputs + 1, samples, units)).permute(1, 2, 0)
             layer[:, :outputs, :inputs] = weight.transpose(1, 2)
             layer[:, :outputs, inputs] = bias.squeeze(1)
@@ -86,36 +86,36 @@ class Draws:
 
     @property
     def weights(self) -> tuple[Tensor, ...]:
-        """One ``[S, inputs, outputs]`` a layer, views."""
-        return tuple(layer[..., :-1].transpose(1, 2) for layer in self._own_units())
+        """One ``[S, inputs, outputs]`` per layer, as views."""
+        return tuple(layer[..., :-1].transpose(1, 2) for layer in self._without_constant_units())
 
     @property
     def biases(self) -> tuple[Tensor, ...]:
-        """One ``[S, 1, outputs]`` a layer, views."""
-        return tuple(layer[..., -1:].transpose(1, 2) for layer in self._own_units())
+        """One ``[S, 1, outputs]`` per layer, as views."""
+        return tuple(layer[..., -1:].transpose(1, 2) for layer in self._without_constant_units())
 
     @property
     def nbytes(self) -> int:
-        """Memory of the layers."""
+        """Memory of the layers, in bytes."""
         return sum(layer.nbytes for layer in self.layers)
 
     def __len__(self) -> int:
         return len(self.members)
 
     def first(self, samples: int) -> Draws:
-        """The first draws, as views."""
+        """The first S draws, as views."""
         return self if samples >= len(self) else self._choose(slice(samples))
 
     def some(self, which: slice) -> Draws:
-        """Draws one behind the other, as views."""
+        """A slice of the draws, as views."""
         return self._choose(which)
 
     def of_members(self, members: Sequence[int]) -> Draws:
-        """The draws of some members, copied."""
+        """The draws of the given members, copied."""
         return self._choose(torch.isin(self.members, torch.tensor(members, device=self.members.device)))
 
-    def _own_units(self) -> list[Tensor]:
-        """The layers without the units that are always 1."""
+    def _without_constant_units(self) -> list[Tensor]:
+        """The layers without the units of constant 1."""
         carried = _carried(len(self.layers), self.skip)
         return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(self.layers)]
 
@@ -126,7 +126,7 @@ class Draws:
 
 
 def _carried(layers: int, skip: bool) -> int:
-    """How many layers, the first ones, have a unit that is always 1."""
+    """Number of layers, from the first one on, that have a unit of constant 1."""
     return max(0, layers - (2 if skip else 1))
 
 
@@ -139,18 +139,18 @@ def make_draws(
     start: int = 0,
     device: torch.device | None = None,
 ) -> Draws:
-    """Draws ``w = mu + softplus(rho) epsilon`` (Blundell et al. 2015, section 3.2).
+    """Draw ``w = mu + softplus(rho) epsilon`` (Blundell et al. 2015, section 3.2).
 
     Args:
         tensors: mu and rho by the names of `Architecture.shapes`, on the CPU.
         architecture: The network's sizes.
         seed: Seed of the draws.
         samples: S, at least 1.
-        start: Number of the first draw, see `model.engines.coupled_normals.coupled_normals`.
-        device: Where the draws are to be used.
+        start: Number of the first draw, a multiple of `model.engines.coupled_normals.BLOCK`.
+        device: The device that the draws are copied to.
 
     Returns:
-        The draws.
+        Draws ``start`` to ``start + samples - 1``.
     """
     means = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".mu")]
     rhos = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".rho")]
@@ -159,7 +159,9 @@ def make_draws(
     members = torch.arange(start, start + samples) % architecture.members
     mu = torch.cat([mean.flatten(1) for mean in means], dim=1)
     sigma = functional.softplus(torch.cat([rho.flatten(1) for rho in rhos], dim=1))
-    for row, member in zip(weights, members.tolist(), strict=True):  # a draw stays in the cache
+    for row, member in zip(
+        weights, members.tolist(), strict=True
+    ):  # row by row: a draw stays in the CPU's cache
         torch.addcmul(mu[member], sigma[member], row, out=row)
     drawn = [
         part.reshape(samples, *mean.shape[1:]).to(device)
@@ -177,7 +179,7 @@ def make_draws(
 def mean_network(
     tensors: Mapping[str, Tensor], architecture: Architecture, device: torch.device | None = None
 ) -> Draws:
-    """The mu-only networks as M draws without randomness: their outputs' average is the answer to ``samples=0``."""
+    """The mu-only networks as M draws; the average of their outputs is the answer to ``samples=0``."""
     means = [tensors[name].detach().to(device) for name in architecture.shapes() if name.endswith(".mu")]
     members = torch.arange(architecture.members, device=device)
     return Draws.of(
@@ -186,19 +188,19 @@ def mean_network(
 
 
 def mirrored(draws: Draws, means: Draws) -> Draws:
-    """The draws at the other side of their means, ``2 mu - w``: where a function differs there, it is not even.
+    """The mirror images of draws about their means, ``2 mu - w``.
 
     Args:
         draws: S draws.
         means: `mean_network` of the same posterior, on the same device.
     """
 
-    def beyond(middles: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
+    def mirror(middles: Sequence[Tensor], values: Sequence[Tensor]) -> list[Tensor]:
         return [2.0 * middle[draws.members] - value for middle, value in zip(middles, values, strict=True)]
 
     return Draws.of(
-        beyond(means.weights, draws.weights),
-        beyond(means.biases, draws.biases),
+        mirror(means.weights, draws.weights),
+        mirror(means.biases, draws.biases),
         draws.members,
         activation=draws.activation,
         skip=draws.skip,

@@ -1,7 +1,7 @@
 """The seam between a posterior and the code that computes its answers: one protocol, two implementations.
 
 `torch_engine.TorchEngine` is the readable reference and runs on any device. `compiled_engine.CompiledEngine`
-(Numba) is several times as fast on a CPU. Both give the same numbers, to single precision.
+(Numba) is several times as fast on a CPU. Both give the same numbers to single precision.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class Engine(Protocol):
             rows: Encoded rows, ``[B, D]``, float32, on the draws' device.
 
         Returns:
-            ``[S, B, P]``, standardised. A row's outputs do not depend on the other rows but for rounding.
+            ``[S, B, P]``, standardised. Up to rounding, a row's outputs do not depend on the other rows.
         """
         ...
 
     def answer(
         self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
     ) -> dict[str, NDArray[Any]]:
-        """The numbers that a plan asks for.
+        """The numbers that a plan requests.
 
         Args:
-            plan: What is asked of every row.
-            outputs: Of the network, ``[S, B, P]``, standardised; for ``samples=0`` those of the mu-only networks.
+            plan: The prepared request.
+            outputs: Outputs of the network, ``[S, B, P]``, standardised; of the mu-only networks for ``samples=0``.
             members: Member of each draw, ``[S]``.
-            outside: Which rows lie beyond the training rows.
+            outside: The rows beyond the training rows.
 
         Returns:
-            What was asked for, in the target's unit, by the names of `prediction.Prediction`, without the Monte Carlo
-            standard errors.
+            The requested numbers in the target's unit, by the names of `prediction.Prediction`, without the Monte
+            Carlo standard errors.
         """
         ...

@@ -1,9 +1,9 @@
 """The forward pass of every row under every draw: the hot path of every answer.
 
-Rows come last, ``[S, units, B]``, so that the few outputs of the last layer are long rows, and a layer's bias is a
-column of its matrix (see `model.engines.draws.Draws`). Of a layer, then, one product and one activation in place are
-left, in buffers that stay in the cache. The first layer, and what of the last one reads the inputs, are one product for
-all draws of a tile.
+Rows are the last dimension, ``[S, units, B]``, so that each of the few outputs of the last layer is one long row. A
+layer's bias is a column of its matrix (see `model.engines.draws.Draws`). So a layer is one product and one activation
+in place, in buffers that stay in the CPU's cache. The first layer and the skip into the last one are one product each
+for all draws of a tile.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["FEW_ROWS", "forward"]
 
 TILE_FLOATS = 2**18
-"""Hidden values of a layer that a thread computes at a time: two buffers of 1 MiB, about a core's second cache.
+"""Hidden values of a layer in a thread's tile: two buffers of 1 MiB, about the size of a core's second-level cache.
 
-Half as many, and half as many rows, take 1.01 to 1.2 times as long, for their calls."""
+Half as many, with half as many rows, take 1.01 to 1.2 times as long, because there are more calls."""
 TILE_ROWS = 2048
-"""Rows at a time: a draw's products are then as fast as products get."""
+"""Rows in a tile: more do not make the products of a draw faster."""
 DEVICE_TILE_FLOATS = 2**25
-"""The same on a GPU, which wants to be filled."""
+"""Hidden values of a layer in a tile on a GPU, which larger products use fully."""
 
 FEW_ROWS = 8
-"""Up to so many rows reading the weights is most of what a product costs (3 to 8: 0.55 to 0.95 of the tiles' time)."""
+"""Most rows for which reading the weights dominates a product (3 to 8 rows: 0.55 to 0.95 of the time of tiles)."""
 
 
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
@@ -42,29 +42,29 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh_,
     "sigmoid": torch.sigmoid_,
 }
-"""`model.networks.bayesian_network.ACTIVATIONS`, into their argument."""
+"""`model.networks.bayesian_network.ACTIVATIONS`, computed in place."""
 
 
 def forward(draws: Draws, rows: Tensor) -> Tensor:
     """Outputs of every row under every draw, tile by tile.
 
-    A row's outputs do not depend on the tiles but for rounding, a few units in the last place.
+    Up to rounding, a few units in the last place, a row's outputs do not depend on the tiles.
 
     Args:
         draws: S draws.
         rows: Encoded rows, ``[B, D]``, float32, on the draws' device.
 
     Returns:
-        ``[S, B, P]``, standardised; each output of a draw lies in one piece, B numbers long.
+        ``[S, B, P]``, standardised; the B numbers of each output of a draw are contiguous.
     """
     with torch.inference_mode():
         return _few_rows(draws, rows) if len(rows) <= FEW_ROWS else _many_rows(draws, rows)
 
 
 def _few_rows(draws: Draws, rows: Tensor) -> Tensor:
-    """`forward` of rows so few that reading the weights is all the work.
+    """`forward` for at most `FEW_ROWS` rows, where most of the time goes into reading the weights.
 
-    Here rows come before units: from that side, products read the matrices at the speed of memory.
+    Here rows come before units: in that order products read the matrices at the speed of memory.
     """
     *hidden_layers, last = draws.layers
     activation = IN_PLACE[draws.activation]
@@ -93,7 +93,7 @@ def _shared(layer: Tensor, inputs: Tensor) -> Tensor:
 
 
 def _many_rows(draws: Draws, rows: Tensor) -> Tensor:
-    """`forward` in tiles of rows and draws."""
+    """`forward` for more rows, in tiles of rows and draws."""
     samples, batch = len(draws), len(rows)
     outputs = rows.new_empty((samples, draws.layers[-1].shape[1], batch))
     inputs = rows.new_ones((rows.shape[1] + 1, batch))
@@ -104,9 +104,9 @@ def _many_rows(draws: Draws, rows: Tensor) -> Tensor:
     draws_per_tile = min(samples, max(1, _tile_floats(rows) // (widest * longest)))
     buffers = rows.new_empty((2, draws_per_tile * widest * longest))
     for column in columns:
-        some = inputs if len(columns) == 1 else inputs[:, column].contiguous()
+        tile_inputs = inputs if len(columns) == 1 else inputs[:, column].contiguous()
         for tile in _parts(samples, draws_per_tile):
-            _forward_tile(draws, tile, some, buffers, outputs[tile, :, column])
+            _forward_tile(draws, tile, tile_inputs, buffers, outputs[tile, :, column])
     return outputs.transpose(1, 2)
 
 
@@ -117,14 +117,14 @@ def _tile_floats(rows: Tensor) -> int:
 
 
 def _forward_tile(draws: Draws, tile: slice, inputs: Tensor, buffers: Tensor, outputs: Tensor) -> None:
-    """One tile.
+    """Fill the outputs of one tile.
 
     Args:
         draws: S draws.
-        tile: The draws of the tile, T of them.
+        tile: The T draws of the tile.
         inputs: The inputs and a row of ones, ``[D + 1, B]``.
-        buffers: Two, each long enough for the widest layer of the tile.
-        outputs: Where the outputs go, ``[T, P, B]``.
+        buffers: Two buffers, each long enough for the widest layer of the tile.
+        outputs: To be filled, ``[T, P, B]``.
     """
     *hidden_layers, last = (layer[tile] for layer in draws.layers)
     activation = IN_PLACE[draws.activation]
@@ -152,6 +152,6 @@ def _forward_tile(draws: Draws, tile: slice, inputs: Tensor, buffers: Tensor, ou
 
 
 def _parts(count: int, most: int) -> list[slice]:
-    """As few parts as can be of at most so many, all about equal."""
+    """The smallest number of about equal parts that have at most ``most`` each."""
     parts = -(-count // most)
     return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]

@@ -1,10 +1,10 @@
-"""How far an answer of S draws may be from that of ever so many: standard errors, row by row.
+"""Monte Carlo standard errors of an answer from S draws, row by row.
 
-Mean, variance and percentiles are, to first order, averages over the draws of some value of each draw (its
-influence: Hampel 1974). The draws are coupled (`model.engines.coupled_normals`), so the error of such an average isn't
-its spread over the root of S: what is linear in the weights cancels. So each draw is also looked at in its mirror
-image, ``2 mu - w``. Half the difference of the two is odd in ``w - mu`` and counted as if linear, half their sum is
-even and counted as if quadratic; how much is left of either in a sum over the draws is known from the couplings.
+To first order, mean, variance and percentiles are averages over the draws of one value per draw (its influence:
+Hampel 1974). The draws are coupled (`model.engines.coupled_normals`): terms linear in the weights cancel in such an
+average, and so its error is not the spread over the root of S. The values are therefore also computed for the mirror
+image of each draw, ``2 mu - w``. Half the difference of the two values is odd in ``w - mu`` and treated as linear; half
+their sum is even and treated as quadratic. The coupling gives the variance of the sum over draws of either part.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["MonteCarloError", "monte_carlo_error"]
 
 @dataclass(frozen=True, slots=True)
 class MonteCarloError:
-    """Standard errors, for the finite number of draws, of an answer; the target's own unit, float64.
+    """Monte Carlo standard errors of an answer; in the target's own unit, float64.
 
     Attributes:
-        mean: ``[B]``.
-        std: ``[B]``.
-        percentiles: ``[B, K]``.
+        mean: Standard errors of the mean, ``[B]``.
+        std: Standard errors of std, ``[B]``.
+        percentiles: Standard errors of the percentiles, ``[B, K]``.
     """
 
     mean: NDArray[np.float64]
@@ -48,14 +48,14 @@ def monte_carlo_error(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Standard errors of mean, std and percentiles.
 
-    Percentiles by the delta method: the error of the distribution function there over the density. Where nothing is
-    known of the spread within a member (fewer than two draws of each), members count as draws of one population, which
-    is rather too cautious than too bold. No error of a percentile is said to be larger than the std: between clumps
-    far apart the density is nil.
+    The error of a percentile follows from the delta method: the error of the distribution function there, over the
+    density. It is at most std, because the density between distant clumps is 0. With fewer than two draws of each
+    member the spread within a member is unknown: all draws then count as one population, which gives rather too large
+    errors.
 
     Args:
-        drawn: What the draws say, draw k of member k mod M.
-        mirror: What their mirror images say.
+        drawn: Predictive of the draws; draw k is of member k mod M.
+        mirror: Predictive of their mirror images.
         percentiles: The percentiles of the answer, ``[B, K]``.
         members: M.
         noise: Whether the answer describes an observation, or the function alone.
@@ -65,20 +65,21 @@ def monte_carlo_error(
     """
     strata = _Strata.of(len(drawn.means), members, drawn.means)
     mean = drawn.means.mean(dim=0)
-    squares = [(said.means - mean).square() for said in (drawn, mirror)]
+    squares = [(predictive.means - mean).square() for predictive in (drawn, mirror)]
     if noise:
         squares = [
-            square + said.noise.square() for square, said in zip(squares, (drawn, mirror), strict=True)
+            square + predictive.noise.square()
+            for square, predictive in zip(squares, (drawn, mirror), strict=True)
         ]
     std = squares[0].mean(dim=0).sqrt()
     of_std = strata.error(*squares) / (2.0 * std).clamp_min(torch.finfo(std.dtype).tiny)
-    views = [_Distribution.of(said, drawn, noise=noise) for said in (drawn, mirror)]
-    # Smooth in the function value where there is noise; a step of it, far from linear, where there is none.
-    told_by = None if noise else 0.5 * (drawn.means - mirror.means)
+    views = [_Distribution.of(predictive, drawn, noise=noise) for predictive in (drawn, mirror)]
+    # With noise the share below a level is smooth in the function value; without noise it is a step, far from linear.
+    regressor = None if noise else 0.5 * (drawn.means - mirror.means)
     of_percentiles = []
     for level in percentiles.T:
         below, mirrored = (view.share_below(level) for view in views)
-        error = strata.error(below, mirrored, told_by) / views[0].density(level)
+        error = strata.error(below, mirrored, regressor) / views[0].density(level)
         of_percentiles.append(torch.minimum(error.nan_to_num(0.0, posinf=math.inf), std))
     stacked = torch.stack(of_percentiles, dim=1) if of_percentiles else percentiles.clone()
     return strata.error(drawn.means, mirror.means), of_std, stacked
@@ -86,7 +87,7 @@ def monte_carlo_error(
 
 @dataclass(frozen=True, slots=True)
 class _Strata:
-    """Draws by member: which ``[S]``, and `model.engines.coupled_normals.effective_counts`, ``[M, 1]`` each."""
+    """Draws by member: the member of each, ``[S]``, and `coupled_normals.effective_counts`, ``[M, 1]`` each."""
 
     members: Tensor
     counts: Tensor
@@ -104,14 +105,14 @@ class _Strata:
         )
         return cls(which, *columns)
 
-    def error(self, values: Tensor, others: Tensor, told_by: Tensor | None = None) -> Tensor:
+    def error(self, values: Tensor, others: Tensor, regressor: Tensor | None = None) -> Tensor:
         """Standard error of an average over the draws.
 
         Args:
-            values: What is averaged, ``[S, B]``.
-            others: The same of the mirror images.
-            told_by: Something odd and about linear in the weights, ``[S, B]``: of what is odd in the values only so
-                much counts as linear as is proportional to it within a member. None: all of it does.
+            values: One value per draw, ``[S, B]``, whose average is taken.
+            others: The same for the mirror images, ``[S, B]``.
+            regressor: Values that are odd and about linear in the weights, ``[S, B]``. Of the odd part of ``values``
+                only what is proportional to them within a member counts as linear. None: all of it does.
 
         Returns:
             ``[B]``.
@@ -125,15 +126,15 @@ class _Strata:
         even_variance = even_variance / (self.counts - self.quadratic / self.counts).clamp_min(1.0)
         odd_variance = self._sums(odd.square()) / self.counts
         linear_variance = odd_variance
-        if told_by is not None:
+        if regressor is not None:
             tiny = torch.finfo(odd.dtype).tiny
-            explained = self._sums(odd * told_by).square() / self._sums(told_by.square()).clamp_min(tiny)
+            explained = self._sums(odd * regressor).square() / self._sums(regressor.square()).clamp_min(tiny)
             linear_variance = torch.minimum(explained / self.counts, odd_variance)
-        # Members weigh as often as they are drawn: S that M does not divide leans to the first of them.
-        lean = ((self.counts / samples - 1.0 / len(self.counts)) * centre).sum(dim=0)
+        # A member's weight is its share of the draws: if M does not divide S, the first members weigh more.
+        bias = ((self.counts / samples - 1.0 / len(self.counts)) * centre).sum(dim=0)
         rest = even_variance + odd_variance - linear_variance
         variance = (self.linear * linear_variance + self.quadratic * rest).sum(dim=0) / samples**2
-        return (variance + lean.square()).sqrt()
+        return (variance + bias.square()).sqrt()
 
     def _sums(self, values: Tensor) -> Tensor:
         return values.new_zeros((len(self.counts), values.shape[1])).index_add_(0, self.members, values)
@@ -141,23 +142,25 @@ class _Strata:
 
 @dataclass(frozen=True, slots=True)
 class _Distribution:
-    """The distribution function that each draw has, ``[S, B]``, by way of K Gaussians ``[S * K, B]``."""
+    """The distribution function of each draw, ``[S, B]``, as a mixture of K Gaussians, ``[S * K, B]``."""
 
-    said: Predictive
+    predictive: Predictive
     means: Tensor
     noise: Tensor
     weights: Tensor | None
     noisy: bool
 
     @classmethod
-    def of(cls, said: Predictive, drawn: Predictive, *, noise: bool) -> _Distribution:
+    def of(cls, predictive: Predictive, drawn: Predictive, *, noise: bool) -> _Distribution:
         if noise:
-            return cls(said, said.mixture.means, said.mixture.noise, said.mixture.weights, noisy=True)
-        # A function value is a point, a density is one of points smoothed: by half of what suits the middle of a
-        # Gaussian (Silverman 1986, equation 3.28), because percentiles are asked for in the tails.
+            mixture = predictive.mixture
+            return cls(predictive, mixture.means, mixture.noise, mixture.weights, noisy=True)
+        # Function values are points: a kernel smooths them to a density. Its width is half of the one that suits the
+        # middle of a Gaussian (Silverman 1986, equation 3.28), because percentiles are mostly in the tails.
         spread = drawn.means.std(dim=0, correction=0)
         width = 0.53 * spread * len(drawn.means) ** -0.2
-        return cls(said, said.means, width.clamp_min(torch.finfo(width.dtype).tiny), None, noisy=False)
+        width = width.clamp_min(torch.finfo(width.dtype).tiny)
+        return cls(predictive, predictive.means, width, None, noisy=False)
 
     def share_below(self, values: Tensor) -> Tensor:
         """``P(y <= value)`` under each draw, ``[S, B]`` for values ``[B]``."""
@@ -166,16 +169,18 @@ class _Distribution:
         return self._of_draws(normal_cdf(self._standardised(values)))
 
     def density(self, values: Tensor) -> Tensor:
-        """Density of y under all of the draws, ``[B]`` for values ``[B]``."""
+        """Density of y, averaged over the draws, ``[B]`` for values ``[B]``."""
         components = torch.exp(-0.5 * self._standardised(values).square() - LOG_SQRT_2PI) / self.noise
-        slope = self.said.transform.log_slope(values).exp() if self.noisy else 1.0
+        slope = self.predictive.transform.log_slope(values).exp() if self.noisy else 1.0
         return self._of_draws(components).mean(dim=0) * slope
 
     def _standardised(self, values: Tensor) -> Tensor:
-        return ((self.said.transform.forward(values) if self.noisy else values) - self.means) / self.noise
+        return (
+            (self.predictive.transform.forward(values) if self.noisy else values) - self.means
+        ) / self.noise
 
     def _of_draws(self, components: Tensor) -> Tensor:
         if self.weights is None:
             return components
-        samples, batch = self.said.means.shape
+        samples, batch = self.predictive.means.shape
         return (components * self.weights * samples).view(samples, -1, batch).sum(dim=1)

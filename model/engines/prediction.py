@@ -1,4 +1,4 @@
-"""What is asked of a posterior, and its answer: plain data, known to the service and the command line too."""
+"""The options of a prediction and its answer: plain data, shared with the service and the command line."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
 
 @dataclass(frozen=True, slots=True)
 class PredictOptions:
-    """What to answer.
+    """Options of a prediction.
 
     Attributes:
-        samples: S, the number of draws; 0 asks for the mu-only mean.
+        samples: S, the number of draws; 0 requests the mu-only mean.
         percentiles: Levels, strictly between 0 and 100.
-        seed: Seed of the draws; the checkpoint's own by default.
+        seed: Seed of the draws; None: the checkpoint's default.
         noise: Whether to describe a new observation, or the function alone.
-        thresholds: Values of the target, for each of which to give the probability of exceeding it.
+        thresholds: Values of the target; the answer gives the probability of exceeding each.
         draws: Whether to add the function value of every draw.
-        calibrated: Whether percentiles and exceedance go through the checkpoint's calibration, if it has one.
-        mc_error: Whether to add the standard errors that the answer has for the finite number of draws.
+        calibrated: Whether to calibrate percentiles and exceedance, if the checkpoint has a calibration.
+        mc_error: Whether to add Monte Carlo standard errors.
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -49,17 +49,17 @@ class Prediction:
     Attributes:
         samples: S.
         seed: Seed of the draws.
-        calibrated: Whether percentiles and exceedance went through the checkpoint's calibration.
+        calibrated: Whether percentiles and exceedance are calibrated.
         mean: ``[B]``.
         std: Standard deviation of the predictive, ``[B]``; None if S is 0, as are the next four.
         epistemic_std: Spread of the function values over draws, ``[B]``.
         aleatoric_std: Spread of the observation noise, ``[B]``.
         percentiles: ``[B, K]``.
         exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
-        draws: Function values, ``[B, S]``; None unless asked for.
-        mc_error: Standard errors for the finite number of draws; None unless asked for, and if S is 0.
-        outside: Whether each row lies beyond the training rows (see `model.encoding.training_range`), ``[B]``; None:
-        not known.
+        draws: Function values, ``[B, S]``; None unless requested.
+        mc_error: Monte Carlo standard errors; None unless requested, and if S is 0.
+        outside: Whether each row lies beyond the training rows (`model.encoding.training_range`), ``[B]``; None: not
+            known.
     """
 
     samples: int

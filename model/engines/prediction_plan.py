@@ -1,4 +1,4 @@
-"""The plan of an answer: what a request asks of every row, prepared once, and how it is read off a predictive."""
+"""The prediction plan: the options of a request, prepared once, and the answer computed from a predictive."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["PredictionPlan"]
 
 KEPT_PLANS = 64
-"""Made ready once: a service is mostly asked the same."""
+"""Plans in the cache: most requests to a service have the same options."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionPlan:
-    """What is asked of every row, made ready once a request.
+    """The options of a request in the form that engines need, the same for every row.
 
     Attributes:
-        options: What is asked.
-        calibration: What percentiles and exceedance go through; None: they are those of the predictive itself.
+        options: Options of the request.
+        calibration: Calibrates percentiles and exceedance; None: they are raw.
         levels: The percentile levels as probabilities, ``[K]``, float64.
-        scores: The normal scores that they reach to in rows like the training rows, ``[K]``.
-        wider: Those in rows beyond them, where calibration may only widen, ``[K]``.
-        ranks: Which of the levels, from the least to the largest, each one is, ``[K]``; None: they rise.
+        scores: Normal scores of the levels in the raw predictive, for rows like the training rows, ``[K]``.
+        wider: The same for rows beyond the training rows, where calibration may only widen bands, ``[K]``.
+        ranks: Rank of each level, from 0, ``[K]``; None: the levels are in rising order.
         thresholds: ``[T]``, float64.
     """
 
@@ -52,12 +52,12 @@ class PredictionPlan:
     @classmethod
     @lru_cache(maxsize=KEPT_PLANS)
     def of(cls, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> Self:
-        """Makes a request ready.
+        """Prepare the plan of a request.
 
         Args:
-            options: What is asked.
-            calibration: The checkpoint's, if it has one; without noise or draws there is nothing to calibrate.
-            device: Where the answer is computed.
+            options: Options of the request.
+            calibration: The checkpoint's calibration, or None; not used without noise or without draws.
+            device: The device that computes the answer.
         """
         if not (options.noise and options.calibrated and options.samples > 0):
             calibration = None
@@ -75,11 +75,11 @@ class PredictionPlan:
         """The answer for B rows.
 
         Args:
-            predictive: Of these rows; for ``samples=0`` that of the mu-only networks.
-            outside: Which of them lie beyond the training rows.
+            predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
+            outside: The rows beyond the training rows.
 
         Returns:
-            What was asked for by the names of `model.engines.prediction.Prediction`, without the Monte Carlo errors.
+            The requested numbers by the names of `model.engines.prediction.Prediction`, without the Monte Carlo errors.
         """
         options = self.options
         if options.samples == 0:
@@ -100,7 +100,7 @@ class PredictionPlan:
         return answer
 
     def percentiles(self, predictive: Predictive, outside: Outside) -> Tensor:
-        """Those of observations, ``[B, K]``."""
+        """Percentiles of an observation, ``[B, K]``."""
         if self.calibration is None or len(outside) == 0:
             return predictive.quantiles(self.scores)
         if outside.everywhere:
@@ -111,7 +111,7 @@ class PredictionPlan:
         return percentiles
 
     def rising_scores(self, outside: Outside) -> Tensor:
-        """Normal scores of the levels from the least to the largest, for each of B rows, ``[B, K]``."""
+        """Normal scores of the levels in rising order, for each of B rows, ``[B, K]``."""
         scores, batch = self.scores, len(outside.mask)
         if self.calibration is not None and len(outside) > 0:
             scores = torch.where(outside.mask.unsqueeze(1), self.wider, scores)
@@ -120,19 +120,19 @@ class PredictionPlan:
         return scores.expand(batch, -1)
 
     def of_functions(self, means: Tensor) -> dict[str, Tensor]:
-        """Percentiles and exceedance of the function alone, from its values ``[S, B]``."""
-        told = {"percentiles": function_quantiles(means, self.levels)}
+        """Percentiles and exceedance of the function alone, from function values ``[S, B]``."""
+        answer = {"percentiles": function_quantiles(means, self.levels)}
         if self.options.thresholds:
-            told["exceedance"] = function_exceedance(means, self.thresholds)
-        return told
+            answer["exceedance"] = function_exceedance(means, self.thresholds)
+        return answer
 
     def exceedance(self, below: Tensor, above: Tensor, outside: Outside) -> Tensor:
-        """How probable an observation beyond the thresholds is.
+        """The probability that an observation exceeds each threshold; calibrated, if there is a calibration.
 
         Args:
-            below: Probabilities of less than each threshold, not calibrated, ``[B, T]``.
-            above: Of more than it, likewise.
-            outside: Which of the rows lie beyond the training rows.
+            below: Raw probabilities of an observation below each threshold, ``[B, T]``.
+            above: Raw probabilities of one above it, ``[B, T]``.
+            outside: The rows beyond the training rows.
 
         Returns:
             ``[B, T]``.

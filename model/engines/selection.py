@@ -1,4 +1,4 @@
-"""Picks the engine of a posterior, once, when it is loaded."""
+"""The choice of a posterior's engine, made once when the posterior is loaded."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 __all__ = ["ENGINES", "engine_worth", "select_engine"]
 
 WORTH_COMPILED_CODE = 2**22
-"""Rows times draws from which on compiled code saves more than the second that it takes to load."""
+"""Rows times draws above which compiled code saves more than the second that it takes to load."""
 
 
 ENGINES = ("auto", "torch")
-"""``auto``: compiled code on a CPU, where it can be had; ``torch``: PyTorch, which needs no second to be loaded."""
+"""``auto``: compiled code on a CPU, where it is available; ``torch``: PyTorch, which saves a second of loading."""
 
 
 def select_engine(target: TargetModel, device: torch.device, choice: str = "auto") -> Engine:
-    """The engine for a target model.
+    """Select the engine for a target model.
 
-    Compiled code is taken on a CPU, where Numba is installed and works, for the observation models and transforms that
-    it knows. Everything else is answered by PyTorch; `compiled.loader.load` logs once why it could not be loaded.
+    ``auto`` selects compiled code on a CPU, if Numba is installed and works, for the observation models and transforms
+    that it supports, and else PyTorch. If compiled code can't be loaded, `compiled.loader.load` logs the reason once.
 
     Args:
-        target: What the outputs say of the target.
-        device: Where the draws are.
+        target: Maps the network's outputs to the distribution of the target.
+        device: The device of the draws.
         choice: One of `ENGINES`.
 
     Raises:
-        ValueError: The choice is none of them.
+        ValueError: The choice is not one of `ENGINES`.
     """
     if choice not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {choice!r}")
@@ -47,9 +47,9 @@ def select_engine(target: TargetModel, device: torch.device, choice: str = "auto
         return reference
     from murho.model.engines.compiled_engine import CompiledEngine
 
-    return CompiledEngine(target, kernels) if CompiledEngine.knows(target) else reference
+    return CompiledEngine(target, kernels) if CompiledEngine.supports(target) else reference
 
 
 def engine_worth(rows: int, samples: int) -> str:
-    """The choice for a process that answers so many rows and ends, for `select_engine`."""
+    """The choice of engine for a process that answers this number of rows once, and then ends."""
     return "auto" if rows * samples > WORTH_COMPILED_CODE else "torch"

@@ -19,13 +19,13 @@ __all__ = ["TargetModel"]
 
 @dataclass(frozen=True, slots=True)
 class TargetModel:
-    """What a checkpoint says of its network's outputs.
+    """Maps the outputs of a checkpoint's network to the distribution of the target.
 
     Attributes:
         likelihood: The observation model, on the device of the outputs.
         location: Mean of the transformed training targets.
         scale: Their standard deviation.
-        transform: From the target to what was learned.
+        transform: Transform of the target.
         wide: The rule of wide components; None: there are none.
         members: M.
     """
@@ -41,9 +41,9 @@ class TargetModel:
         """The raw predictive distribution of the target of each row.
 
         Args:
-            outputs: Of the network, ``[S, B, P]``, standardised.
+            outputs: Outputs of the network, ``[S, B, P]``, standardised.
             members: Member of each draw, ``[S]``.
-            widened: Whether with a wide component, if there is a rule for it.
+            widened: Whether to add the wide component, if there is a rule for it.
         """
         means, noise, weights = self.likelihood.components(outputs, members)
         predictive = Predictive.of(

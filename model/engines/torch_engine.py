@@ -1,4 +1,4 @@
-"""The reference engine: PyTorch on any device, formulas as they stand in `model.distributions`."""
+"""The reference engine: PyTorch on any device, with the formulas of `model.distributions`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["TorchEngine"]
 
 
 class TorchEngine:
-    """See `model.engines.engine.Engine`."""
+    """The engine of PyTorch, see `model.engines.engine.Engine`."""
 
     name = "torch"
 
     def __init__(self, target: TargetModel) -> None:
-        """Takes what the outputs say of the target."""
+        """Keep the target model, which maps outputs to the distribution of the target."""
         self._target = target
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""Checkpoints on disk, and a loaded one that answers."""
+"""Checkpoints on disk, and the posterior loaded from one, which answers requests."""

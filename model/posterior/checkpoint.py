@@ -1,7 +1,7 @@
 """Checkpoints on disk: ``NAME/VERSION/`` with ``model.safetensors`` and ``model.json``.
 
-Written to a temporary name, flushed to the disk, then renamed: a reader sees all of a version or none of it.
-Read into the shapes that ``model.json`` announces, every tensor checked; nothing is ever unpickled.
+A version is written to a temporary name, flushed to the disk, then renamed: a reader sees all of it or none of it.
+Every tensor that is read is checked against the shapes in ``model.json``; nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ FACTS_FILE = "model.json"
 
 
 def default_root() -> Path:
-    """Where checkpoints are unless told otherwise."""
+    """The default directory of checkpoints."""
     return Path("checkpoints")
 
 
 def validate_name(name: str) -> str:
-    """The name itself, if a checkpoint may have it.
+    """Check the name of a checkpoint, and return it.
 
     Raises:
-        CheckpointError: It may not; path separators, for one, are refused.
+        CheckpointError: The name is not allowed, for example because it contains a path separator.
     """
     if not NAME_PATTERN.fullmatch(name):
         raise CheckpointError(
@@ -70,12 +70,12 @@ def validate_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReference:
-    """One version of one checkpoint as found on disk, not yet read.
+    """One version of one checkpoint on disk, not yet read.
 
     Attributes:
         name: Name of the outer directory.
         version: Name of the inner directory; empty if the outer one holds no version.
-        path: The inner directory.
+        path: The inner directory; the outer one if that holds no version.
         problem: Why it can't be a checkpoint, or None.
     """
 
@@ -86,10 +86,10 @@ class CheckpointReference:
 
 
 def list_checkpoints(root: Path) -> list[CheckpointReference]:
-    """Every checkpoint under a directory, by name, then by rising version.
+    """List every checkpoint in a directory, sorted by name, then by version.
 
-    Hidden entries (writers' temporary directories among them) and plain files are passed over. A directory
-    that does not exist has no checkpoints.
+    Hidden entries (such as the temporary directories of writers) and plain files are skipped. A directory that does
+    not exist has no checkpoints.
 
     Raises:
         CheckpointError: The directory can't be read.
@@ -115,7 +115,7 @@ def list_checkpoints(root: Path) -> list[CheckpointReference]:
             found += [
                 CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad
             ]
-            # Nothing but hidden entries: its first training is under way.
+            # A directory with hidden entries alone is no problem: its first training is still running.
             if not versions and not any(entry.name.startswith(".") for entry in entries):
                 found.append(CheckpointReference(outer.name, "", outer, "the directory holds no version"))
     except OSError as error:
@@ -124,10 +124,10 @@ def list_checkpoints(root: Path) -> list[CheckpointReference]:
 
 
 def find_checkpoint(root: Path, name: str, version: str | None = None) -> Path:
-    """The directory of a version, the highest one by default.
+    """Find the directory of a version, by default of the highest one.
 
     Raises:
-        CheckpointError: There is none; the message names those there are.
+        CheckpointError: There is no such checkpoint or version; the message lists the existing ones.
     """
     validate_name(name)
     known = [reference for reference in list_checkpoints(root) if reference.problem is None]
@@ -146,13 +146,13 @@ def find_checkpoint(root: Path, name: str, version: str | None = None) -> Path:
 
 
 def read_checkpoint(directory: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
-    """Specification and tensors of a version, all of it checked.
+    """Read and check the specification and the tensors of a version.
 
     Args:
         directory: ``NAME/VERSION``.
 
     Returns:
-        What ``model.json`` says, and float32 tensors on the CPU by name.
+        The specification in ``model.json``, and float32 tensors on the CPU by name.
 
     Raises:
         CheckpointError: A file is missing or damaged, the format is newer, a field of ``model.json`` is not as
@@ -181,7 +181,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """``model.json``, its format and name checked, but nothing else."""
+    """Read ``model.json``, and check its format and name only."""
     try:
         facts = orjson.loads(_read_bytes(path))
     except orjson.JSONDecodeError as error:
@@ -203,12 +203,12 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """The tensors of a file, checked one by one.
+    """Read the tensors of a file, and check each one.
 
     Args:
         path: The file.
-        sha256: What ``model.json`` says of its content.
-        shapes: Name and shape of every tensor that there must be.
+        sha256: Hash of its content, from ``model.json``.
+        shapes: Name and shape of every tensor that the file must hold.
     """
     import safetensors.torch
     import torch
@@ -236,7 +236,7 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
 
 
 def check_writable(root: Path, name: str) -> None:
-    """Fails before a fit rather than after it, if its checkpoint could not be written.
+    """Check that a checkpoint can be written, so that a fit fails before it starts, not at its end.
 
     Raises:
         CheckpointError: The name is forbidden or the directory can't be written.
@@ -248,7 +248,7 @@ def check_writable(root: Path, name: str) -> None:
         with tempfile.TemporaryDirectory(prefix=".probe-", dir=home):
             pass
         with contextlib.suppress(OSError):
-            home.rmdir()  # only if it is empty: leave no trace of a fit that may fail
+            home.rmdir()  # only if it is empty: a fit that fails leaves no trace
     except OSError as error:
         raise CheckpointError(
             f"{root / name}: can't write checkpoints here: {error.strerror or error}"
@@ -256,20 +256,20 @@ def check_writable(root: Path, name: str) -> None:
 
 
 def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> Path:
-    """Writes the next version of a checkpoint, all of it or nothing.
+    """Write the next version of a checkpoint, all of it or nothing.
 
     Args:
         root: Directory of checkpoints.
-        name: Its name.
-        spec: The content of ``model.json`` but for ``format``, ``name`` and ``tensors``, which are added here.
+        name: Name of the checkpoint.
+        spec: The content of ``model.json`` except ``format``, ``name`` and ``tensors``, which are added here.
         tensors: mu, rho and noise parameters by name, float32.
 
     Returns:
-        The directory ``root/name/version``; the version is one above the highest there is.
+        The directory ``root/name/version``; the version is one above the highest existing one.
 
     Raises:
-        CheckpointError: The name is forbidden, or the disk is full or not writable. Nothing of the new version
-            is visible then, and older ones are untouched.
+        CheckpointError: The name is forbidden, or the disk is full or not writable. Then nothing of the new version
+            is visible, and older ones are untouched.
     """
     from murho.model.networks.named_tensors import tensor_bytes
 
@@ -312,7 +312,7 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
 
 
 def _rename_to_next_version(temporary: Path, home: Path) -> Path:
-    """Takes the first free number above the highest; another writer may take it first, then the next."""
+    """Rename to the first free number above the highest version, or to a later one if another writer takes it first."""
     taken = [int(entry.name) for entry in home.iterdir() if VERSION_PATTERN.fullmatch(entry.name)]
     version = max(taken, default=0) + 1
     while True:

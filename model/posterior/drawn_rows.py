@@ -1,4 +1,4 @@
-"""Rows under the draws of a posterior: what evaluation and calibration ask of them."""
+"""Network outputs of rows under the draws of a posterior, for evaluation and calibration."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class DrawnRows:
     """B rows under S draws.
 
     Attributes:
-        outputs: Of the network, ``[S, B, P]``, standardised; by PyTorch, whatever engine answers.
+        outputs: Outputs of the network, ``[S, B, P]``, standardised; computed by PyTorch, whatever the engine.
         members: Member of each draw, ``[S]``.
-        outside: Which rows lie beyond the training rows.
-        target: What the outputs say of the target.
-        engine: What computes percentiles.
+        outside: The rows beyond the training rows.
+        target: Maps the outputs to the distribution of the target.
+        engine: Computes percentiles.
     """
 
     outputs: Tensor
@@ -43,17 +43,17 @@ class DrawnRows:
     engine: Engine
 
     def predictive(self) -> Predictive:
-        """The distribution of the target of each row, not calibrated; by PyTorch, the same to the bit everywhere."""
+        """The raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine."""
         return self.target.predictive(self.outputs, self.members)
 
     def percentiles(
         self, levels: Sequence[float], calibration: ConformalMap | None = None
     ) -> NDArray[np.float64]:
-        """Percentiles of an observation, ``[B, K]``, the target's unit.
+        """Percentiles of an observation, ``[B, K]``, in the target's unit.
 
         Args:
-            levels: Strictly between 0 and 100, K.
-            calibration: What they go through; None: nothing.
+            levels: K levels, strictly between 0 and 100.
+            calibration: Calibrates the percentiles; None: they are raw.
         """
         options = PredictOptions(samples=len(self.members), percentiles=tuple(levels))
         plan = PredictionPlan.of(options, calibration, self.outputs.device)

@@ -1,4 +1,4 @@
-"""The specification of a checkpoint: all that ``model.json`` says, read once and checked."""
+"""The specification of a checkpoint: the content of ``model.json``, read once and checked."""
 
 from __future__ import annotations
 
@@ -55,30 +55,30 @@ _NEWER_FIELDS: dict[tuple[str, str], Any] = {
     ("likelihood", "wide"): None,
     ("target", "transform"): Identity().to_json(),
 }
-"""Fields that older files lack, and what that means."""
+"""Fields that older files lack, and the value that stands for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpec:
-    """What a checkpoint's parameters mean, and where they come from.
+    """The meaning and the origin of a checkpoint's parameters.
 
     Attributes:
-        created: When it was made, ISO 8601; None if a file does not say.
-        murho: Version of Murho that made it; None if a file does not say.
+        created: Time when it was made, ISO 8601; None if the file does not give it.
+        murho: Version of Murho that made it; None if the file does not give it.
         architecture: The network's sizes.
-        prior: Prior of the weights in training; None if a file does not say.
+        prior: Prior of the weights in training; None if the file does not give it.
         likelihood: The observation model.
-        target: How the network learned the target.
+        target: Transform and standardisation of the target that the network learned.
         schema: Features and target.
-        encoder: From the features to the network's D inputs.
+        encoder: Maps the features to the network's D inputs.
         beyond: The rule for rows beyond the training rows; None in older files.
         calibration: Map to calibrated bands, or None.
         default_seed: Seed of the draws where a request gives none.
-        training: Facts of the training: rows, epochs, candidates, options. For JSON.
-        metrics: Scores on held-out rows. For JSON.
-        records: What else the file says, by key: ``update`` and ``pruning`` (see `model.revision`), ``estimator``, and
-            what this Murho does not know. For JSON.
-        absent: Fields that the file lacks because it is older than they are. They stay away when it is written again.
+        training: Facts of the training, as JSON: rows, epochs, candidates, options.
+        metrics: Scores on held-out rows, as JSON.
+        records: Further fields of the file, as JSON by key: ``update`` and ``pruning`` (see `model.revision`),
+            ``estimator``, and fields that this version of Murho does not know.
+        absent: Fields that are newer than the file. They are left out again when it is rewritten.
     """
 
     created: str | None = None
@@ -98,10 +98,10 @@ class ModelSpec:
     absent: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
-        """Checks that the parts fit each other.
+        """Check that the parts fit each other.
 
         Raises:
-            CheckpointError: Inputs or outputs of the network are not those of the encoding or the likelihood.
+            CheckpointError: The network's numbers of inputs or outputs do not match the encoding or the likelihood.
         """
         needed = {
             "inputs": (self.encoder.width, "encoded features"),
@@ -114,7 +114,7 @@ class ModelSpec:
 
     @property
     def rows_learned(self) -> int:
-        """Rows behind the posterior: those of the training and of all updates. 0 if a file does not say."""
+        """Number of rows of the training and of all updates; 0 if the file does not give it."""
         return int(self.records.get("update", {}).get("total_rows") or self.training.get("rows", 0))
 
     @property
@@ -128,16 +128,16 @@ class ModelSpec:
         return self.architecture.shapes() | {name: tuple(tensor.shape) for name, tensor in noise.items()}
 
     def made_now(self, **changes: Any) -> Self:
-        """The same with changes, made now by this Murho.
+        """Copy with changes, and with the present time and version of Murho.
 
         Args:
-            changes: Attributes.
+            changes: New values of attributes.
         """
         created = datetime.now(UTC).isoformat(timespec="seconds")
         return replace(self, created=created, murho=version("murho"), **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``model.json``, but for its `FILE_FIELDS`."""
+        """The content of ``model.json``, without its `FILE_FIELDS`."""
         likelihood, target = self.likelihood.to_json(), target_to_json(self.schema.target, self.target)
         parts = {"likelihood": likelihood, "target": target}
         for part, name in self.absent:
@@ -161,7 +161,7 @@ class ModelSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; `FILE_FIELDS` are passed over.
+        """The inverse of `to_json`; `FILE_FIELDS` are ignored.
 
         Raises:
             CheckpointError: A field is missing, malformed or does not fit the others; the message begins with its path.

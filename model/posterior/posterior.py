@@ -1,7 +1,7 @@
-"""A loaded checkpoint that answers: rows in, the predictive distribution of the target out.
+"""A loaded checkpoint that answers requests: rows in, the predictive distribution of the target out.
 
-The answer for a row depends on the checkpoint, the row and the options alone. Rows are worked through in
-tiles, which changes nothing but memory.
+The answer for a row depends on the checkpoint, the row and the options alone. Rows are computed in tiles, which
+limits memory and does not change answers.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 __all__ = ["Posterior"]
 
 TILE_VALUES = 2**19
-"""Outputs worked on at a time: 4 MiB of float64, a few times over for temporaries."""
+"""Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
 TILE_ROWS = 256
-"""At least, where so many draws leave room for them: products of fewer are slow."""
+"""Least number of rows in a tile where the draws leave room for them: matrix products of fewer rows are slow."""
 
 
 class Posterior:
     """The variational posterior of a checkpoint, on one device.
 
-    Not thread-safe: one thread computes, as in the service.
+    Not thread-safe: only one thread may compute, as in the service.
 
     Attributes:
-        engine: What computes its answers; picked once.
-        tile_values: Outputs worked on at a time. Answers do not depend on it.
+        engine: Computes the answers; picked once.
+        tile_values: Outputs in a tile. Answers do not depend on it.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class Posterior:
         draws_bytes: int = KEPT_BYTES,
         engine: str = "auto",
     ) -> None:
-        """Takes the parts of a checkpoint; `load` reads them from disk.
+        """Build the posterior from the parts of a checkpoint; `load` reads them from disk.
 
         Args:
-            spec: What ``model.json`` says.
+            spec: The specification of the checkpoint.
             tensors: Checked tensors by name, on the CPU.
             name: Name of the checkpoint.
             version: Its version.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
-            draws_bytes: Memory for draws, see `model.engines.draw_cache`.
-            engine: What computes answers, see `model.engines.selection.select_engine`.
+            draws_bytes: Memory for the cache of draws, `model.engines.draw_cache`.
+            engine: One of `model.engines.selection.ENGINES`.
         """
         self.name, self.version, self.spec = name, version, spec
         self.tile_values = TILE_VALUES
@@ -112,16 +112,16 @@ class Posterior:
     def load(
         cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES, engine: str = "auto"
     ) -> Self:
-        """Reads a version from disk and checks all of it.
+        """Read a version from disk and check all of it.
 
         Args:
-            directory: ``NAME/VERSION``; the names of the two directories are the posterior's.
-            device: Where to compute.
-            draws_bytes: Memory for draws, see `model.engines.draw_cache`.
-            engine: What computes answers, see `model.engines.selection.select_engine`.
+            directory: ``NAME/VERSION``, which give the posterior its name and version.
+            device: The device to compute on: ``cpu``, ``cuda`` or ``cuda:1``.
+            draws_bytes: Memory for the cache of draws, `model.engines.draw_cache`.
+            engine: One of `model.engines.selection.ENGINES`.
 
         Raises:
-            CheckpointError: Something is missing, damaged or of a newer format; the message says what.
+            CheckpointError: Something is missing, damaged or of a newer format; the message names it.
         """
         spec, tensors = read_checkpoint(directory)
         where = directory.resolve()
@@ -137,24 +137,24 @@ class Posterior:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What ``model.json`` says, as JSON: metrics of held-out rows, the schema, the training and more."""
+        """The specification as JSON: schema, training, metrics of held-out rows and more."""
         return self.spec.to_json()
 
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
-        """Answers for any number of rows.
+        """Answer for any number of rows.
 
         Args:
             columns: Canonical columns of the schema's features, ``[B]`` each.
-            options: What to answer, already validated.
+            options: Options of the request, already validated.
 
         Returns:
-            One entry a row, in order.
+            One entry per row, in order.
         """
         return self.predict_encoded(self.encoder.encode(columns), options)
 
     @torch.inference_mode()
     def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
-        """Like `predict`, for rows that are encoded already, ``[B, D]``."""
+        """Answer as `predict` does, for encoded rows ``[B, D]``."""
         with threads_for(len(rows) * max(1, options.samples) * self._weights):
             return self._predict_encoded(rows, options)
 
@@ -163,7 +163,7 @@ class Posterior:
         plan = PredictionPlan.of(options, self.calibration, self.device)
         engine = (
             self.engine if options.samples else self._reference
-        )  # the mu-only mean: PyTorch's, to the bit
+        )  # the mu-only mean is PyTorch's, to the bit
         samples, with_errors = options.samples, options.mc_error and options.samples > 0
         per_tile = self._rows_per_tile(samples)
         answers, errors = [], []
@@ -175,7 +175,7 @@ class Posterior:
             answer = engine.answer(plan, outputs, members, outside)
             if with_errors:
                 images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, outside)
-                drawn, mirrored = (self._target.predictive(*some) for some in ((outputs, members), images))
+                drawn, mirrored = (self._target.predictive(*part) for part in ((outputs, members), images))
                 errors.append(self._errors(drawn, mirrored, answer["percentiles"], options))
             answers.append({**answer, "outside": outside.mask.cpu().numpy()})
         return Prediction(
@@ -195,7 +195,7 @@ class Posterior:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
             samples: S, at least 1.
             seed: Seed of the draws.
-            members: Takes all S draws from these alone; by default they go round all of them.
+            members: The members to take all S draws from; by default draws go round all members.
         """
         if members is None:
             parts = self._draws.parts(samples, seed)
@@ -210,13 +210,13 @@ class Posterior:
     def predictive(
         self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
     ) -> Predictive:
-        """The distribution of the target of each row, not calibrated; arguments as of `drawn`."""
+        """The raw predictive distribution of the target of each row; takes the arguments of `drawn`."""
         return self.drawn(rows, samples, seed, members=members).predictive()
 
     def outside(self, rows: Tensor) -> Tensor:
-        """Which rows lie beyond the training range of a feature, or are of a category unseen in training, ``[B]``.
+        """Mask of the rows beyond the training range of a feature or with a category unseen in training, ``[B]``.
 
-        There calibration widens bands and never narrows them. Of checkpoints from before this was heeded, no row.
+        In these rows calibration never narrows a band. Older checkpoints have no rule for this: no row is marked.
 
         Args:
             rows: Encoded rows, ``[B, D]``, on the posterior's device.
@@ -226,11 +226,11 @@ class Posterior:
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:
-        """What the training rows know nothing like, see `model.encoding.input_warnings.input_warnings`."""
+        """Warnings of values unlike the training rows, see `model.encoding.input_warnings.input_warnings`."""
         return input_warnings(self.encoder, columns, limit, among=among)
 
     def warm_up(self) -> None:
-        """Makes the default draws and runs every path once, so that the first request is as fast as the next."""
+        """Make the default draws and run every path once, so that the first request is as fast as later ones."""
         for batch in (1, 64):
             rows = np.zeros((batch, self.architecture.inputs), dtype=np.float32)
             for options in (
@@ -242,30 +242,30 @@ class Posterior:
 
     def _rows_per_tile(self, samples: int) -> int:
         most = max(1, self.tile_values // max(1, samples))
-        if not self._draws.holds(samples):  # draws are made anew for every tile
+        if not self._draws.holds(samples):  # draws are made again for every tile
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
 
     def _outputs(
         self, engine: Engine, parts: Iterable[Draws], rows: Tensor, outside: Outside
     ) -> tuple[Tensor, Tensor]:
-        """Outputs of every row under all draws, ``[S, B, P]``, and the member of each draw, ``[S]``."""
+        """Outputs of every row under the draws of all parts, ``[S, B, P]``, and the member of each draw, ``[S]``."""
         outputs, members = zip(
             *((self._outputs_of(engine, draws, rows, outside), draws.members) for draws in parts), strict=True
         )
         return _together(outputs), _together(members)
 
     def _outputs_of(self, engine: Engine, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
-        """Outputs of every row under every draw, ``[S, B, P]``, the scatter beyond the training rows set right.
+        """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.
 
-        What is not known out there is told by the draws: the noise stays what it is at the edge.
+        Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
         """
         outputs = engine.forward(draws, rows)
-        told = self.likelihood.outputs > self.likelihood.means  # else the noise is the same everywhere
-        if told and len(outside) > 0:
+        noise_varies = self.likelihood.outputs > self.likelihood.means  # else it is the same for all rows
+        if noise_varies and len(outside) > 0:
             beyond = outside.rows
             edge = engine.forward(draws, self._reach.nearest(rows[beyond]))
-            with torch.inference_mode():  # as in `forward`: what comes from there is changed in place
+            with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
                 outputs[:, beyond] = self.likelihood.with_scatter_of(outputs[:, beyond], edge)
         return outputs
 
@@ -276,7 +276,7 @@ class Posterior:
         percentiles: NDArray[np.float64],
         options: PredictOptions,
     ) -> dict[str, NDArray[Any]]:
-        """By the names of `MonteCarloError`."""
+        """Monte Carlo standard errors of a tile, by the names of `MonteCarloError`."""
         errors = monte_carlo_error(
             drawn,
             mirrored,
@@ -292,7 +292,7 @@ def _together(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _joined(tiles: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """The rows of all tiles."""
+    """Join the rows of all tiles."""
     if len(tiles) == 1:
         return tiles[0]
     return {key: np.concatenate([tile[key] for tile in tiles]) for key in tiles[0]}

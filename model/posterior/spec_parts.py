@@ -1,4 +1,4 @@
-"""Likelihood and target of a checkpoint, as ``model.json`` describes them."""
+"""The parts of ``model.json`` that describe the likelihood and the target of a checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LikelihoodSpec:
         kind: One of `model.likelihoods.registry.NOISE_KINDS`.
         sigma: Known noise in standardised units, for ``fixed``.
         components: K, for ``mixture``.
-        wide: Rule of the wide component; None: there is none.
+        wide: The rule of the wide component; None: there is none.
     """
 
     kind: str
@@ -41,15 +41,15 @@ class LikelihoodSpec:
     wide: WideRule | None = None
 
     def make(self, members: int) -> Likelihood:
-        """The observation model of M members, before its parameters are loaded.
+        """Build the observation model of M members, before its parameters are loaded.
 
         Raises:
-            OptionError: ``sigma`` or ``components`` is out of range, or missing where it is needed.
+            OptionError: ``sigma`` or ``components`` is out of range, or missing although ``kind`` needs it.
         """
         return make_likelihood(self.kind, members=members, sigma=self.sigma, components=self.components)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
+        """The likelihood as an object of ``model.json``."""
         return {
             "kind": self.kind,
             "sigma": self.sigma,
@@ -81,7 +81,7 @@ class LikelihoodSpec:
 
 
 def target_to_json(target: Target, standardisation: Standardisation) -> dict[str, Any]:
-    """For ``model.json``: the target, and how the network learned it."""
+    """The target, its transform and its standardisation as an object of ``model.json``."""
     return {
         "name": target.name,
         "unit": target.unit,
@@ -92,11 +92,11 @@ def target_to_json(target: Target, standardisation: Standardisation) -> dict[str
 
 
 def target_from_json(data: object, target: Target) -> Standardisation:
-    """The inverse of `target_to_json`; without a transform, as in older files, the target was learned as it is.
+    """The inverse of `target_to_json`; older files have no transform, which means `Identity`.
 
     Raises:
-        CheckpointError: A field is missing, unknown, of another type or out of range, or name and unit are not those of
-            the target.
+        CheckpointError: A field is missing, unknown, of another type or out of range, or name or unit differ from the
+            schema's target.
     """
     fields = expect_fields(data, "target", ("location", "scale"), optional=("name", "unit", "transform"))
     for name in ("name", "unit"):

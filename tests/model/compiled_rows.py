@@ -1,4 +1,4 @@
-"""A mixture's rows as compiled code takes them."""
+"""Rows of a mixture in the form that compiled code takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures that are hard on quantiles, and what these are by bisection in double precision."""
+"""Mixtures whose quantiles are hard to find, and these quantiles by bisection in double precision."""
 
 from __future__ import annotations
 

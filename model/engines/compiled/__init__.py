@@ -1,1 +1,1 @@
-"""Compiled code (Numba) for processors: from a network's outputs to an answer, row by row."""
+"""Compiled code (Numba) for CPUs: the forward pass, and answers from a network's outputs, row by row."""

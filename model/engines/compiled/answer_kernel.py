@@ -1,7 +1,7 @@
 """From the network's outputs to the answer, compiled, row by row: moments, percentiles, exceedance, draws.
 
-The rule for each number is the one that PyTorch follows where there is no compiled code, see
-`model.distributions.predictive`; here a row's components never leave the first cache.
+Each number follows the formulas of the torch engine in `model.distributions.predictive`. Here a row's components stay
+in the CPU's first-level cache.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ __all__ = ["answer_rows"]
 
 Real = np.float32
 ROWS, TILE = 16, 8
-"""Rows that are copied at a time: as many numbers as a line of the cache; and draws."""
+"""Rows and draws that are copied together; 16 numbers fill a cache line."""
 
 
 @part
 def _gather(outputs: Floats, first: int, rows: int, into: Floats) -> None:
-    """Rows side by side, of ``[S, P, B]``, to rows one behind the other, ``[ROWS, P, S]``."""
+    """Copy rows of ``[S, P, B]`` to ``[ROWS, P, S]``, where the outputs of each row are contiguous."""
     samples, count = outputs.shape[0], outputs.shape[1]
     whole = samples // TILE * TILE
     for output in range(count):
         for tile in range(0, whole, TILE):
             for row in range(rows):
-                for sample in range(tile, tile + TILE):  # always as many, and so without a loop
+                for sample in range(tile, tile + TILE):  # a constant number, so that the compiler unrolls it
                     into[row, output, sample] = outputs[sample, output, first + row]
         for sample in range(whole, samples):
             for row in range(rows):
@@ -58,7 +58,7 @@ def _gather(outputs: Floats, first: int, rows: int, into: Floats) -> None:
 
 @part
 def _shift(means: Floats, noise: Floats, location: float, scale: float, into: Doubles) -> None:
-    """Means and noise in another unit, ``[2, C]``."""
+    """Convert means and noise to another unit, ``[2, C]``."""
     widest_vectors()
     for component in range(means.size):
         into[0, component] = location + scale * np.float64(means[component])
@@ -68,7 +68,7 @@ def _shift(means: Floats, noise: Floats, location: float, scale: float, into: Do
 
 @part
 def _in_unit(values: Reals, offset: float, factor: float, into: Doubles) -> None:
-    """Function values of the draws in the target's unit, ``[S]``."""
+    """Convert function values to the target's unit, ``[S]``."""
     widest_vectors()
     for sample in range(into.size):
         into[sample] = offset + factor * np.float64(values[sample])
@@ -76,10 +76,10 @@ def _in_unit(values: Reals, offset: float, factor: float, into: Doubles) -> None
 
 @part
 def _levels_in_unit(values: Doubles, learned: tuple[float, float], top: float, shift: float) -> None:
-    """Percentiles of what was learned to those of the target, in place, ``[L]``; see `distributions.transforms`."""
+    """Convert standardised percentiles to the target's, in place, ``[L]``; see `model.distributions.transforms`."""
     highest = -math.inf
     for level in range(values.size):
-        # Rounding must not turn two levels of the same value round.
+        # Rounding must not swap two levels that have the same value.
         highest = max(highest, values[level])
         value = learned[0] + learned[1] * highest
         if math.isfinite(top):
@@ -91,14 +91,14 @@ def _levels_in_unit(values: Doubles, learned: tuple[float, float], top: float, s
 def _moments_of_logarithm(
     in_unit: Doubles, weights: Floats, of_target: Doubles, mean: Doubles, variance: Doubles, near: float
 ) -> Moments:
-    """Of the target where its logarithm was learned, in units of the largest one in training.
+    """Moments of the target where its logarithm was learned, in units of the largest training target.
 
     Args:
-        in_unit: Means and noise of the logarithm, from that one's on, ``[2, C]``.
+        in_unit: Means and noise of the logarithm, minus that of the largest training target, ``[2, C]``.
         weights: ``[K, S]``; none, ``[0, S]``, where K is 1.
         of_target: To be filled with means and standard deviations, ``[2, C]``.
         mean: To be filled with the function values, ``[S]``, where there are weights.
-        variance: Room for as many.
+        variance: Buffer, ``[S]``.
         near: See `model.engines.compiled.lognormal_kernel.fill_moments`.
     """
     fill_moments(in_unit[0], in_unit[1], of_target[0], of_target[1], near)
@@ -111,16 +111,16 @@ def _moments_of_logarithm(
 
 @part
 def _wide_in_unit(known: Moments, rule: Moments) -> tuple[Moments, float]:
-    """Moments with a wide component, and its noise; see `Predictive.with_wide`; without transform.
+    """Moments with a wide component, and its noise, without a transform; see `Predictive.with_wide`.
 
     Args:
         known: Mean, epistemic and aleatoric variance, standardised.
-        rule: Weight, widening, and the widest noise.
+        rule: Weight, widening, and the upper limit of the wider noise.
     """
     mean, epistemic, aleatoric = known
     weight, widening, most = rule
     variance, wider = epistemic + aleatoric, min(widening * math.sqrt(aleatoric), most)
-    # Of the mixture's variance and that of the wider noise; what it adds is the latter's share.
+    # The wide component has the mixture's variance plus that of the wider noise: only the latter adds to the variance.
     added = weight * wider * wider
     return (mean, epistemic, aleatoric + added), math.sqrt(variance + wider * wider)
 
@@ -129,14 +129,14 @@ def _wide_in_unit(known: Moments, rule: Moments) -> tuple[Moments, float]:
 def _wide_of_logarithm(
     known: Moments, centre: float, spread: float, most: float, rule: Moments, near: float
 ) -> tuple[Moments, float]:
-    """The same where the logarithm of the target was learned.
+    """`_wide_in_unit` where the logarithm of the target was learned.
 
     Args:
-        known: Mean, epistemic and aleatoric variance of the target, in units of the largest one in training.
-        centre: Mean of the logarithm, from that one's on.
+        known: Mean, epistemic and aleatoric variance of the target, in units of the largest training target.
+        centre: Mean of the logarithm, minus that of the largest training target.
         spread: Its standard deviation.
-        most: The widest noise of the logarithm.
-        rule: Weight and widening, and something else.
+        most: Upper limit of the wider noise of the logarithm.
+        rule: Weight and widening; the third number is not used.
         near: See `model.engines.compiled.lognormal_kernel.fill_moments`.
     """
     mean, epistemic, aleatoric = known
@@ -173,54 +173,53 @@ def answer_rows(
     tails: Doubles,
     draws: Doubles,
 ) -> None:
-    """Mean, epistemic and aleatoric standard deviation, percentiles, exceedance and function values.
+    """Compute mean, epistemic and aleatoric standard deviation, percentiles, exceedance and function values of rows.
 
     Args:
-        outputs: Of the network, ``[S, P, B]``: K means; K noises before softplus, if P is 2 K or more; and K weights
-            before softmax, if it is 3 K. In any layout.
+        outputs: Outputs of the network, ``[S, P, B]``, in any layout: K means; K noises before softplus, if P is at
+            least 2 K; and K weights before softmax, if P is 3 K.
         count: K.
-        known: Noise of each draw where the outputs tell none, ``[S]``, standardised.
-        floor: The least noise, likewise.
+        known: Noise of each draw where it is no output, ``[S]``, standardised.
+        floor: Lower limit of the noise, standardised.
         scores: Normal scores of the levels, ``[B, L]``, rising.
         thresholds: ``[T]``, standardised.
-        learned: Location and scale of what was learned.
-        wide_rule: Weight, widening, and the widest noise, standardised, see `WideRule`. A weight
-            of 0: there is none.
-        logarithm: Top and shift of `model.distributions.transforms.Logarithm`, ``near`` of
-            `fill_moments`, and the least deviation in units of the largest target. A top that
-            is not finite: what was learned is the target itself.
-        start: First row to work on.
-        stop: The row behind the last.
-        moments: To be filled, ``[4, B]``, the target's unit; the fourth is the standard deviation.
-        values: To be filled, ``[B, L]``, with percentiles, likewise.
-        settled: To be filled, ``[B]``: whether all percentiles of a row are found.
-        tails: To be filled, ``[2, B, T]``, with the probabilities of less and of more than each threshold.
-        draws: To be filled, ``[B, S]``, with function values, the target's unit; none where it is ``[B, 0]``.
+        learned: Location and scale of the standardisation.
+        wide_rule: Weight, widening, and the upper limit of the wider noise, standardised, see
+            `model.distributions.wide_component.WideRule`. Weight 0: there is no wide component.
+        logarithm: Top and shift of `model.distributions.transforms.Logarithm`, ``near`` of `fill_moments`, and the
+            least deviation in units of the largest training target. An infinite top: there is no transform.
+        start: First row.
+        stop: The row after the last one.
+        moments: To be filled, ``[4, B]``, in the target's unit; the fourth is the standard deviation.
+        values: To be filled with percentiles, ``[B, L]``, in the target's unit.
+        settled: To be filled, ``[B]``: whether all percentiles of a row are proved to be accurate.
+        tails: To be filled with the lower and upper tail probability at each threshold, ``[2, B, T]``.
+        draws: To be filled with function values, ``[B, S]``, in the target's unit; not if it is ``[B, 0]``.
     """
     widest_vectors()
-    samples, told = outputs.shape[0], outputs.shape[1] // count
+    samples, blocks = outputs.shape[0], outputs.shape[1] // count  # of outputs: means, noise, weights
     components, share = count * samples, 1.0 / samples
     location, scale = learned
     top, shift, near, least = logarithm
     of_wide = wide_rule[0]
     rows_of = np.empty((ROWS, outputs.shape[1] * samples), dtype=Real)
     by_output = rows_of.reshape((ROWS, outputs.shape[1], samples))
-    own, precisions = np.empty(components, dtype=Real), np.empty(components, dtype=Real)
+    standard_means, precisions = np.empty(components, dtype=Real), np.empty(components, dtype=Real)
     shares, ones = np.empty(components, dtype=Real), np.ones(components, dtype=Real)
     mean, variance = np.empty(samples, dtype=Real), np.empty(samples, dtype=Real)
     in_unit, of_target = np.empty((2, components)), np.empty((2, components))
     target_mean, target_variance = np.empty(samples), np.empty(samples)
-    found_levels = np.empty(scores.shape[1], dtype=np.bool_)
+    levels_settled = np.empty(scores.shape[1], dtype=np.bool_)
     for first in range(start, stop, ROWS):
         rows = min(ROWS, stop - first)
         _gather(outputs, first, rows, by_output)
         for row in range(rows):
             number = first + row
             means, noise, weights = rows_of[row, :components], known, ones
-            if told > 1:
+            if blocks > 1:
                 noise = rows_of[row, components : 2 * components]
                 widths(noise, floor)
-            if told > 2:
+            if blocks > 2:
                 weights, of_row = rows_of[row, 2 * components :], by_output[row]
                 softmax(of_row[2 * count :], mean, variance)
                 draw_moments(of_row[:count], of_row[count : 2 * count], of_row[2 * count :], mean, variance)
@@ -230,58 +229,60 @@ def answer_rows(
             centre, wider = known_moments[0], 0.0
             unit = math.sqrt(known_moments[1] + known_moments[2])
             if not math.isfinite(top):
-                found = known_moments
+                final_moments = known_moments
                 if of_wide > 0.0:
-                    found, wider = _wide_in_unit(known_moments, wide_rule)
+                    final_moments, wider = _wide_in_unit(known_moments, wide_rule)
                 offset, factor, least_noise = location, scale, 0.0
                 if draws.shape[1]:
-                    _in_unit(mean if told > 2 else means, offset, factor, draws[number])
+                    _in_unit(mean if blocks > 2 else means, offset, factor, draws[number])
             else:
                 _shift(means, noise, location - top, scale, in_unit)
                 target_moments = _moments_of_logarithm(
                     in_unit, by_output[row][2 * count :], of_target, target_mean, target_variance, near
                 )
-                found = target_moments
+                final_moments = target_moments
                 if of_wide > 0.0:
                     from_top = location - top + scale * centre
-                    found, wider = _wide_of_logarithm(
-                        found, from_top, scale * unit, scale * wide_rule[2], wide_rule, near
+                    final_moments, wider = _wide_of_logarithm(
+                        final_moments, from_top, scale * unit, scale * wide_rule[2], wide_rule, near
                     )
                     wider /= scale
                 factor = math.exp(top)
                 offset, least_noise = -shift, least
                 if draws.shape[1]:
-                    moved = factor * (found[0] - target_moments[0])
-                    _in_unit(target_mean if told > 2 else of_target[0], moved - shift, factor, draws[number])
-            moments[0, number] = offset + factor * found[0]
-            moments[1, number] = factor * math.sqrt(found[1])
-            moments[2, number] = factor * max(math.sqrt(found[2]), least_noise)
+                    moved = factor * (final_moments[0] - target_moments[0])
+                    _in_unit(
+                        target_mean if blocks > 2 else of_target[0], moved - shift, factor, draws[number]
+                    )
+            moments[0, number] = offset + factor * final_moments[0]
+            moments[1, number] = factor * math.sqrt(final_moments[1])
+            moments[2, number] = factor * max(math.sqrt(final_moments[2]), least_noise)
             moments[3, number] = math.sqrt(moments[1, number] ** 2 + moments[2, number] ** 2)
             wide = unit * SQRT_HALF / wider if of_wide > 0.0 else 0.0
-            own_scale = Scale(share, centre, unit, wide, of_wide)
-            standardise(means, noise, weights, own_scale, own, precisions, shares)
+            row_scale = Scale(share, centre, unit, wide, of_wide)
+            standardise(means, noise, weights, row_scale, standard_means, precisions, shares)
             find_levels(
-                own,
+                standard_means,
                 precisions,
                 shares,
                 means,
                 noise,
                 weights,
-                own_scale,
+                row_scale,
                 scores[number],
                 values[number],
-                found_levels,
+                levels_settled,
             )
-            settled[number] = found_levels.all()
+            settled[number] = levels_settled.all()
             if thresholds.size:
                 find_tails(
-                    own,
+                    standard_means,
                     precisions,
                     shares,
                     means,
                     noise,
                     weights,
-                    own_scale,
+                    row_scale,
                     thresholds,
                     tails[0, number],
                     tails[1, number],

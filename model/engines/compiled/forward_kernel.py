@@ -1,4 +1,4 @@
-"""The forward pass of many rows, compiled: every draw's layers over tiles of rows that stay in the second cache."""
+"""The forward pass of many rows, compiled: each draw's layers over tiles of rows that stay in second-level cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.engines.compiled.jit import compiled, part
-from murho.model.engines.compiled.matrix_products import own_threads, products_at_hand, sgemm
+from murho.model.engines.compiled.matrix_products import own_threads, register_products, sgemm
 from murho.model.engines.compiled.silu_kernel import silu
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["forward_draws"]
 
-if not products_at_hand():  # code that calls what is not there can't even be loaded
+if not register_products():  # compiled code that calls a missing function can't be loaded
     raise ImportError("PyTorch has another library than MKL behind its matrix products here")
 
 ADDRESS, STEP, LEADING, UNITS, INPUTS, TRANSPOSED = range(6)
 """Columns of a table of layers: address of the first draw's matrix, bytes from draw to draw, numbers from one row of
-the matrix to the next, its rows, its columns, and whether it is stored column by column."""
+the matrix to the next, number of its rows, number of its columns, and whether it is stored column by column."""
 FLOAT, WIDE, LETTER_N, LETTER_T = 4, 8, np.uint8(ord("N")), np.uint8(ord("T"))
 
 
@@ -39,22 +39,22 @@ def forward_draws(
     start: int,
     stop: int,
 ) -> None:
-    """Outputs of every row under some draws, SiLU between the layers; it lets other threads run meanwhile.
+    """Compute the outputs of every row under some draws, with SiLU between the layers; releases the GIL.
 
     Args:
-        layers: At least two, see `model.engines.draws.Draws`.
+        layers: At least two layers of `model.engines.draws.Draws`.
         inputs: The inputs and a row of ones, ``[D + 1, B]``.
         outputs: To be filled, ``[S, P, B]``.
-        skip: How many of the last layer's inputs are the network's own, D + 1; 0: there is no skip.
-        rows: Rows at a time.
-        start: First draw to work on.
-        stop: The one behind the last.
+        skip: Number of the last layer's inputs that are the network's inputs, D + 1; 0: there is no skip.
+        rows: Rows in a tile.
+        start: First draw.
+        stop: The draw after the last one.
     """
     _forward_draws(_table(layers), inputs, outputs, skip, rows, start, stop)
 
 
 def _table(layers: Sequence[Tensor]) -> Integers:
-    """Where layers are, and how they lie there, see `ADDRESS`; one line for each."""
+    """Addresses and layouts of layers, one line for each; `ADDRESS` and its neighbours name the columns."""
     lines = []
     for layer in layers:
         _, units, inputs = layer.shape
@@ -72,33 +72,32 @@ def _product(
     inputs: int,
     matrix: np.int64,
     values: np.int64,
-    apart: int,
+    stride: int,
     into: np.int64,
-    into_apart: int,
+    into_stride: int,
     adding: bool,
     sizes: Integers,
     factors: Floats,
     letters: NDArray[np.uint8],
 ) -> None:
-    """One layer's product, rows side by side: BLAS sees all of it transposed.
+    """Compute one layer's product; rows are contiguous, and so BLAS sees all matrices transposed.
 
     Args:
         rows: R.
-        layer: Its line of the table.
-        inputs: How many of its inputs count.
-        matrix: Address of the draw's matrix, from the first of these on.
+        layer: The layer's line of the table.
+        inputs: Number of the layer's inputs to use.
+        matrix: Address of the first of these in the draw's matrix.
         values: Address of the inputs, ``[inputs, R]``.
-        apart: Numbers from one of these lines to the next.
+        stride: Numbers from one line of the inputs to the next.
         into: Address of the outputs, ``[units, R]``.
-        into_apart: Numbers from one of those lines to the next.
-        adding: Whether the product is added to them.
-        sizes: Room for six integers of eight bytes, the lower four first: a BLAS with 32-bit integers reads them right,
-            and so does one with 64-bit integers.
-        factors: Room for two numbers.
-        letters: Room for two letters.
+        into_stride: Numbers from one line of the outputs to the next.
+        adding: Whether to add the product to the outputs.
+        sizes: Buffer of six 64-bit little-endian integers, which a BLAS with 32-bit integers reads correctly, too.
+        factors: Buffer of two numbers.
+        letters: Buffer of two letters.
     """
     sizes[0], sizes[1], sizes[2] = rows, layer[UNITS], inputs
-    sizes[3], sizes[4], sizes[5] = apart, layer[LEADING], into_apart
+    sizes[3], sizes[4], sizes[5] = stride, layer[LEADING], into_stride
     factors[0], factors[1] = np.float32(1.0), np.float32(1.0 if adding else 0.0)
     letters[0], letters[1] = LETTER_N, LETTER_T if layer[TRANSPOSED] else LETTER_N
     size, factor, letter = (
@@ -127,7 +126,7 @@ def _product(
 def _forward_draws(
     layers: Integers, inputs: Floats, outputs: Floats, skip: int, rows: int, start: int, stop: int
 ) -> None:
-    """`forward_draws` of layers by their `_table`."""
+    """`forward_draws` with the `_table` of the layers."""
     before = own_threads(1)
     count, batch = len(layers), inputs.shape[1]
     widest = np.int64(1)
@@ -138,34 +137,49 @@ def _forward_draws(
     last = layers[count - 1]
     for draw in range(start, stop):
         for first in range(0, batch, rows):
-            some = min(rows, batch - first)
-            own = np.int64(inputs.ctypes.data) + FLOAT * first
-            values, apart = own, batch
+            count_rows = min(rows, batch - first)
+            tile_inputs = np.int64(inputs.ctypes.data) + FLOAT * first
+            values, stride = tile_inputs, batch
             for number in range(count - 1):
                 layer, buffer = layers[number], buffers[number % 2]
                 matrix, into = layer[ADDRESS] + draw * layer[STEP], np.int64(buffer.ctypes.data)
                 _product(
-                    some,
+                    count_rows,
                     layer,
                     layer[INPUTS],
                     matrix,
                     values,
-                    apart,
+                    stride,
                     into,
-                    some,
+                    count_rows,
                     False,
                     sizes,
                     factors,
                     letters,
                 )
-                silu(buffer[: layer[UNITS] * some])
-                values, apart = into, some
+                silu(buffer[: layer[UNITS] * count_rows])
+                values, stride = into, count_rows
             matrix = last[ADDRESS] + draw * last[STEP]
             into = np.int64(outputs.ctypes.data) + FLOAT * (draw * last[UNITS] * batch + first)
             hidden = last[INPUTS] - skip
             if skip:
-                beyond = matrix + FLOAT * hidden
-                _product(some, last, skip, beyond, own, batch, into, batch, False, sizes, factors, letters)
+                skip_matrix = matrix + FLOAT * hidden
+                _product(
+                    count_rows,
+                    last,
+                    skip,
+                    skip_matrix,
+                    tile_inputs,
+                    batch,
+                    into,
+                    batch,
+                    False,
+                    sizes,
+                    factors,
+                    letters,
+                )
             adding = skip > 0
-            _product(some, last, hidden, matrix, values, apart, into, batch, adding, sizes, factors, letters)
+            _product(
+                count_rows, last, hidden, matrix, values, stride, into, batch, adding, sizes, factors, letters
+            )
     own_threads(before)

@@ -1,9 +1,9 @@
 """Compiles functions of plain numbers and arrays for this processor (Numba), and keeps the code on disk.
 
-The code is kept beside the package, or in the user's cache directory where that cannot be written. It is found again
-only while nothing has changed that goes into it: every file of this package, the steps towards quantiles, the
-function's own files, and the versions of the compiler. Code of other versions is removed. One process compiles at a
-time; others wait and take up what it has made. ``NUMBA_CACHE_DIR`` is heeded.
+The code is kept beside the package, or in the user's cache directory where that folder is not writable. It is used
+again only if its sources are unchanged: every file of this package, `quantile_steps`, the files beside the function,
+and the versions of the compiler. Code of other versions is removed. One process compiles at a time; others wait, then
+load its code. ``NUMBA_CACHE_DIR``, if set, replaces the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from murho.model.distributions import quantile_steps
 try:
     import fcntl
 except ImportError:  # Windows: two processes that start at once both compile
-    fcntl = None  # type: ignore[assignment]  # asked for before it is used
+    fcntl = None  # type: ignore[assignment]  # checked before it is used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,61 +37,61 @@ __all__ = ["compiled", "part", "summing_part", "widest_vectors"]
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 PREFIX = "compiled-"
-"""Of the folders that compiled code is kept in."""
+"""Beginning of the names of folders with compiled code."""
 EXACT = {"contract"}
-"""As written, but for a product that is added without having been rounded."""
+"""Arithmetic as written, except that a multiplication and an addition may be fused into one rounding."""
 IN_ANY_ORDER = {"contract", "reassoc", "nsz"}
-"""Sums in any order, too. NaN and infinity stay what they are."""
+"""Arithmetic in which sums may also be in any order. NaN and infinity keep their meaning."""
 
 
 def part(function: Function) -> Function:
-    """Makes a function one that compiled functions may call; by itself it is of no use to others.
+    """Make a function a part of compiled functions, into which it is inlined; only they may call it.
 
     Args:
-        function: Of numbers, arrays and tuples of these.
+        function: A function of numbers, arrays and tuples of these.
     """
-    made: Function = _compiler(EXACT, inline=True)(function)
-    return made
+    inlined: Function = _compiler(EXACT, inline=True)(function)
+    return inlined
 
 
 def summing_part(function: Function) -> Function:
-    """The same with sums in any order: loops over a row's components, many at a time."""
-    made: Function = _compiler(IN_ANY_ORDER, inline=True)(function)
-    return made
+    """Like `part`, with sums in any order, so that loops over a row's components use vectors."""
+    inlined: Function = _compiler(IN_ANY_ORDER, inline=True)(function)
+    return inlined
 
 
 def compiled(signature: str) -> Callable[[Function], Function]:
-    """Compiles a function for arguments of one kind, at once; it lets other threads run meanwhile.
+    """Decorator that compiles a function at once, for one signature; the function releases the GIL.
 
     Args:
-        signature: Types of its arguments as Numba writes them.
+        signature: Types of the arguments in Numba's notation.
     """
 
     def compile_it(function: Function) -> Function:
-        made: Function
+        result: Function
         try:
-            with _kept(function):
-                made = _compiler(EXACT, signature, cache=True)(function)
+            with _code_folder(function):
+                result = _compiler(EXACT, signature, cache=True)(function)
         except (OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and "cannot cache" not in str(error):
                 raise
-            # There is nowhere to write: for this process alone.
-            made = _compiler(EXACT, signature)(function)
-        return made
+            # No folder is writable: compile for this process alone.
+            result = _compiler(EXACT, signature)(function)
+        return result
 
     return compile_it
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def widest_vectors(_types: Any) -> tuple[Any, Callable[..., Any]]:
-    """Called in a compiled function, has its loops use vectors of 512 bits where the processor has them.
+    """Make the loops of the compiled function that calls this use vectors of 512 bits, if the processor has them.
 
-    LLVM by itself stays at 256, for processors that slow down when they see wider ones; products of matrices use these
-    anyway. SiLU takes 0.94 of the time, percentiles of 256 components and more 0.81 to 0.92.
+    LLVM's default is 256 bits, because some processors slow down with wider vectors; matrix products use them anyway.
+    SiLU then takes 0.94 of the time, percentiles of 256 components and more 0.81 to 0.92.
     """
 
     def mark(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        # llvmlite checks attributes against the list of those without a value.
+        # Bypass llvmlite's own check, which knows only attributes without a value.
         set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 
@@ -105,27 +105,27 @@ def _compiler(arithmetic: set[str], *signature: str, cache: bool = False, inline
 
 
 @contextmanager
-def _kept(function: Callable[..., Any]) -> Iterator[None]:
-    """Where Numba looks for what is compiled already, and puts what it compiles."""
+def _code_folder(function: Callable[..., Any]) -> Iterator[None]:
+    """Set the folder in which Numba looks for compiled code and stores it."""
     home = Path(function.__code__.co_filename).parent / "__pycache__"
-    mine = home / f"{PREFIX}{_digest(function)}"
+    folder = home / f"{PREFIX}{_digest(function)}"
     if numba.config.CACHE_DIR:
         yield
-    elif _can_be_written(mine):
-        with _one_process(mine / "lock"), _directory(mine):
+    elif _can_be_written(folder):
+        with _one_process(folder / "lock"), _directory(folder):
             yield
         for other in home.glob(f"{PREFIX}*"):
-            if other != mine:
+            if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
-    elif mine.exists():  # Numba reads only where it could write
-        with TemporaryDirectory() as copy, _directory(shutil.copytree(mine, copy, dirs_exist_ok=True)):
+    elif folder.exists():  # Numba reads only from a writable folder
+        with TemporaryDirectory() as copy, _directory(shutil.copytree(folder, copy, dirs_exist_ok=True)):
             yield
     else:
         yield
 
 
 def _can_be_written(directory: Path) -> bool:
-    """Makes a directory, if it is not there."""
+    """Whether a directory is writable; make it if it does not exist."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -135,7 +135,7 @@ def _can_be_written(directory: Path) -> bool:
 
 @contextmanager
 def _one_process(path: Path) -> Iterator[None]:
-    """Holds a lock on a file; a process that ends, however it ends, gives it back."""
+    """Hold a lock on a file, which is released however the process ends."""
     with path.open("w") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -152,9 +152,9 @@ def _directory(path: str | Path) -> Iterator[None]:
 
 
 def _digest(function: Callable[..., Any]) -> str:
-    """Tells apart all that goes into a compiled function."""
-    own = Path(function.__code__.co_filename).parent
-    files = {Path(quantile_steps.__file__), *Path(__file__).parent.glob("*.py"), *own.glob("*.py")}
+    """Digest of the sources of a compiled function and of the compiler's versions."""
+    folder = Path(function.__code__.co_filename).parent
+    files = {Path(quantile_steps.__file__), *Path(__file__).parent.glob("*.py"), *folder.glob("*.py")}
     content = [path.read_bytes() for path in sorted(files)]
     versions = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}".encode()
     return hashlib.sha256(b"".join([versions, *content])).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Loads compiled code once a process, or says once why there is none.
+"""Loads compiled code once per process, or logs once why there is none.
 
-Numba is an extra (``murho[compiled]``). Loading takes about a second and 120 MiB; the first time on a machine the code
-is compiled, which takes some twenty seconds. What fails here is no error: PyTorch gives the same answers.
+Numba is an extra (``murho[compiled]``). Loading takes about a second and 120 MiB. On its first use on a machine the
+code is compiled, which takes about twenty seconds. A failure here is no error: PyTorch gives the same answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOG = logging.getLogger("murho.engines")
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Compiled functions.
+    """The compiled functions that an engine calls.
 
     Attributes:
         answer_rows: `answer_kernel.answer_rows`.
@@ -34,7 +34,7 @@ class Kernels:
 
 @cache
 def load() -> Kernels | None:
-    """The compiled functions; None where Numba is missing, or does not work on this Python or processor."""
+    """Load the compiled functions; None where Numba is missing, or does not work on this Python or processor."""
     try:
         return compile_kernels()
     except ModuleNotFoundError as error:
@@ -49,10 +49,10 @@ def load() -> Kernels | None:
 
 
 def compile_kernels() -> Kernels:
-    """Imports the kernels, which compiles them or takes up what an earlier process has compiled.
+    """Import the kernels, which compiles them or loads the code that an earlier process compiled.
 
     Raises:
-        ImportError: Numba is missing, or does not go with this Python or NumPy.
+        ImportError: Numba is missing, or does not work with this Python or NumPy.
         Exception: Numba can't compile for this processor.
     """
     from murho.model.engines.compiled.answer_kernel import answer_rows

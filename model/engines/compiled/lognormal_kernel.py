@@ -1,6 +1,6 @@
-"""Moments of exponentials that go straight on beyond a seam, compiled: `Logarithm.moments`.
+"""Moments of the target where its logarithm was learned, compiled: `model.distributions.transforms.Logarithm.moments`.
 
-Many numbers at a time: far below the seam those of a lognormal, near it and beyond the truncated ones of either side.
+Far below the seam they are those of a lognormal; elsewhere they are sums of truncated moments of both sides.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["fill_moments", "one_moment"]
 
 SQRT_HALF, SQRT_TWO_PI = math.sqrt(0.5), math.sqrt(2.0 * math.pi)
 FARTHEST = 1e150
-"""What is squared stays finite."""
+"""Limit of a score, whose square stays finite."""
 BLOCK = 256
-"""Numbers at a time, which stay in the first cache."""
+"""Numbers of a block, which stay in the CPU's first-level cache."""
 
 
 @part
@@ -34,7 +34,7 @@ def _exponential(value: float) -> float:
 
 @part
 def _far(mean: float, width: float) -> tuple[float, float]:
-    """Mean and standard deviation of ``exp(z)``, a lognormal's."""
+    """Mean and standard deviation of the lognormal ``exp(z)``."""
     value = _exponential(mean + 0.5 * width * width)
     power, less_one = exponential_parts(width * width)
     return value, value * math.sqrt(power * less_one + (power - 1.0))
@@ -44,8 +44,8 @@ def _far(mean: float, width: float) -> tuple[float, float]:
 def _below(power: float, mean: float, width: float, seam: float, bell: float) -> float:
     """``E[exp(power z); z < 0] = exp(power mean + (power width)^2 / 2) Phi(seam - power width)``.
 
-    With x of ``(power width - seam) / sqrt(2)`` that is ``exp(-seam^2 / 2) exp(x^2) erfc(x) / 2`` where x is positive,
-    however little Phi is there, and elsewhere the exponential less that of ``-x``.
+    For positive ``x = (power width - seam) / sqrt(2)`` this is ``exp(-seam^2 / 2) exp(x^2) erfc(x) / 2``, which stays
+    accurate for tiny Phi. For other x it is the exponential minus this term at ``-x``.
     """
     spread = power * width
     excess = spread - seam
@@ -55,7 +55,7 @@ def _below(power: float, mean: float, width: float, seam: float, bell: float) ->
 
 @part
 def _near(mean: float, width: float) -> tuple[float, float]:
-    """Mean and standard deviation by the truncated ones of either side of the seam."""
+    """Mean and standard deviation from the truncated moments of both sides of the seam."""
     seam = min(max(-mean / width, -FARTHEST), FARTHEST)
     bell = _exponential(-0.5 * seam * seam)
     tail = 0.5 * bell * complement(abs(seam) * SQRT_HALF)
@@ -69,37 +69,37 @@ def _near(mean: float, width: float) -> tuple[float, float]:
 
 @part
 def one_moment(mean: float, width: float, near: float) -> tuple[float, float]:
-    """`fill_moments` of one z."""
+    """Mean and standard deviation of `fill_moments` for one z."""
     return _near(mean, width) if mean > width * (-near - 2.0 * width) else _far(mean, width)
 
 
 @part
 def fill_moments(means: Doubles, noise: Doubles, values: Doubles, deviations: Doubles, near: float) -> None:
-    """Mean and standard deviation of ``exp(z)`` below ``z = 0`` and ``1 + z`` above it, for Gaussian z.
+    """Compute mean and standard deviation of ``exp(z)`` below ``z = 0`` and ``1 + z`` above it, for Gaussian z.
 
     Args:
         means: Means of z, ``[N]``.
         noise: Standard deviations of z, ``[N]``.
         values: To be filled with means, ``[N]``.
-        deviations: To be filled, ``[N]``.
-        near: Standard deviations below the seam from which on there is nothing but the exponential.
+        deviations: To be filled with standard deviations, ``[N]``.
+        near: Standard deviations below the seam beyond which the moments are those of a lognormal.
     """
     widest_vectors()
     for first in range(0, means.size, BLOCK):
         last = min(first + BLOCK, means.size)
-        some, width, value, deviation = (
+        mean, width, value, deviation = (
             means[first:last],
             noise[first:last],
             values[first:last],
             deviations[first:last],
         )
-        others = 0
+        near_count = 0
         for index in range(last - first):
-            value[index], deviation[index] = _far(some[index], width[index])
-            others += some[index] > width[index] * (-near - 2.0 * width[index])
-        if others:
+            value[index], deviation[index] = _far(mean[index], width[index])
+            near_count += mean[index] > width[index] * (-near - 2.0 * width[index])
+        if near_count:
             for index in range(last - first):
-                found, spread = _near(some[index], width[index])
-                is_near = some[index] > width[index] * (-near - 2.0 * width[index])
-                value[index] = found if is_near else value[index]
-                deviation[index] = spread if is_near else deviation[index]
+                near_value, near_deviation = _near(mean[index], width[index])
+                is_near = mean[index] > width[index] * (-near - 2.0 * width[index])
+                value[index] = near_value if is_near else value[index]
+                deviation[index] = near_deviation if is_near else deviation[index]

@@ -1,8 +1,8 @@
-"""Sums over the components of a mixture of Gaussians, compiled: `standard_mixtures` row by row.
+"""Sums over the components of one row's mixture of Gaussians, compiled.
 
-A component takes one exponential and one division, and all of it stays in registers, where PyTorch goes through memory
-a dozen times. Arithmetic is in single precision, eight or sixteen components at a time, but for the few levels that
-this can't tell.
+They are the sums of `model.distributions.mixture_quantiles.StandardMixture`. A component takes one exponential and one
+division and stays in registers, where PyTorch goes through memory a dozen times. Arithmetic is in single precision,
+eight or sixteen components at a time; the few levels for which this is not accurate enough take double precision.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def exponential(value: Real) -> Real:
 
 @part
 def scaled_complement(value: Real) -> Real:
-    """``exp(x^2) erfc(x)`` for x from 0 to 6.5, to 3e-7 of itself.
+    """``exp(x^2) erfc(x)`` for x from 0 to 6.5, to a relative error of 3e-7.
 
     ``(1 + 2 x) exp(x^2) erfc(x)`` is a polynomial in ``(x - 3) / (x + 3)``, after Shepherd & Laframboise (1981,
     Mathematics of Computation 36, 249-253), here of degree 8 from Chebyshev points: 2.3e-8 without rounding.
@@ -68,13 +68,13 @@ def scaled_complement(value: Real) -> Real:
 def component_sums(
     means: Floats, precisions: Floats, weights: Floats, value: Real, sign: Real
 ) -> tuple[Real, Real, Real, Real, Real]:
-    """Sums at one value, with ``x_c = sign a_c (value - mean_c)``, the precision a_c and the weight w_c.
+    """Sums for the tail and its derivatives, with ``x_c = sign a_c (value - mean_c)``, precision a_c and weight w_c.
 
     Args:
         means: ``[C]``.
-        precisions: ``1 / (sqrt(2) width)``, ``[C]``.
+        precisions: ``1 / (sqrt(2) width)``, ``[C]``; width is a component's standard deviation.
         weights: ``[C]``.
-        value: Where.
+        value: The point.
         sign: 1 for the upper tail, -1 for the lower one.
 
     Returns:
@@ -116,12 +116,12 @@ def exact_component_sums(
 
     Args:
         means: Not standardised, ``[C]``.
-        noise: Standard deviations, likewise, ``[C]``.
+        noise: Standard deviations, not standardised, ``[C]``.
         weights: ``[C]``.
-        share: What these are to be multiplied by.
+        share: Factor of the weights.
         centre: Mean of the mixture.
         unit: Its standard deviation.
-        value: Where, standardised.
+        value: The point, standardised.
         sign: 1 for the upper tail, -1 for the lower one.
     """
     widest_vectors()
@@ -147,7 +147,7 @@ def exact_component_sums(
 
 @summing_part
 def moment_sums(means: Floats, precisions: Floats, weights: Floats) -> tuple[Real, Real, Real]:
-    """Third and fourth moment about 0, and ``sum_c(w_c a_c^4)``; see `component_sums`."""
+    """Third and fourth moment about 0, and ``sum_c(w_c a_c^4)``, with the arguments of `component_sums`."""
     widest_vectors()
     third, fourth, quartic = ZERO, ZERO, ZERO
     for component in range(means.size):

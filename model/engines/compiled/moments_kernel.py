@@ -1,8 +1,7 @@
-"""One row's Gaussians from its outputs under S draws, and what they come to, compiled.
+"""One row's Gaussian components from its outputs under S draws, and their moments, compiled.
 
-What `model.likelihoods` and `model.distributions.predictive` do with PyTorch for many rows at once, here for
-one: all of it stays in the first cache. Components of a row lie one behind the other, the first ones of all draws, then
-the second ones.
+This is the work of `model.likelihoods` and `model.distributions.predictive` for one row, whose numbers stay in the
+CPU's first-level cache. The components of a row are contiguous: the first ones of all draws, then the second ones.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ __all__ = [
 Real = np.float32
 ZERO, ONE, TWO = Real(0.0), Real(1.0), Real(2.0)
 FURTHEST = Real(87.0)
-"""Below minus this an exponential is nothing."""
+"""Limit of exponents: ``exp(-FURTHEST)`` counts as 0."""
 A1, A2, A3, A4 = Real(2.0 / 3.0), Real(2.0 / 5.0), Real(2.0 / 7.0), Real(2.0 / 9.0)
 A5, A6, A7 = Real(2.0 / 11.0), Real(2.0 / 13.0), Real(2.0 / 15.0)
 
 
 class Scale(NamedTuple):
-    """What a row's C components are standardised by, and the wide one beside them.
+    """The constants that standardise a row's C components, and its wide component.
 
     Attributes:
-        share: What weights are to be multiplied by for a sum of 1.
-        centre: Mean of the C.
-        unit: Their standard deviation.
-        wide: Precision of the wide component, which has the same mean, standardised.
-        of_wide: Its weight; 0: there is none.
+        share: Factor that makes the weights sum to 1.
+        centre: Mean of the mixture of C components.
+        unit: Its standard deviation.
+        wide: Precision of the wide component, standardised; it has the same mean.
+        of_wide: Weight of the wide component; 0: there is none.
     """
 
     share: float
@@ -63,9 +62,9 @@ class Scale(NamedTuple):
 
 @part
 def softplus(value: Real) -> Real:
-    """``log(1 + exp(x))`` to 3e-7 of itself for x from -87 on.
+    """``log(1 + exp(x))`` for x >= -87, to a relative error of 3e-7.
 
-    ``log(1 + t)`` is ``2 artanh(t / (2 + t))``, by its series up to the fifteenth power: 1e-8 at most is left.
+    ``log(1 + t)`` is ``2 artanh(t / (2 + t))``, by its series up to the fifteenth power, with an error of at most 1e-8.
     """
     power = exponential(-min(abs(value), FURTHEST))
     place = power / (TWO + power)
@@ -76,7 +75,7 @@ def softplus(value: Real) -> Real:
 
 @part
 def widths(raw: Floats, floor: Real) -> None:
-    """Noise from what a network says of it, in place, ``[C]``; see `gaussian.HeteroscedasticNoise`."""
+    """Convert outputs to noise in place, ``[C]``; see `model.likelihoods.heteroscedastic.HeteroscedasticNoise`."""
     widest_vectors()
     for component in range(raw.size):
         raw[component] = floor + softplus(raw[component])
@@ -84,37 +83,37 @@ def widths(raw: Floats, floor: Real) -> None:
 
 @part
 def softmax(logits: Floats, highest: Floats, total: Floats) -> None:
-    """Weights of each draw's components, in place; see `model.likelihoods.mixture.MixtureNoise`.
+    """Convert logits to weights of each draw's components in place; see `model.likelihoods.mixture.MixtureNoise`.
 
     Args:
         logits: ``[K, S]``.
-        highest: Room for S numbers.
-        total: The same.
+        highest: Buffer, ``[S]``.
+        total: Buffer, ``[S]``.
     """
     widest_vectors()
     count, samples = logits.shape
     for sample in range(samples):
         highest[sample], total[sample] = logits[0, sample], ZERO
     for component in range(1, count):
-        some = logits[component]
+        logit = logits[component]
         for sample in range(samples):
-            highest[sample] = max(highest[sample], some[sample])
+            highest[sample] = max(highest[sample], logit[sample])
     for component in range(count):
-        some = logits[component]
+        logit = logits[component]
         for sample in range(samples):
-            some[sample] = exponential(max(some[sample] - highest[sample], -FURTHEST))
-            total[sample] += some[sample]
+            logit[sample] = exponential(max(logit[sample] - highest[sample], -FURTHEST))
+            total[sample] += logit[sample]
     for sample in range(samples):
         total[sample] = ONE / total[sample]
     for component in range(count):
-        some = logits[component]
+        logit = logits[component]
         for sample in range(samples):
-            some[sample] *= total[sample]
+            logit[sample] *= total[sample]
 
 
 @part
 def draw_moments(means: Reals, noise: Reals, weights: Floats, mean: Reals, variance: Reals) -> None:
-    """Mean and variance of each draw's mixture of K.
+    """Compute the mean and the variance of each draw's mixture of K components.
 
     Args:
         means: ``[K, S]``.
@@ -128,23 +127,23 @@ def draw_moments(means: Reals, noise: Reals, weights: Floats, mean: Reals, varia
     for sample in range(samples):
         mean[sample] = variance[sample] = ZERO
     for component in range(count):
-        some, share = means[component], weights[component]
+        centre, share = means[component], weights[component]
         for sample in range(samples):
-            mean[sample] += share[sample] * some[sample]
+            mean[sample] += share[sample] * centre[sample]
     for component in range(count):
-        some, share, width = means[component], weights[component], noise[component]
+        centre, share, width = means[component], weights[component], noise[component]
         for sample in range(samples):
-            apart = some[sample] - mean[sample]
+            apart = centre[sample] - mean[sample]
             variance[sample] += share[sample] * (apart * apart + width[sample] * width[sample])
 
 
 @summing_part
 def row_moments(mean: Reals, variance: Reals) -> tuple[float, float, float]:
-    """The law of total variance, see `model.distributions.predictive.split`: mean, epistemic and aleatoric variance.
+    """Mean, epistemic and aleatoric variance, by the law of total variance; see `model.distributions.predictive.split`.
 
     Args:
         mean: Function values, ``[S]``.
-        variance: Of an observation given each draw, ``[S]``.
+        variance: Variance of an observation given each draw, ``[S]``.
     """
     widest_vectors()
     total, epistemic, aleatoric = 0.0, 0.0, 0.0
@@ -160,7 +159,7 @@ def row_moments(mean: Reals, variance: Reals) -> tuple[float, float, float]:
 
 @summing_part
 def gaussian_moments(means: Reals, noise: Reals) -> tuple[float, float, float]:
-    """`row_moments` where each draw says one Gaussian.
+    """`row_moments` where each draw gives one Gaussian.
 
     Args:
         means: ``[S]``.
@@ -185,30 +184,30 @@ def standardise(
     noise: Reals,
     weights: Reals,
     scale: Scale,
-    own: Floats,
+    standard_means: Floats,
     precisions: Floats,
     shares: Floats,
 ) -> None:
-    """Components in units of their row's standard deviation, ``[C]`` each.
+    """Standardise the components of a row, ``[C]`` each.
 
     Args:
-        means: Of the components.
+        means: Means of the components.
         noise: Their standard deviations.
-        weights: Theirs.
-        scale: Of the row.
-        own: To be filled with means.
-        precisions: To be filled, see `model.engines.compiled.mixture_sums.component_sums`.
+        weights: Their weights.
+        scale: Scale of the row.
+        standard_means: To be filled with standardised means.
+        precisions: To be filled with those of `model.engines.compiled.mixture_sums.component_sums`.
         shares: To be filled with weights of sum 1.
     """
     widest_vectors()
     per_unit, width, part_of = 1.0 / scale.unit, Real(scale.unit * SQRT_HALF), Real(scale.share)
     for component in range(means.size):
-        own[component] = (np.float64(means[component]) - scale.centre) * per_unit
+        standard_means[component] = (np.float64(means[component]) - scale.centre) * per_unit
         precisions[component] = width / noise[component]
         shares[component] = weights[component] * part_of
 
 
 @part
 def is_finite(scale: Scale) -> bool:
-    """Whether a row has a mean and a spread in which it can be told."""
+    """Whether a row can be standardised: mean and standard deviation are finite, and the latter is positive."""
     return math.isfinite(scale.centre) and 0.0 < scale.unit < math.inf

@@ -1,4 +1,4 @@
-"""The search for a level of one row's mixture, compiled; the row is standardised."""
+"""The search for quantiles of one row's standardised mixture, compiled."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ __all__ = ["find_levels"]
 
 Real = np.float32
 ROUNDS = 4
+"""Free steps towards a quantile."""
 BRACKETED_ROUNDS = 40
-"""Further ones, for the levels between components far apart that free steps run past."""
+"""Further steps inside a bracket, for levels between distant components, which free steps overshoot."""
 FURTHEST_STEP = 1.0
 CLOSE = 0.25
-"""A step that the series from another level is trusted with, for a guess."""
+"""Largest step from another level's quantile whose series gives a good first guess."""
 SQRT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""What is known before the first level: a value, its sign, and the tail, density, slope and curvature there."""
+"""`Known` before the first level: a value, its sign, and the tail, density, slope and curvature there."""
 
 _cornish_fisher, _score_step, _taylor_step = part(cornish_fisher), part(score_step), part(taylor_step)
 
@@ -60,7 +61,7 @@ def _normal_score(probability: float) -> float:
 
 @part
 def _stepped(score: float, value: float, sign: float, tail: float, density: float, slope: float) -> float:
-    """A step towards the level where the series is no good yet."""
+    """Step towards the level in normal scores, for values where the Taylor series is not accurate yet."""
     reached = _normal_score(tail)
     steepness = density * SQRT_TWO_PI * math.exp(0.5 * reached * reached)
     step: float = _score_step(-abs(score), reached, steepness, -sign * slope / density)
@@ -68,29 +69,35 @@ def _stepped(score: float, value: float, sign: float, tail: float, density: floa
 
 
 @part
-def _bracket(own: Floats, precisions: Floats, scale: Scale, score: float) -> tuple[float, float]:
-    """The least and the largest of the components' own quantiles, between which the mixture's lies."""
+def _bracket(standard_means: Floats, precisions: Floats, scale: Scale, score: float) -> tuple[float, float]:
+    """The smallest and largest quantile of the single components, which bound the mixture's quantile."""
     reach = score * SQRT_HALF
-    least = most = reach / scale.wide if scale.of_wide > 0.0 else own[0] + reach / precisions[0]
-    for component in range(len(own)):
-        value = own[component] + reach / precisions[component]
+    least = most = reach / scale.wide if scale.of_wide > 0.0 else standard_means[0] + reach / precisions[0]
+    for component in range(len(standard_means)):
+        value = standard_means[component] + reach / precisions[component]
         least, most = min(least, value), max(most, value)
     return least, most
 
 
 @part
 def _quantile(
-    own: Floats, precisions: Floats, shares: Floats, scale: Scale, score: float, guess: float, quartic: float
+    standard_means: Floats,
+    precisions: Floats,
+    shares: Floats,
+    scale: Scale,
+    score: float,
+    guess: float,
+    quartic: float,
 ) -> tuple[float, bool, Known]:
-    """One of a standardised row, whether it is proved to be near enough, and what is known where it was looked for."""
+    """A standardised quantile, whether it is proved to be accurate, and the tail and derivatives behind it."""
     sign = 1.0 if score > 0.0 else -1.0
     goal, value, lower, upper = 0.5 * math.erfc(abs(score) * SQRT_HALF), guess, 0.0, 0.0
     known = NOTHING
     for turn in range(ROUNDS + BRACKETED_ROUNDS):
         if turn == ROUNDS:
-            lower, upper = _bracket(own, precisions, scale, score)
+            lower, upper = _bracket(standard_means, precisions, scale, score)
         value = float(Real(value))
-        tail, density, slope, curvature = single_tails(own, precisions, shares, scale, value, sign)
+        tail, density, slope, curvature = single_tails(standard_means, precisions, shares, scale, value, sign)
         known = value, sign, tail, density, slope, curvature
         missing = (tail - goal) * sign
         step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, SINGLE)
@@ -108,7 +115,7 @@ def _quantile(
                 upper = value
             if upper - lower <= SINGLE.tolerance + 4.0 * SINGLE.grain * abs(value):
                 return value, False, known
-            # Whatever the steps do, every third one halves the bracket.
+            # Every third step halves the bracket, so that the search ends even where other steps fail.
             if turn % 3 == 2 or not lower < stepped < upper:
                 stepped = 0.5 * (lower + upper)
         value = stepped
@@ -117,7 +124,7 @@ def _quantile(
 
 @part
 def _from_known(known: Known, score: float, quartic: float) -> tuple[float, bool]:
-    """The same by the series from where another level was looked for; NaN, False if that was in the other tail."""
+    """The quantile by the series about another level's quantile; NaN, False if that is in the other tail."""
     value, sign, tail, density, slope, curvature = known
     if score * sign <= 0.0:
         return math.nan, False
@@ -130,7 +137,7 @@ def _from_known(known: Known, score: float, quartic: float) -> tuple[float, bool
 def _exact_quantile(
     means: Reals, noise: Reals, weights: Reals, scale: Scale, score: float, value: float, quartic: float
 ) -> tuple[float, bool]:
-    """From where single precision came to an end, in double precision."""
+    """The quantile in double precision, from the value that single precision reached."""
     sign = 1.0 if score > 0.0 else -1.0
     goal = 0.5 * math.erfc(abs(score) * SQRT_HALF)
     for _ in range(ROUNDS):
@@ -147,7 +154,7 @@ def _exact_quantile(
 
 @part
 def find_levels(
-    own: Floats,
+    standard_means: Floats,
     precisions: Floats,
     shares: Floats,
     means: Reals,
@@ -158,23 +165,24 @@ def find_levels(
     values: Doubles,
     settled: NDArray[np.bool_],
 ) -> None:
-    """Quantiles of one row's mixture.
+    """Compute quantiles of one row's mixture.
 
-    Levels that lie close to each other are told by the series from the first of them, without a pass over components.
+    If a level is close to one before it, the series about that one gives its quantile without a pass over components.
 
     Args:
-        own: Means, standardised, ``[C]``.
-        precisions: See `model.engines.compiled.mixture_sums.component_sums`, ``[C]``.
+        standard_means: Standardised means, ``[C]``.
+        precisions: Those of `model.engines.compiled.mixture_sums.component_sums`, ``[C]``.
         shares: Weights of sum 1, ``[C]``.
         means: Not standardised, in either precision, ``[C]``.
-        noise: Standard deviations, likewise.
-        weights: Likewise.
-        scale: Of the row.
+        noise: Standard deviations, not standardised, ``[C]``.
+        weights: Weights before the factor ``scale.share``, ``[C]``.
+        scale: Scale of the row.
         scores: Normal scores of the levels, ``[L]``.
-        values: To be filled, ``[L]``, with quantiles in the unit of the means, where they are found.
-        settled: To be filled, ``[L]``: where they are. Not where a distribution function is too flat.
+        values: To be filled with quantiles in the unit of the means, ``[L]``.
+        settled: To be filled, ``[L]``: whether a quantile is proved to be accurate. False where the distribution
+            function is too flat.
     """
-    sums = moment_sums(own, precisions, shares)
+    sums = moment_sums(standard_means, precisions, shares)
     third, fourth, quartic = float(sums[0]), float(sums[1]), float(sums[2])
     skewness, kurtosis = min(max(third, -1.0), 1.0), min(max(fourth - 3.0, -1.0), 2.0)
     quartic = 4.0 * ((1.0 - scale.of_wide) * quartic + scale.of_wide * scale.wide**4)
@@ -189,7 +197,7 @@ def find_levels(
             guess = _cornish_fisher(score, skewness, kurtosis)
             if abs(value - known[0]) <= CLOSE:
                 guess = value
-            value, near, known = _quantile(own, precisions, shares, scale, score, guess, quartic)
+            value, near, known = _quantile(standard_means, precisions, shares, scale, score, guess, quartic)
         if not near:
             value, near = _exact_quantile(means, noise, weights, scale, score, value, quartic)
         values[level], settled[level] = scale.centre + scale.unit * value, near

@@ -1,4 +1,4 @@
-"""Functions of one number in double precision, compiled: loops call them for many numbers at a time."""
+"""Special functions of one number in double precision, compiled so that loops over them use vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FURTHEST = 700.0
 LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 ROUNDER = 1.5 * 2.0**52
-"""What is added to it is rounded to an integer, which its last bits then are."""
+"""Adding a number to it rounds the number to an integer, which is then in the last bits of the sum."""
 MANTISSA, ONE = np.int64(52), np.int64(0x3FF0000000000000)
 E2, E3, E4, E5, E6 = (1.0 / math.factorial(power) for power in range(2, 7))
 E7, E8, E9, E10, E11 = (1.0 / math.factorial(power) for power in range(7, 12))
@@ -42,12 +42,12 @@ C = (
     8.526359817483033e-09,
     1.7552176307433927e-08,
 )
-"""Of the powers of ``(x - MIDDLE) / (x + MIDDLE)``."""
+"""Coefficients of the powers of ``(x - MIDDLE) / (x + MIDDLE)``."""
 
 
 @part
 def exponential_parts(value: float) -> tuple[float, float]:
-    """``2^n`` and ``exp(r) - 1`` for an x of ``n log(2) + r`` from -700 to 700; the second by its series, to 1e-14.
+    """``2^n`` and ``exp(r) - 1`` for ``x = n log(2) + r`` from -700 to 700; the second by its series, to 1e-14.
 
     ``exp(x)`` is ``2^n (exp(r) - 1) + 2^n``, ``exp(x) - 1`` is ``2^n (exp(r) - 1) + (2^n - 1)``.
     """
@@ -63,10 +63,10 @@ def exponential_parts(value: float) -> tuple[float, float]:
 
 @part
 def complement(value: float) -> float:
-    """``exp(x^2) erfc(x)`` for x from 0 on, to 1e-14 of itself.
+    """``exp(x^2) erfc(x)`` for x >= 0, to a relative error of 1e-14.
 
     ``(1 + 2 x) exp(x^2) erfc(x)`` is a polynomial in ``(x - 3.75) / (x + 3.75)``, after Shepherd & Laframboise (1981,
-    Mathematics of Computation 36, 249-253), here of degree 20 from Chebyshev's series: 3e-15 is left.
+    Mathematics of Computation 36, 249-253), here of degree 20 from Chebyshev's series, with an error of 3e-15.
     """
     rising, shifted = 1.0 + 2.0 * value, value + MIDDLE
     reciprocal = 1.0 / (rising * shifted)

@@ -1,4 +1,4 @@
-"""The tails of one row's mixture at a value, compiled: what is looked for of a level, and told of a threshold."""
+"""Tail probabilities of one row's mixture at a value, compiled: for the search of quantiles, and for thresholds."""
 
 from __future__ import annotations
 
@@ -27,42 +27,44 @@ __all__ = ["exact_tails", "find_tails", "single_tails"]
 Real = np.float32
 SQRT_PI = math.sqrt(math.pi)
 LEAST_TAIL = 0.5 * math.erfc(SINGLE.furthest_score * SQRT_HALF)
-"""Smaller ones hang on what is beyond the reach of single precision."""
+"""Smallest tail in single precision: smaller ones depend on components beyond its reach."""
 LOST = 4e-6
-"""The most that a tail may be wrong for rounding, of itself, before it is worked out in double precision."""
+"""Largest relative rounding error of a tail in single precision; above it the tail is computed in double precision."""
 
 _with_gaussian = part(with_gaussian)
 
 
 @part
 def single_tails(
-    own: Floats, precisions: Floats, shares: Floats, scale: Scale, value: float, sign: float
+    standard_means: Floats, precisions: Floats, shares: Floats, scale: Scale, value: float, sign: float
 ) -> Tails:
-    """Tail, density, slope and curvature, see `model.distributions.standard_mixtures.Tails`, in single precision.
+    """Tail, density, slope and curvature in single precision; see `mixture_quantiles.StandardMixture.tails`.
 
     Args:
-        own: Means, standardised, ``[C]``.
-        precisions: See `model.engines.compiled.mixture_sums.component_sums`, ``[C]``.
+        standard_means: Standardised means, ``[C]``.
+        precisions: Those of `model.engines.compiled.mixture_sums.component_sums`, ``[C]``.
         shares: Weights of sum 1, ``[C]``.
-        scale: Of the row.
-        value: Where, standardised.
+        scale: Scale of the row.
+        value: The point, standardised.
         sign: 1 for the upper tail, -1 for the lower one.
     """
-    tail, density, slope, curvature, less = component_sums(own, precisions, shares, Real(value), Real(sign))
+    tail, density, slope, curvature, less = component_sums(
+        standard_means, precisions, shares, Real(value), Real(sign)
+    )
     sums = float(tail), float(density), float(slope), float(curvature), float(less)
     return _tails(sums, scale, value, sign)
 
 
 @part
 def exact_tails(means: Reals, noise: Reals, weights: Reals, scale: Scale, value: float, sign: float) -> Tails:
-    """The same in double precision.
+    """Tail, density, slope and curvature in double precision.
 
     Args:
         means: Not standardised, in either precision, ``[C]``.
-        noise: Standard deviations, likewise.
-        weights: Likewise.
-        scale: Of the row.
-        value: Where, standardised.
+        noise: Standard deviations, not standardised, ``[C]``.
+        weights: Weights before the factor ``scale.share``, ``[C]``.
+        scale: Scale of the row.
+        value: The point, standardised.
         sign: 1 for the upper tail, -1 for the lower one.
     """
     sums = exact_component_sums(means, noise, weights, scale.share, scale.centre, scale.unit, value, sign)
@@ -71,7 +73,7 @@ def exact_tails(means: Reals, noise: Reals, weights: Reals, scale: Scale, value:
 
 @part
 def _tails(sums: tuple[float, float, float, float, float], scale: Scale, value: float, sign: float) -> Tails:
-    """From the sums of `component_sums`, the wide component mixed in."""
+    """Tail and derivatives from the sums of `component_sums`, with the wide component."""
     tail, density, slope, curvature, less = sums
     known = (
         0.5 * tail,
@@ -88,7 +90,7 @@ def _tails(sums: tuple[float, float, float, float, float], scale: Scale, value: 
 
 @part
 def find_tails(
-    own: Floats,
+    standard_means: Floats,
     precisions: Floats,
     shares: Floats,
     means: Reals,
@@ -99,19 +101,19 @@ def find_tails(
     below: Doubles,
     above: Doubles,
 ) -> None:
-    """How probable a smaller and a larger value are than each threshold, the lesser of the two to 4e-6 of itself.
+    """Compute both tail probabilities at each threshold; the smaller one has a relative error of at most 4e-6.
 
     Args:
-        own: Means, standardised, ``[C]``.
-        precisions: See `model.engines.compiled.mixture_sums.component_sums`, ``[C]``.
+        standard_means: Standardised means, ``[C]``.
+        precisions: Those of `model.engines.compiled.mixture_sums.component_sums`, ``[C]``.
         shares: Weights of sum 1, ``[C]``.
         means: Not standardised, in either precision, ``[C]``.
-        noise: Standard deviations, likewise.
-        weights: Likewise.
-        scale: Of the row.
+        noise: Standard deviations, not standardised, ``[C]``.
+        weights: Weights before the factor ``scale.share``, ``[C]``.
+        scale: Scale of the row.
         thresholds: In the unit of the means, ``[T]``.
-        below: To be filled, ``[T]``.
-        above: Likewise.
+        below: To be filled with lower tail probabilities, ``[T]``.
+        above: To be filled with upper tail probabilities, ``[T]``.
     """
     if not is_finite(scale):
         below[:] = above[:] = math.nan
@@ -119,7 +121,7 @@ def find_tails(
     for number in range(thresholds.size):
         value = (thresholds[number] - scale.centre) / scale.unit
         sign = 1.0 if value > 0.0 else -1.0
-        tail, density, _, _ = single_tails(own, precisions, shares, scale, value, sign)
+        tail, density, _, _ = single_tails(standard_means, precisions, shares, scale, value, sign)
         least = min(tail, 1.0 - tail)
         lost = SINGLE.rounding * tail + SINGLE.grain * (1.0 + abs(value)) * density
         if not (least >= LEAST_TAIL and lost <= LOST * least):

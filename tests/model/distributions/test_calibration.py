@@ -114,7 +114,7 @@ def test_malformed_maps_are_refused(change: dict[str, object]) -> None:
 def _ensemble(
     members: int, rows: int = 20_000, noise: float = 1.0, own: float = 0.7
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Targets around 0, and what members say of their mean: right but for errors of their own."""
+    """Targets around 0, and the members' means of them, which have independent errors."""
     generator = np.random.default_rng(1)
     return generator.normal(0.0, noise, rows), generator.normal(0.0, own, (members, rows))
 
@@ -127,7 +127,7 @@ def _mixture_scores(targets: np.ndarray, means: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("rows", "least", "most"), [(20_000, 0.0, 0.1), (900, -0.1, 0.2)])
 def test_sharpened_bands_cover_nearly_as_promised(rows: int, least: float, most: float) -> None:
-    """``least`` and ``most`` may remain of what bands for two members cover too much when ten answer."""
+    """Limits of the share of over-coverage that remains when bands fitted to two members serve ten."""
     targets, means = _ensemble(members=10)
     alone = np.stack([_mixture_scores(targets, means[[number]]) for number in range(2)])
     pair, everybody = _mixture_scores(targets, means[:2]), _mixture_scores(targets, means)

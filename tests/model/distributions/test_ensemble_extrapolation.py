@@ -1,4 +1,4 @@
-"""What all members would score, from the scores of few."""
+"""The score of all members, extrapolated from the scores of a few."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from murho.model.distributions.transforms import Identity
 
 
 def test_the_crps_of_a_mixture_of_all_members_is_foretold() -> None:
-    """Exact in expectation: the mean over all members, and over all pairs, tells that of all ten."""
+    """Exact in expectation: the means over single members and over pairs give the score of all ten."""
     generator = torch.Generator().manual_seed(0)
     means = torch.randn(10, 200, 1, generator=generator).double()
     noise = 0.2 + torch.rand(10, 200, 1, generator=generator).double()

@@ -1,4 +1,4 @@
-"""Quantiles of any mixture by PyTorch: what bisection finds, whatever the mixture."""
+"""Quantiles by PyTorch agree with bisection for every mixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps towards quantiles: what is called near enough is, whatever the mixture."""
+"""Steps towards quantiles: a step that claims to be accurate is, for every mixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine must do: the cases that run over all of them, and the answer spelt out in double precision.
+"""The contract of engines: cases that run over all of them, and the answer written out in double precision.
 
 A test module of an engine has a subclass of `EngineContract` with the fixture ``make``.
 """

@@ -1,4 +1,4 @@
-"""The engine of compiled code keeps the contract of engines, shares rows among threads, and leaves nothing open."""
+"""The engine of compiled code keeps the contract of engines, shares rows among threads, and answers every row."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def test_it_knows_the_observation_models_that_its_code_was_written_for() -> None
         mixture_outputs = False
 
     known = target_model("fixed")
-    assert CompiledEngine.knows(known)
-    assert not CompiledEngine.knows(replace(known, likelihood=OtherNoise(0.1)))
+    assert CompiledEngine.supports(known)
+    assert not CompiledEngine.supports(replace(known, likelihood=OtherNoise(0.1)))

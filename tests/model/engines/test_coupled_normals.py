@@ -26,7 +26,7 @@ def normals(seed: int, draw: int, count: int) -> np.ndarray:
 
 
 def _correlations(samples: int, members: int) -> np.ndarray:
-    """What the module promises, ``[S, S]``, written down pair by pair."""
+    """The correlations that the module promises, ``[S, S]``, pair by pair."""
     expected = np.eye(samples)
     for a in range(samples):
         for b in range(samples):

@@ -1,4 +1,4 @@
-"""Draws at hand: the same as draws made anew, and within their bounds."""
+"""Cached draws equal draws made again, and stay within the limits of the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claimed standard errors against the errors made, where the right answer is known."""
+"""Monte Carlo standard errors against actual errors, where the exact answer is known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _said(
 
 
 def _ratio(claimed: Tensor, answers: Tensor, truth: float) -> float:
-    """Claimed error over that made; root mean squares over the repetitions."""
+    """Ratio of the standard error to the actual error; root mean squares over the repetitions."""
     return float((claimed.square().mean() / (answers - truth).square().mean()).sqrt())
 
 

@@ -1,4 +1,4 @@
-"""A posterior's engine: compiled code where it can be had, PyTorch everywhere else."""
+"""A posterior's engine: compiled code where it is available, PyTorch everywhere else."""
 
 from __future__ import annotations
 

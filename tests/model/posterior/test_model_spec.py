@@ -1,4 +1,4 @@
-"""What model.json says: read, checked with the path of what is wrong, and written again as it was."""
+"""The specification: read, checked with the path of a wrong field, and written again unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers for rows beyond the training rows: doubt grows, noise does not, calibration widens and never narrows."""
+"""Answers beyond the training rows: epistemic spread grows, noise does not, calibration never narrows a band."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled code is kept for the next process, and made anew when a file that it came from changes."""
+"""Compiled code is kept for the next process, and compiled again when one of its source files changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels of a row's mixture by compiled code: exact, or left open."""
+"""Quantiles of a row's mixture by compiled code: exact, or marked as not settled."""
 
 from __future__ import annotations
 

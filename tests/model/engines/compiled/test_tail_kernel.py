@@ -1,4 +1,4 @@
-"""Tails of a row's mixture at thresholds by compiled code: as double precision has them."""
+"""Tail probabilities by compiled code agree with double precision."""
 
 from __future__ import annotations
 
