@@ -46,6 +46,7 @@ def test_the_command_measures_murho_and_keeps_the_numbers(
                 "fresh": 2,
                 "moments": 2,
                 "exceedance": 2,
+                "torch": 2,
                 "network": 2,
             }
 
