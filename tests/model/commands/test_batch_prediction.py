@@ -1,4 +1,4 @@
-"""Scoring tables (through a real service: tests/e2e/test_commands.py)."""
+"""Predictions for tables (through a real service: tests/e2e/test_commands.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judgement as people read it."""
+"""The report of an evaluation as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a pruning shows its numbers."""
+"""The histogram of a pruning shows its numbers."""
 
 from __future__ import annotations
 

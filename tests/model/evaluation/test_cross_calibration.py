@@ -1,4 +1,4 @@
-"""Judging by members that have not seen a row."""
+"""Calibration and scores of held-out rows by members that have not seen them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_without_calibrating_groups_there_is_no_map(rent: Posterior) -> None:
 
 
 def test_calibrated_bands_are_judged_by_the_other_groups(rent: Posterior) -> None:
-    """A group of rows far off: a map of the others knows nothing of them, a map of all would cover some."""
+    """One group lies far off: a map of the other groups covers none of its rows, a map of all rows would cover some."""
     encoded, targets = labelled(rent, 60)
     targets[40:] += 5000.0
     groups = [HeldOut(np.arange(40), None), HeldOut(np.arange(40, 60), None)]

@@ -1,4 +1,4 @@
-"""The judgement of a checkpoint on a table, in short and in full."""
+"""Evaluation of a checkpoint on a table, in short and in full."""
 
 from __future__ import annotations
 

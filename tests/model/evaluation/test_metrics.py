@@ -1,4 +1,4 @@
-"""Scores with known values."""
+"""Metrics with known values."""
 
 from __future__ import annotations
 

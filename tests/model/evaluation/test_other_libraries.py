@@ -1,4 +1,4 @@
-"""Our figures are those of uncertainty-toolbox and MAPIE on the same predictions."""
+"""Murho's metrics equal those of uncertainty-toolbox and MAPIE on the same predictions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_interval_scores(predictions: Predictions) -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [("quantiles", "quantile"), ("bands", "interval")])
 def test_calibration_errors(predictions: Predictions, ours: str, theirs: str) -> None:
-    """Of 101 levels theirs have, the first and the last are without error; ours are the 99 between."""
+    """Their 101 levels include 0 and 1, which have no error; ours are the 99 levels between."""
     report = reliability(pit_of(predictions.row_scores.scores))["calibration_error"][ours]
     options: dict[str, Any] = {"num_bins": 101, "vectorized": True, "prop_type": theirs}
     absolute = toolbox.mean_absolute_calibration_error(*predictions.arrays, **options)
@@ -90,7 +90,7 @@ def test_calibration_errors(predictions: Predictions, ours: str, theirs: str) ->
 
 
 def test_coverage_width_and_winkler_score_of_a_checkpoints_bands(rent: Posterior) -> None:
-    """MAPIE judges the bands that `murho predict` gives, we the table: raw and calibrated."""
+    """MAPIE scores the bands of `murho predict`, Murho the table: raw and calibrated."""
     table = make_table(rows=250, seed=7)
     targets = table.column("rent").to_numpy()
     report = evaluate_table(rent, table)

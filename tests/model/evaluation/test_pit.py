@@ -1,4 +1,4 @@
-"""The probability integral transform and what is read from it."""
+"""The probability integral transform (PIT) and calibration errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_median_that_is_always_right_has_known_errors() -> None:
 
 
 def test_bands_are_blind_to_a_shift_and_quantiles_are_not() -> None:
-    """Truths all in the upper half, as deep in the bands as they should be."""
+    """All targets lie in the upper half, at the right depth in the bands."""
     report = reliability(0.5 + 0.5 * EVEN)["calibration_error"]
     assert report["bands"]["max"] < 0.01
     assert report["quantiles"]["max"] == pytest.approx(0.5, abs=0.01)

@@ -1,4 +1,4 @@
-"""From rows to scores: known answers for Gaussians, and nothing that depends on chunks."""
+"""Scores of rows: known values for Gaussians, independent of chunks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_of_a_standard_normal_everything_is_known() -> None:
 
 
 def test_calibrated_bands_go_through_the_map() -> None:
-    """The map of scores twice as wide as they should be doubles every band."""
+    """A map made from normal scores that are twice too wide doubles every band."""
     levels = (np.arange(1, 400) / 400.0)[:, None]
     scores = 2.0 * torch.special.ndtri(torch.from_numpy(0.5 + 0.5 * levels)).numpy()[:, 0]
     calibration = fit_conformal_map(scores)

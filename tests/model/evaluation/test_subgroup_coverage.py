@@ -26,7 +26,7 @@ def test_rank_correlation_is_scipys_with_ties(first: np.ndarray, second: np.ndar
 
 
 def test_the_surest_rows_come_first_and_show_where_bands_fail() -> None:
-    """Forty rows: the ten surest are never inside, the others always."""
+    """Forty rows: the ten of smallest std are never inside, the others always."""
     stds = np.linspace(4.0, 0.1, 40)
     groups = coverage_by_std(scored_rows(errors=2.0 * stds, stds=stds, inside=stds > 1.05))
     assert [group["rows"] for group in groups] == [4] * 10

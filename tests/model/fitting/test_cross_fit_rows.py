@@ -1,4 +1,4 @@
-"""How well a fit predicts rows that it has not seen."""
+"""Cross-fitting folds, and scores of a fit on rows that it has not seen."""
 
 from __future__ import annotations
 

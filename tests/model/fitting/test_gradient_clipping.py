@@ -1,4 +1,4 @@
-"""Steps out of bounds: clipped by member, and stopped with the name of what is not finite first."""
+"""Gradient clipping by member, and the error that names the first quantity that is not finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule: a falling learning rate, a rising weight of the KL, and a hurry under a budget."""
+"""The schedule: a falling learning rate, a rising weight of the KL, and a faster pace under a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fits take from a table."""
+"""Training data: encoded rows and standardised targets of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Gaussian observation models share."""
+"""The base class of the Gaussian observation models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian noise that the network sets row by row."""
+"""Gaussian noise with a standard deviation per row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian noise of one learned standard deviation."""
+"""Gaussian noise with one learned standard deviation per member."""
 
 from __future__ import annotations
 

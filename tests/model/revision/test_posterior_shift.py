@@ -1,4 +1,4 @@
-"""How far a posterior moved: nothing from itself, and known distances."""
+"""The shift of a posterior: none from itself, and known distances."""
 
 from __future__ import annotations
 

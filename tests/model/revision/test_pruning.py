@@ -1,4 +1,4 @@
-"""The pruned version: what it keeps, what it says of itself, and that its doubt survives."""
+"""The pruned version: the weights it keeps, its facts, and its epistemic uncertainty beyond the training range."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _doubt(posterior: Posterior, rows: NDArray[np.float32]) -> float:
 
 @pytest.mark.parametrize("skip", [True, False])
 def test_the_doubt_beyond_the_training_range_survives(skip: bool) -> None:
-    """And would not, were the weights that tell it removed like others: their signal-to-noise ratio is zero."""
+    """It would not survive if the held weights were removed like others: their signal-to-noise ratio is zero."""
     trained = train_quickly(make_table(), members=2, epochs=150, skip=skip)
     spec = replace(trained.spec, calibration=None)
     revision = Revision(trained.tensors, Posterior(spec, trained.tensors))

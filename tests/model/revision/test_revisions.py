@@ -1,4 +1,4 @@
-"""A version in hand, and tables that fit it or do not."""
+"""Versions of a checkpoint as revisions, and tables that fit them or do not."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_missing_cell_where_training_had_none_is_refused_by_row(rent: Posterio
 
 
 def test_categories_that_are_numbers_stay_categories(rent: Posterior) -> None:
-    """Codes in place of names are refused; but new texts, though all unseen, are not."""
+    """Codes in place of names are refused; new texts are accepted, even if all are unseen."""
     table = make_table(rows=30, seed=9)
     rows = labelled_rows(_replaced(table, "district", ["south", "centre", "harbour"] * 10), rent)
     assert rows.outside["district"] == 30

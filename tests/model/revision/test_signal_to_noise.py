@@ -1,4 +1,4 @@
-"""Which weights are removed: the lowest |mu| / sigma of all layers and members, but none that tells doubt."""
+"""Pruning removes the weights of the lowest |mu| / sigma of all layers and members, except held ones."""
 
 from __future__ import annotations
 

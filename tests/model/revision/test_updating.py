@@ -1,4 +1,4 @@
-"""Bayes' rule in two steps: known answers, few rows, held-out rows, and what is refused."""
+"""Bayes' rule in two steps: known answers, few rows, held-out rows, and refused revisions."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_linear_update_ends_at_the_exact_posterior() -> None:
 
 
 def test_the_second_half_on_top_of_the_first_is_a_fit_to_all_rows() -> None:
-    """Where a mean-field posterior is exact (an orthogonal design), so is Bayes' rule in two steps."""
+    """Bayes' rule in two steps is exact if a mean-field posterior is exact (an orthogonal design)."""
     table = _linear_table(_orthogonal())
     plain = _linear_revision(table)
     width = plain.posterior.architecture.inputs + 1

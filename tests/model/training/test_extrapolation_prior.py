@@ -1,4 +1,4 @@
-"""Weights that no training row moves: set to a prior that says what it does to answers."""
+"""Weights from inputs that are zero in training are set to their prior, with a known effect on answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("hidden", [(), (9,), (9, 7)])
 def test_every_draw_leaves_the_range_on_a_line_of_its_own(hidden: tuple[int, ...]) -> None:
-    """The standard deviation over draws is the slope times the distance, whatever the row."""
+    """The standard deviation over draws is the slope times the distance, for every row."""
     architecture = Architecture(4, hidden, 2, "silu", members=3, skip=bool(hidden))
     tensors = with_extrapolation_prior(_tensors(architecture), architecture, [2, 3], 0.5)
     draws = make_draws(tensors, architecture, seed=1, samples=3000)

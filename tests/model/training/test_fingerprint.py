@@ -1,4 +1,4 @@
-"""The fingerprint: the same for the same training, and what differs is said."""
+"""The fingerprint is the same for the same training, and differences are listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of an option follows from its field."""
+"""The help text of an option follows from its field."""
 
 from __future__ import annotations
 

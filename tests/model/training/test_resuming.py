@@ -1,4 +1,4 @@
-"""One fit among others: had again, gone on with, begun; and passed over where it fails."""
+"""One fit of a training is restored, resumed or started; a failed fit is not repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search: what it tries, what it keeps, and what a user has fixed."""
+"""The search: the candidates it tries, the one it keeps, and options fixed by the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the temperature of a small table moves."""
+"""The temperature of the settling fit of a small table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot files: whole whenever the writer dies, checked when read, held by one process."""
+"""Snapshot files are complete even if the writer dies, checked when read, and locked by one process."""
 
 from __future__ import annotations
 

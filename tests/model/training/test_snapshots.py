@@ -1,4 +1,4 @@
-"""A training that dies goes on to the same checkpoint; another one is refused; nothing is left behind."""
+"""A training that dies resumes to the same checkpoint; another training is refused; no files are left behind."""
 
 from __future__ import annotations
 

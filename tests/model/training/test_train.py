@@ -1,4 +1,4 @@
-"""From a table to a checkpoint: what is held out, said, stored and judged."""
+"""Training from a table to a checkpoint: held-out rows, messages, facts and metrics."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_evaluation_reports_raw_and_calibrated_bands(rent: Posterior) -> None:
 
 @pytest.mark.slow
 def test_calibrated_bands_of_cars_cover_and_far_cars_are_uncertain() -> None:
-    """A fifth of the rows held out each time: what the README promises."""
+    """A fifth of the rows is held out each time, as the README promises."""
     coverages, ratios = coverages_and_far_ratios(seeds=4)
     assert 0.85 <= np.mean(coverages) <= 0.95, coverages
     assert min(ratios) >= 2.0, ratios
