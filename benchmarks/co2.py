@@ -102,9 +102,7 @@ def measure(
         "later": later,
     }
     for kind in ("raw", "calibrated"):
-        answer = posterior.predict(
-            columns, PredictOptions(percentiles=LEVELS, calibrated=kind == "calibrated")
-        )
+        answer = posterior.predict(columns, PredictOptions(percentiles=LEVELS, calibrated=kind == "calibrated"))
         if answer.percentiles is None:
             raise AssertionError("256 samples have percentiles")
         band = answer.percentiles
@@ -151,10 +149,7 @@ def figure(report: dict[str, Any]) -> dict[str, Any]:
     colours = dict(zip(order, (PALE, MIDDLE), strict=True))
     return chart(
         [
-            *(
-                Band(f"95 % band, {kind}", x, bands[kind][:, 0], bands[kind][:, 1], colours[kind])
-                for kind in order
-            ),
+            *(Band(f"95 % band, {kind}", x, bands[kind][:, 0], bands[kind][:, 1], colours[kind]) for kind in order),
             Curve("mean", x, np.asarray(report["mean"])[shown], width=1.6),
             Points("observed, training", dates[shown & ~later], truth[shown & ~later], "#555555", size=9.0),
             Points("observed, later", dates[later], truth[later], "#d9480f", size=12.0),
@@ -191,9 +186,7 @@ def render(report: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table, writes the JSON and draws the figure; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.co2", description=str(__doc__).splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.co2", description=str(__doc__).splitlines()[0])
     add_options(parser, ())
     parser.add_argument("--features", choices=FEATURES, default=FEATURES[0], help="default month")
     parser.add_argument("--seed", type=int, default=0, help="seed of the fit (default 0)")

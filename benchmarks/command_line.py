@@ -38,9 +38,7 @@ def add_options(parser: argparse.ArgumentParser, known: Collection[str]) -> None
         parser: Gets ``--data``, ``--sets``, ``--jobs``, ``--fresh`` and ``--output``.
         known: Names that ``--sets`` takes; if empty, the option is omitted.
     """
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="with the folders uci, tabular and co2"
-    )
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folders uci, tabular and co2")
     if known:
         parser.add_argument("--sets", metavar="NAMES", help=f"some of {','.join(known)} (default all)")
     parser.add_argument(
@@ -56,9 +54,7 @@ def add_options(parser: argparse.ArgumentParser, known: Collection[str]) -> None
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Adds ``--output``, the directory of the results."""
-    parser.add_argument(
-        "--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="default benchmarks/results"
-    )
+    parser.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help="default benchmarks/results")
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
@@ -85,9 +81,7 @@ def add_systems(parser: argparse.ArgumentParser, known: Collection[str]) -> None
 
 def add_rounds(parser: argparse.ArgumentParser, default: int, what: str = "turns of each system") -> None:
     """Adds ``--rounds``, the number of repetitions."""
-    parser.add_argument(
-        "--rounds", type=positive, default=default, metavar="N", help=f"{what} (default {default})"
-    )
+    parser.add_argument("--rounds", type=positive, default=default, metavar="N", help=f"{what} (default {default})")
 
 
 def positive(text: str) -> int:
@@ -115,9 +109,7 @@ def some_of(known: Collection[str], what: str) -> Callable[[str], list[str]]:
         names = [name.strip() for name in text.split(",") if name.strip()]
         for name in names:
             if name not in known:
-                raise argparse.ArgumentTypeError(
-                    f"no {what} is called {name!r}: choose from {', '.join(known)}"
-                )
+                raise argparse.ArgumentTypeError(f"no {what} is called {name!r}: choose from {', '.join(known)}")
         return names
 
     return read

@@ -46,9 +46,7 @@ def crps_by_pinball(quantiles: NDArray[np.float64], target: NDArray[np.float64])
     return float(2.0 * np.maximum(levels * error, (levels - 1.0) * error).mean())
 
 
-def crps_of_normals(
-    mean: NDArray[np.float64], std: NDArray[np.float64], target: NDArray[np.float64]
-) -> float:
+def crps_of_normals(mean: NDArray[np.float64], std: NDArray[np.float64], target: NDArray[np.float64]) -> float:
     """Mean CRPS of Normals in closed form (Gneiting & Raftery 2007, eq. 5); arguments ``[B]``, the target's unit."""
     z = (target - mean) / std
     density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)

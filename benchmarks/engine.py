@@ -94,9 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "cells": [],
     }
     machine = report["machine"]
-    print(
-        f"{machine['processor']}, {machine['cores']} cores; threads: {options.threads}; commit {report['commit']}"
-    )
+    print(f"{machine['processor']}, {machine['cores']} cores; threads: {options.threads}; commit {report['commit']}")
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "engine.json"
     _speed(options, [*murho_systems(), *peers], report, path)
@@ -129,24 +127,16 @@ def _speed(options: argparse.Namespace, systems: list[System], report: dict[str,
             print(f"\n{_layers(hidden)}, S = {cell.samples}")
             same_samples = [one for one in ready if one["samples"] == cell.samples]
             print(peers_table(same_samples, titles), flush=True)
-            for name, reason in {
-                name: why for one in same_samples for name, why in one["left_out"].items()
-            }.items():
+            for name, reason in {name: why for one in same_samples for name, why in one["left_out"].items()}.items():
                 print(f"{name} is left out where it has no number: {reason}", flush=True)
         raw += ready
     if not raw:
         return
     if best := best_peer_table(report["cells"], titles):
         print(f"\nMurho beside the fastest that agrees:\n{best}")
-    print(
-        f"\nMurho alone. The machine's best: {rates.product / 1e9:.0f} GFLOP/s (float32 products of 2048 x 2048),"
-    )
-    print(
-        f"{rates.copy / 1e9:.0f} GB/s (copy of 256 MiB, read and written). streams: time over a copy of all draws;"
-    )
-    print(
-        "after forward: share of the call after the network's forward pass; then the largest deviations from double"
-    )
+    print(f"\nMurho alone. The machine's best: {rates.product / 1e9:.0f} GFLOP/s (float32 products of 2048 x 2048),")
+    print(f"{rates.copy / 1e9:.0f} GB/s (copy of 256 MiB, read and written). streams: time over a copy of all draws;")
+    print("after forward: share of the call after the network's forward pass; then the largest deviations from double")
     print("precision, relative to the larger of value and std.")
     print(murho_table(report["cells"], titles))
 
@@ -177,9 +167,7 @@ def _memory(options: argparse.Namespace, report: dict[str, Any]) -> None:
     print(f"\nmurho predict, {_layers(hidden)}, S = {samples}, Parquet to Parquet")
     headers = ["rows", "seconds", "rows a second", "MiB above one row's", "peak, MiB"]
     line = [f"{options.rows:,}", f"{file['seconds']:.1f}", f"{file['rows_a_second']:,.0f}"]
-    print(
-        table(headers, [[*line, f"{file['memory'] / 2**20:.0f}", f"{file['peak'] / 2**20:.0f}"]]), flush=True
-    )
+    print(table(headers, [[*line, f"{file['memory'] / 2**20:.0f}", f"{file['peak'] / 2**20:.0f}"]]), flush=True)
 
 
 def _name(hidden: tuple[int, ...]) -> str:
@@ -208,12 +196,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
             help=f"{what} (default {default})",
         )
     add_rounds(parser, 5)
-    parser.add_argument(
-        "--threads", type=positive, default=1, metavar="N", help="threads of each system (default 1)"
-    )
-    parser.add_argument(
-        "--memory", action="store_true", help="measure memory as well, and `murho predict` on a file"
-    )
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="threads of each system (default 1)")
+    parser.add_argument("--memory", action="store_true", help="measure memory as well, and `murho predict` on a file")
     parser.add_argument(
         "--rows", type=positive, default=1_000_000, metavar="N", help="rows of that file (default 1000000)"
     )

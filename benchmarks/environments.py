@@ -71,9 +71,7 @@ def environment(name: str, requirements: Sequence[str], *, cache: Path = DEFAULT
             shutil.rmtree(directory)
         directory.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PeerEnvironmentError(
-            f"{directory} can't be made: {error.strerror or error}; give --cache DIR"
-        ) from error
+        raise PeerEnvironmentError(f"{directory} can't be made: {error.strerror or error}; give --cache DIR") from error
     without_pip = [] if requirements else ["--without-pip"]
     _run(name, [sys.executable, "-m", "venv", *without_pip, str(directory)])
     if requirements:

@@ -113,8 +113,7 @@ def chart(
     y = alt.Y("y:Q", scale=_scale(y_axis), axis=_axis(y_axis, grid=True))
     names = [f"layer{index}" for index in range(len(layers))]
     marks = [
-        _mark(layer, alt.Chart(alt.NamedData(name))).encode(x=x, y=y)
-        for layer, name in zip(layers, names, strict=True)
+        _mark(layer, alt.Chart(alt.NamedData(name))).encode(x=x, y=y) for layer, name in zip(layers, names, strict=True)
     ]
     # The span goes behind lines and points, in front of the bands.
     bands = sum(isinstance(layer, Band) for layer in layers)

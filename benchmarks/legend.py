@@ -48,9 +48,7 @@ def legend(keys: Sequence[Key], width: int) -> alt.LayerChart:
         layers += _key(key, left, ROW * (row + 0.5))
         left += needed + GAP
     height = ROW * (row + 1)
-    return alt.layer(*layers).properties(
-        width=width, height=height, view=alt.ViewBackground(stroke=None, fill=None)
-    )
+    return alt.layer(*layers).properties(width=width, height=height, view=alt.ViewBackground(stroke=None, fill=None))
 
 
 def _text_width(text: str) -> float:
@@ -75,7 +73,7 @@ def _key(key: Key, left: float, middle: float) -> list[Any]:
             symbol = base.mark_point(filled=True, color=key.colour, size=60, opacity=1.0).encode(
                 x=alt.value(centre), y=alt.value(middle)
             )
-    text = base.mark_text(
-        text=key.label, align="left", baseline="middle", fontSize=FONT_SIZE, color="#222222"
-    ).encode(x=alt.value(right + 6.0), y=alt.value(middle))
+    text = base.mark_text(text=key.label, align="left", baseline="middle", fontSize=FONT_SIZE, color="#222222").encode(
+        x=alt.value(right + 6.0), y=alt.value(middle)
+    )
     return [symbol, text]

@@ -149,9 +149,7 @@ def task_of(features: Features, target: NDArray[np.float64], split: Split, numbe
     )
 
 
-def score(
-    answer: Answer, target: NDArray[np.float64], split: Split, inner: NDArray[np.bool_]
-) -> dict[str, Any]:
+def score(answer: Answer, target: NDArray[np.float64], split: Split, inner: NDArray[np.bool_]) -> dict[str, Any]:
     """Scores of an answer.
 
     Returns:

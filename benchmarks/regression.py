@@ -131,9 +131,7 @@ def encode(inputs: NDArray[np.float64], targets: NDArray[np.float64] | None = No
         ``features`` of ``[N, 1]`` and ``targets`` of ``[N]``.
     """
     values = np.zeros_like(inputs) if targets is None else targets
-    return Rows(
-        torch.from_numpy(inputs.astype(np.float32)).unsqueeze(1), torch.from_numpy(values.astype(np.float32))
-    )
+    return Rows(torch.from_numpy(inputs.astype(np.float32)).unsqueeze(1), torch.from_numpy(values.astype(np.float32)))
 
 
 def answer(system: System) -> Answer:
@@ -176,9 +174,7 @@ def answer(system: System) -> Answer:
 def _free_energy(fitted: Fit, training: Rows, options: FitOptions) -> tuple[float, float]:
     """Free energy of the fitted parameters and its KL part, in nats over all rows, averaged over many draws."""
     network, generator = fitted.network, torch.Generator().manual_seed(options.seed)
-    draws_at_a_time = (
-        16  # few, because each repeat estimates the KL of a mixture prior by one draw of the weights
-    )
+    draws_at_a_time = 16  # few, because each repeat estimates the KL of a mixture prior by one draw of the weights
     repeats = FREE_ENERGY_DRAWS // draws_at_a_time
     targets = training.targets.repeat(draws_at_a_time)
     nll = kl = 0.0
@@ -186,8 +182,6 @@ def _free_energy(fitted: Fit, training: Rows, options: FitOptions) -> tuple[floa
         for _ in range(repeats):
             outputs = network(training.features, generator, draws_at_a_time)
             nll -= len(training) * float(fitted.likelihood.log_density(outputs, targets).mean()) / repeats
-            divergence, _, _ = options.prior.kl_gradient(
-                network.mu, network.sigma(), network.groups, generator
-            )
+            divergence, _, _ = options.prior.kl_gradient(network.mu, network.sigma(), network.groups, generator)
             kl += float(divergence.mean()) / repeats
     return nll + kl, kl

@@ -29,9 +29,7 @@ THREADS = 1
 """A step works on a few thousand numbers, so that a second thread costs more than it saves."""
 
 
-def command(
-    make: Callable[[int], System], name: str, description: str, arguments: Sequence[str] | None
-) -> int:
+def command(make: Callable[[int], System], name: str, description: str, arguments: Sequence[str] | None) -> int:
     """Runs ``python -m benchmarks.NAME``.
 
     Args:
@@ -198,9 +196,7 @@ def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
 
 
 def _options(system: System) -> dict[str, Any]:
-    options = {
-        field.name: getattr(system.options, field.name) for field in dataclasses.fields(system.options)
-    }
+    options = {field.name: getattr(system.options, field.name) for field in dataclasses.fields(system.options)}
     return {**options, "prior": prior_to_json(system.options.prior), "samples": system.samples}
 
 

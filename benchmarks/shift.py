@@ -120,22 +120,14 @@ def _cells(numbers: Mapping[str, float]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.shift", description=str(__doc__).splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.shift", description=str(__doc__).splitlines()[0])
     add_options(parser, UCI)
     parser.add_argument("--features", type=positive, metavar="N", help="features of a set (default all)")
     options = parser.parse_args(arguments)
     try:
         names = chosen_sets(options.sets, UCI)
-        jobs = [
-            job
-            for name in names
-            for job in jobs_of(name, read_set(SETS[name], options.data), options.features)
-        ]
-        reports = fit_all(
-            jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
-        )
+        jobs = [job for name in names for job in jobs_of(name, read_set(SETS[name], options.data), options.features)]
+        reports = fit_all(jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh)
     except MurhoError as error:
         print(error, file=sys.stderr)
         return 1
@@ -157,9 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for reports in of_shift.values()
         if reports
     ]
-    print(
-        f"\nraw 95 % coverage over sets and shifts: {100.0 * float(np.mean(overall)):.1f} % (aim: at least 90 %)"
-    )
+    print(f"\nraw 95 % coverage over sets and shifts: {100.0 * float(np.mean(overall)):.1f} % (aim: at least 90 %)")
     path = Path(options.output) / "shift.json"
     write_json(path, {"benchmark": "shift", **facts(), "sources": sources(), "runs": runs})
     print(f"wrote {path}")

@@ -205,8 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "batch": case.batch,
                 "systems": {system: measured.to_json() for system, measured in results.items()},
                 "ratios": {
-                    system: round(ratio(measured, results[REFERENCE]), 3)
-                    for system, measured in results.items()
+                    system: round(ratio(measured, results[REFERENCE]), 3) for system, measured in results.items()
                 }
                 if REFERENCE in results
                 else {},

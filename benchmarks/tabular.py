@@ -93,9 +93,7 @@ def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> st
                     str(len(reports)),
                     shown([report[kind]["crps"] for report in reports]),
                     f"{np.mean(closed):.4g}" if kind == "raw" and closed else "",
-                    shown([report["rmse"] for report in reports])
-                    if kind == "raw" or len(_kinds(reports)) == 1
-                    else "",
+                    shown([report["rmse"] for report in reports]) if kind == "raw" or len(_kinds(reports)) == 1 else "",
                     *(f"{100.0 * _mean(reports, kind, 'coverage', str(level)):.1f}" for level in COVERAGES),
                     f"{_mean(reports, kind, 'width', WIDTH_OF):.4g}",
                     f"{mean_and_error([report['seconds'] for report in reports])[0]:.0f}",
@@ -156,13 +154,9 @@ def _title(system: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the tables and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tabular", description=str(__doc__).splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tabular", description=str(__doc__).splitlines()[0])
     add_options(parser, TABULAR)
-    parser.add_argument(
-        "--splits", type=positive, default=5, metavar="N", help="the first N splits (default 5)"
-    )
+    parser.add_argument("--splits", type=positive, default=5, metavar="N", help="the first N splits (default 5)")
     parser.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(PEERS)} (default all)")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--only-peers", action="store_true", help="do not fit Murho")
@@ -183,9 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     path = Path(options.output) / "tabular.json"
     verdicts = {name: compare(of_set) for name, of_set in runs.items()}
-    write_json(
-        path, {"benchmark": "tabular", **facts(), "sources": sources(), "verdicts": verdicts, "runs": runs}
-    )
+    write_json(path, {"benchmark": "tabular", **facts(), "sources": sources(), "verdicts": verdicts, "runs": runs})
     print(f"\nwrote {path}")
     return 0
 
@@ -225,9 +217,7 @@ def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any
             for number, split in enumerate(splits(TABULAR[name], rows, options.splits)):
                 # The same name as in benchmarks.uci, so that either benchmark uses the other's finished fits.
                 jobs.append(Job(f"{name}-{number:02d}-defaults", name, split, {}))
-        reports = fit_all(
-            jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
-        )
+        reports = fit_all(jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh)
         for name in names:
             of_set = [of_murho(reports[job.name]) for job in jobs if job.dataset == name]
             runs[name] = {MURHO: of_set, **runs[name]}

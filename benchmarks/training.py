@@ -122,9 +122,7 @@ def render(reports: Sequence[dict[str, Any]]) -> str:
     """The table: medians of the rounds."""
     rows = []
     for report in reports:
-        peak, bare = (
-            [value / 2**20 for value in report[name]] for name in ("peak_memory_bytes", "bare_memory_bytes")
-        )
+        peak, bare = ([value / 2**20 for value in report[name]] for name in ("peak_memory_bytes", "bare_memory_bytes"))
         rows.append(
             [
                 f"{report['rows']:,} x {report['inputs']}",
@@ -148,9 +146,7 @@ def render(reports: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.training", description=str(__doc__).splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=str(__doc__).splitlines()[0])
     read = pairs("table", "rows x inputs, such as 1000x8")
     parser.add_argument(
         "--tables", type=read, default=read(TABLES), metavar="NxD", help=f"rows x inputs (default {TABLES})"

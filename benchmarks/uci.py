@@ -98,13 +98,9 @@ def render(names: Sequence[str], runs: Mapping[str, Sequence[Mapping[str, Any]]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the tables and writes the JSON; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.uci", description=str(__doc__).splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.uci", description=str(__doc__).splitlines()[0])
     add_options(parser, UCI)
-    parser.add_argument(
-        "--splits", type=positive, metavar="N", help="the first N splits (default 20; protein 5)"
-    )
+    parser.add_argument("--splits", type=positive, metavar="N", help="the first N splits (default 20; protein 5)")
     parser.add_argument(
         "--network",
         choices=NETWORKS,
@@ -122,9 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = chosen_sets(options.sets, UCI)
         rows = {name: read_set(SETS[name], options.data).num_rows for name in names}
         jobs = jobs_of(names, options.network, options.splits, rows, options.members)
-        reports = fit_all(
-            jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh
-        )
+        reports = fit_all(jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh)
     except MurhoError as error:
         print(error, file=sys.stderr)
         return 1

@@ -105,9 +105,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
     def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[np.float64]: ...
 
     @overload
-    def predict(
-        self, X: Any, return_std: Literal[True]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
     def predict(
         self, X: Any, return_std: bool = False
@@ -207,9 +205,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             columns, named = [str(name) for name in names["columns"]], bool(names["named"])
             estimator = cls(**cls.parameters_of(spec.training["options"]), device=device)
         except (AttributeError, KeyError, TypeError) as error:
-            raise CheckpointError(
-                f"{directory}: estimator or training.options is malformed: {error!r}"
-            ) from error
+            raise CheckpointError(f"{directory}: estimator or training.options is malformed: {error!r}") from error
         estimator.n_features_in_ = len(columns)
         if named:
             estimator.feature_names_in_ = np.array(columns, dtype=object)

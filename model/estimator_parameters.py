@@ -107,8 +107,7 @@ def parameter_lines(options: type[TrainOptions] = TrainOptions) -> str:
     """
     wrapper = textwrap.TextWrapper(112, subsequent_indent="    ", break_on_hyphens=False)
     return "\n".join(
-        wrapper.fill(f"{name}: {' '.join(text.help.split())}")
-        for name, text in training_parameters(options).items()
+        wrapper.fill(f"{name}: {' '.join(text.help.split())}") for name, text in training_parameters(options).items()
     )
 
 
@@ -120,10 +119,7 @@ def parameter_signature(options: type[TrainOptions] = TrainOptions) -> inspect.S
     """
     defaults = {name: text.default for name, text in training_parameters(options).items()} | OWN
     return inspect.Signature(
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-            for name, default in defaults.items()
-        ]
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
     )
 
 
@@ -157,9 +153,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         super().__init_subclass__(**rest)
         if cls.__doc__:  # None with python -OO
             # The indent depends on the version of Python: from 3.13 on the compiler removes it.
-            cls.__doc__ = PLACE_OF_OPTIONS.sub(
-                lambda place: textwrap.indent(parameter_lines(), place[1]), cls.__doc__
-            )
+            cls.__doc__ = PLACE_OF_OPTIONS.sub(lambda place: textwrap.indent(parameter_lines(), place[1]), cls.__doc__)
 
     def train_options(self) -> TrainOptions:
         """The parameters as validated options.
@@ -207,8 +201,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         """Parameters from the options recorded in a checkpoint, without options that no longer exist."""
         known = {name: value for name, value in options.items() if name in TrainOptions.model_fields}
         return {
-            RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value
-            for name, value in known.items()
+            RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value for name, value in known.items()
         }
 
 

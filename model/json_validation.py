@@ -53,9 +53,7 @@ def expect_object(data: object, where: str) -> dict[str, Any]:
     return data
 
 
-def expect_fields(
-    data: object, where: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def expect_fields(data: object, where: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the data if they are an object with exactly these fields; the ``optional`` ones may be absent."""
     if not isinstance(data, dict) or not set(names) <= set(data) <= {*names, *optional}:
         expected = f"an object with exactly the fields {', '.join(names) or '(none)'}"

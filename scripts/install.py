@@ -154,9 +154,7 @@ def install_torch(version: str, variant: str, index_url: str | None, common: Seq
             break
         if NOT_OFFERED not in error:
             # Trying the next source after a broken download of a CPU build could install a CUDA build.
-            raise SystemExit(
-                f"{error}\n\nInstalling torch from {source.name} broke off; run the same command again."
-            )
+            raise SystemExit(f"{error}\n\nInstalling torch from {source.name} broke off; run the same command again.")
         say("  not available there.")
     else:
         if platform.system() == "Linux" or index_url is not None:
@@ -216,9 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: A package could not be installed; the message says what to do.
     """
     parser = argparse.ArgumentParser(description="Install Murho into this Python's environment.")
-    parser.add_argument(
-        "--runtime-dependencies", action="store_true", help="not Murho itself, no development tools"
-    )
+    parser.add_argument("--runtime-dependencies", action="store_true", help="not Murho itself, no development tools")
     options = parser.parse_args(arguments)
     variant = os.environ.get("TORCH_VARIANT") or "cpu"
     if variant not in VARIANTS:

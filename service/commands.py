@@ -31,9 +31,7 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(help="Threads of the computation; by default all processors there are.")
     ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.  [default: info]")
-    ] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.  [default: info]")] = None,
 ) -> None:
     """Serve every checkpoint of a directory over HTTP.
 
@@ -84,9 +82,7 @@ def _settings(**given: Any) -> "Settings":
         for item in error.errors(include_url=False):
             name = str(item["loc"][0])
             source = f"--{name.replace('_', '-')}" if name in chosen else f"MURHO_{name.upper()}"
-            lines.append(
-                f"{source} is {item['input']!r}: {item['msg'].replace('Input should', 'it should')}."
-            )
+            lines.append(f"{source} is {item['input']!r}: {item['msg'].replace('Input should', 'it should')}.")
         raise OptionError(" ".join(lines)) from None
 
 

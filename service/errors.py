@@ -135,9 +135,7 @@ class ProblemDetails:
             "detail": self.detail,
         }
         if self.errors:
-            document["errors"] = [
-                {"pointer": problem.pointer, "message": problem.message} for problem in self.errors
-            ]
+            document["errors"] = [{"pointer": problem.pointer, "message": problem.message} for problem in self.errors]
         return document
 
 

@@ -26,13 +26,9 @@ def require_json(request: Request) -> None:
         MediaTypeError: The Content-Type is another one, or the body is compressed.
     """
     media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    json = media_type == "application/json" or (
-        media_type.startswith("application/") and media_type.endswith("+json")
-    )
+    json = media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
     if media_type and not json:
-        raise MediaTypeError(
-            f"{media_type[:80]!r} isn't read here. Send JSON with Content-Type: application/json."
-        )
+        raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send JSON with Content-Type: application/json.")
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in {"", "identity"}:
         raise MediaTypeError(f"Content-Encoding {coding[:80]!r} isn't read here. Send the body uncompressed.")

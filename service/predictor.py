@@ -143,9 +143,7 @@ class Predictor:
             _require_finite(model, columns, prediction)
             return prediction, model.input_warnings(columns, max_outside, among=prediction.outside)
 
-        prediction, outside = await self.scheduler.run(
-            work, cost=rows * cost, deadline=deadline, timing=timing
-        )
+        prediction, outside = await self.scheduler.run(work, cost=rows * cost, deadline=deadline, timing=timing)
         return Answer(prediction, outside, timing)
 
 
@@ -171,8 +169,7 @@ def _joined(chunks: list[Prediction]) -> Prediction:
     errors = [chunk.mc_error for chunk in chunks if chunk.mc_error is not None]
     if errors:
         whole = {
-            part.name: np.concatenate([getattr(error, part.name) for error in errors])
-            for part in fields(errors[0])
+            part.name: np.concatenate([getattr(error, part.name) for error in errors]) for part in fields(errors[0])
         }
         joined["mc_error"] = replace(errors[0], **whole)
     return replace(chunks[0], **joined)

@@ -144,17 +144,13 @@ class Snapshot:
             NotReadyError: Loading has not ended, or there is no checkpoint; the message says what to do.
         """
         if not self.loaded:
-            raise NotReadyError(
-                "The checkpoints are still being loaded. Try again in a moment.", retry_after=1
-            )
+            raise NotReadyError("The checkpoints are still being loaded. Try again in a moment.", retry_after=1)
         if self.models:
             return
         advice = "Train one with `murho train DATA --target COLUMN`, then start the service again."
         if self.refused:
             reasons = "; ".join(f"{_title(item.name, item.version)}: {item.reason}" for item in self.refused)
-            raise NotReadyError(
-                f"No checkpoint in {self.place} can be served: {reasons}. {advice}", retry_after=60
-            )
+            raise NotReadyError(f"No checkpoint in {self.place} can be served: {reasons}. {advice}", retry_after=60)
         raise NotReadyError(f"There is no checkpoint in {self.place}. {advice}", retry_after=60)
 
     def find(self, name: str, version: str | None = None) -> ModelLike:
@@ -242,14 +238,10 @@ class Registry:
             refused.append(Refused(reference.name, reference.version, reason))
             log.warning("checkpoint refused", model=reference.name, version=reference.version, reason=reason)
         loaded = {
-            name: LoadedModel(
-                name, MappingProxyType(dict(sorted(versions.items(), key=lambda item: int(item[0]))))
-            )
+            name: LoadedModel(name, MappingProxyType(dict(sorted(versions.items(), key=lambda item: int(item[0])))))
             for name, versions in sorted(models.items())
         }
-        self.snapshot = Snapshot(
-            MappingProxyType(loaded), tuple(refused), loaded=True, place=self._source.place
-        )
+        self.snapshot = Snapshot(MappingProxyType(loaded), tuple(refused), loaded=True, place=self._source.place)
         return self.snapshot
 
     def fail(self, reason: str) -> None:

@@ -40,9 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise ServiceError(
-            f"Can't listen on {host}: {error.strerror or error}. Choose another --host."
-        ) from error
+        raise ServiceError(f"Can't listen on {host}: {error.strerror or error}. Choose another --host.") from error
     try:
         # After a restart the same port can be used at once, even if its last connections still linger.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,8 +53,7 @@ def listen(host: str, port: int) -> socket.socket:
                 f"Port {port} of {host} is in use. Stop what listens there, or choose another --port."
             ) from error
         raise ServiceError(
-            f"Can't listen on port {port} of {host}: {error.strerror or error}. "
-            "Choose another --host or --port."
+            f"Can't listen on port {port} of {host}: {error.strerror or error}. Choose another --host or --port."
         ) from error
     return listening
 
@@ -121,9 +118,7 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
 
-def serve_until_stopped(
-    settings: Settings, listening: socket.socket, on_loaded: Callable[[Snapshot], None]
-) -> None:
+def serve_until_stopped(settings: Settings, listening: socket.socket, on_loaded: Callable[[Snapshot], None]) -> None:
     """Serves on a listening socket until a signal comes and the requests in flight are answered."""
     lifecycle = Lifecycle()
     app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded)

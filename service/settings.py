@@ -20,16 +20,10 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="MURHO_", frozen=True, extra="ignore")
 
-    checkpoints: Path = Field(
-        default=Path("checkpoints"), description="Directory of NAME/VERSION checkpoints."
-    )
+    checkpoints: Path = Field(default=Path("checkpoints"), description="Directory of NAME/VERSION checkpoints.")
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
-    port: int = Field(
-        default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose."
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="auto takes a GPU where there is one."
-    )
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
     default_model: str | None = Field(
         default=None, description="The model behind POST /predict; without it, the only one that is loaded."
     )
@@ -37,9 +31,7 @@ class Settings(BaseSettings):
     samples: int = Field(
         default=DEFAULT_SAMPLES, ge=0, description="Draws behind an answer when a request does not say."
     )
-    max_samples: int = Field(
-        default=4096, ge=1, description="The largest `samples` that a request may ask for."
-    )
+    max_samples: int = Field(default=4096, ge=1, description="The largest `samples` that a request may ask for.")
     max_rows: int = Field(default=1_000_000, ge=1, description="The most rows of one request.")
     max_draw_values: int = Field(
         default=5_000_000,

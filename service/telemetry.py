@@ -57,9 +57,7 @@ class Telemetry:
             buckets=SECONDS,
             registry=self.registry,
         )
-        self.rows = Counter(
-            "murho_rows_total", "Rows predicted.", ("model", "version"), registry=self.registry
-        )
+        self.rows = Counter("murho_rows_total", "Rows predicted.", ("model", "version"), registry=self.registry)
         self.warned = Counter(
             "murho_warned_requests_total",
             "Predictions with values outside the training range.",
@@ -69,13 +67,9 @@ class Telemetry:
         self.model_info = Gauge(
             "murho_model_info", "1 for each checkpoint served.", ("model", "version"), registry=self.registry
         )
-        self.refused = Gauge(
-            "murho_refused_checkpoints", "Checkpoints that are refused.", registry=self.registry
-        )
+        self.refused = Gauge("murho_refused_checkpoints", "Checkpoints that are refused.", registry=self.registry)
         self.ready = Gauge("murho_ready", "Whether the service is ready.", registry=self.registry)
-        pending = Gauge(
-            "murho_pending_requests", "Predictions waiting or in computation.", registry=self.registry
-        )
+        pending = Gauge("murho_pending_requests", "Predictions waiting or in computation.", registry=self.registry)
         pending.set_function(lambda: scheduler.pending)
         cost = Gauge("murho_pending_cost", "Row-draws waiting or in computation.", registry=self.registry)
         cost.set_function(lambda: scheduler.pending_cost)
@@ -138,9 +132,7 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     # The web server logs its own start and end at info; the service already says both.
-    root.setLevel(
-        logging.DEBUG if level == "debug" else max(logging.WARNING, getattr(logging, level.upper()))
-    )
+    root.setLevel(logging.DEBUG if level == "debug" else max(logging.WARNING, getattr(logging, level.upper())))
     logging.getLogger("murho").setLevel(level.upper())
 
 

@@ -26,9 +26,7 @@ ROOT = Path(__file__).parents[1]
 """The repository."""
 
 
-def call_murho(
-    *arguments: object, cwd: Path | None = None, code: int = 0
-) -> subprocess.CompletedProcess[str]:
+def call_murho(*arguments: object, cwd: Path | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Runs a command in this process, by `murho.command_line.main`, and checks its exit code.
 
     A new process would first import PyTorch for seconds. Tests that need one use `tests.e2e.support.murho`.

@@ -120,9 +120,7 @@ def measure(
     by_name = {system.name: system for system in systems}
     with Turns({name: partial(system.start, task) for name, system in by_name.items()}) as turns:
         for cell in cells:
-            left_out = {
-                name: reason for name, system in by_name.items() if (reason := too_large(system, task, cell))
-            }
+            left_out = {name: reason for name, system in by_name.items() if (reason := too_large(system, task, cell))}
             rates.measure()
             request = {**asdict(cell), "seconds": seconds}
             answers = turns.ask(request, rounds=rounds, without=left_out)

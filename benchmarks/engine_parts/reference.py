@@ -51,9 +51,7 @@ class Moments:
     kurtosis: NDArray[np.float64]
 
 
-def exact_answers(
-    task: EngineTask, rows: NDArray[np.float32], samples: int
-) -> dict[str, NDArray[np.float64]]:
+def exact_answers(task: EngineTask, rows: NDArray[np.float32], samples: int) -> dict[str, NDArray[np.float64]]:
     """Mean, std and percentiles from Murho's draws in double precision; percentiles by bisection.
 
     Args:

@@ -38,17 +38,13 @@ LARGEST_ERROR = 4.0
 """Most standard errors at which a mean or a std still agrees."""
 
 
-def written(
-    task: EngineTask, cell: Cell, found: Mapping[str, Found], left_out: Mapping[str, str]
-) -> dict[str, Any]:
+def written(task: EngineTask, cell: Cell, found: Mapping[str, Found], left_out: Mapping[str, str]) -> dict[str, Any]:
     """A cell for ``engine.json``: times in milliseconds, one number per round; ratios are medians over the rounds."""
     reference = found.get(REFERENCE)
     systems = {}
     for name, result in found.items():
         entry: dict[str, Any] = {
-            "ms": {
-                kind: [round(1e3 * value, 5) for value in values] for kind, values in result.times.items()
-            },
+            "ms": {kind: [round(1e3 * value, 5) for value in values] for kind, values in result.times.items()},
             "first_ms": {kind: round(1e3 * value, 3) for kind, value in result.first.items()},
             "mean_errors": round(result.errors[0], 2),
             "std_errors": round(result.errors[1], 2),
@@ -131,9 +127,7 @@ def best_peer_table(cells: Sequence[Mapping[str, Any]], titles: Mapping[str, str
     for cell in cells:
         murho = cell["systems"].get(REFERENCE)
         peers = {
-            name: entry["ms"]
-            for name, entry in cell["systems"].items()
-            if "deviation" not in entry and entry["agrees"]
+            name: entry["ms"] for name, entry in cell["systems"].items() if "deviation" not in entry and entry["agrees"]
         }
         if murho is None or not peers:
             continue

@@ -102,9 +102,7 @@ PEERS = (
     Peer("engine", "blitz", "blitz, mfvi_forward", BLITZ),
     Peer("engine", "tfp", "TFP, tf.function", TFP),
     Peer("table", "ngboost", "NGBoost, Normal", NGBOOST),
-    Peer(
-        "table", "catboost-uncertainty", "CatBoost, RMSEWithUncertainty", CATBOOST, {"variant": "uncertainty"}
-    ),
+    Peer("table", "catboost-uncertainty", "CatBoost, RMSEWithUncertainty", CATBOOST, {"variant": "uncertainty"}),
     Peer("table", "catboost-quantiles", "CatBoost, MultiQuantile", CATBOOST, {"variant": "quantiles"}),
     Peer("table", "lightgbm-quantiles", "LightGBM, quantiles", LIGHTGBM),
     Peer(
@@ -114,9 +112,7 @@ PEERS = (
         SCIKIT_LEARN,
         {"variant": "boosting"},
     ),
-    Peer(
-        "table", "gaussian-process", "exact GP, ARD RBF", SCIKIT_LEARN, {"variant": "process"}, most_rows=2000
-    ),
+    Peer("table", "gaussian-process", "exact GP, ARD RBF", SCIKIT_LEARN, {"variant": "process"}, most_rows=2000),
     Peer("table", "deep-ensemble", "deep ensemble, 5 of 2 x 128", DEEP_ENSEMBLE),
 )
 """All peers, in the order of the tables."""

@@ -49,9 +49,7 @@ def answer(task: TableTask, variant: str) -> Answer:
     predictive = _quantiles if variant == "quantiles" else _normals
 
     def model(**options: Any) -> CatBoostRegressor:
-        return CatBoostRegressor(
-            loss_function=LOSSES[variant], random_seed=task.seed, **(OPTIONS | speed | options)
-        )
+        return CatBoostRegressor(loss_function=LOSSES[variant], random_seed=task.seed, **(OPTIONS | speed | options))
 
     base = model()
     base.fit(

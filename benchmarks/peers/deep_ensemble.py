@@ -41,9 +41,7 @@ class Ensemble(torch.nn.Module):
                 ((NETWORKS, before, after), self.weights),
                 ((NETWORKS, 1, after), self.biases),
             ):
-                parameters.append(
-                    torch.nn.Parameter((2.0 * torch.rand(shape, generator=generator) - 1.0) * bound)
-                )
+                parameters.append(torch.nn.Parameter((2.0 * torch.rand(shape, generator=generator) - 1.0) * bound))
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the standardised target, ``[networks, B]`` each."""

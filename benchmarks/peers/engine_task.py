@@ -183,9 +183,7 @@ def engine_session(prepare: Callable[[EngineTask], Mapping[str, Call]]) -> Sessi
     return session
 
 
-def _turn(
-    calls: Mapping[str, Call], rows: NDArray[np.float32], samples: int, seconds: float
-) -> dict[str, Any]:
+def _turn(calls: Mapping[str, Call], rows: NDArray[np.float32], samples: int, seconds: float) -> dict[str, Any]:
     """Times all calls of one kind before the next kind, so that the caches hold that kind's data."""
     times, answers = {}, []
     for name, call in calls.items():

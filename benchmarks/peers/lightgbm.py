@@ -68,9 +68,7 @@ def answer(task: TableTask) -> Answer:
         )
         base.append(model)
         refit.append(
-            lightgbm.train(options, everything, num_boost_round=max(1, model.best_iteration))
-            if small
-            else model
+            lightgbm.train(options, everything, num_boost_round=max(1, model.best_iteration)) if small else model
         )
     return Answer(
         raw=_quantiles(refit, task.test, task.levels),

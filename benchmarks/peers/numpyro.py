@@ -44,9 +44,7 @@ def sampled(task: NetworkTask) -> dict[str, Any]:
     return weights
 
 
-def network(
-    task: NetworkTask, weights: Mapping[str, Any], rows: Any, activation: Callable[[Any], Any]
-) -> Any:
+def network(task: NetworkTask, weights: Mapping[str, Any], rows: Any, activation: Callable[[Any], Any]) -> Any:
     """Function values ``[B]``."""
     for number in range(len(task.sizes)):
         if number:

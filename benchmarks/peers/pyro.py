@@ -42,9 +42,7 @@ class Model(PyroModule):
     def __init__(self, task: StepTask) -> None:
         super().__init__()
         self.rows = task.rows
-        self.layers = PyroModule[torch.nn.ModuleList](
-            [PyroModule[torch.nn.Linear](*sizes) for sizes in task.sizes]
-        )
+        self.layers = PyroModule[torch.nn.ModuleList]([PyroModule[torch.nn.Linear](*sizes) for sizes in task.sizes])
         for layer in self.layers:
             for name in ("weight", "bias"):
                 shape = getattr(layer, name).shape
@@ -107,9 +105,7 @@ def calls(task: EngineTask) -> dict[str, Call]:
         return mean
 
     guide = AutoDiagonalNormal(model)
-    guide(
-        torch.zeros(1, task.inputs), torch.zeros(1)
-    )  # sets the guide up, with targets, so that they are not latent
+    guide(torch.zeros(1, task.inputs), torch.zeros(1))  # sets the guide up, with targets, so that they are not latent
     means: dict[str, NDArray[np.float32]] = {}
     sigmas: dict[str, NDArray[np.float32]] = {}
     for number, given in enumerate(task.posterior()):
@@ -121,9 +117,7 @@ def calls(task: EngineTask) -> dict[str, Call]:
     parallel = task.variant == "parallel"
 
     def draw(rows: Tensor, samples: int) -> Tensor:
-        predictive = Predictive(
-            model, guide=guide, num_samples=samples, return_sites=("_RETURN",), parallel=parallel
-        )
+        predictive = Predictive(model, guide=guide, num_samples=samples, return_sites=("_RETURN",), parallel=parallel)
         drawn: Tensor = predictive(rows)["_RETURN"]
         return drawn
 

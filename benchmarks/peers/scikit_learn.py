@@ -35,17 +35,14 @@ def process(task: TableTask) -> Answer:
     """The Gaussian process."""
     warnings.filterwarnings("ignore")  # about hyper-parameters at their bounds
     rows, test = (
-        np.hstack([features.numbers, features.one_hot(task.training)])
-        for features in (task.training, task.test)
+        np.hstack([features.numbers, features.one_hot(task.training)]) for features in (task.training, task.test)
     )
     location, scale = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
     rows, test = (np.nan_to_num((inputs - location) / scale) for inputs in (rows, test))
 
     width = rows.shape[1]
-    kernel = ConstantKernel(10.0, (1e-2, 1e5)) * RBF(np.full(width, 3.0), (1e-2, 1e4)) + WhiteKernel(
-        0.1, (1e-8, 1e1)
-    )
+    kernel = ConstantKernel(10.0, (1e-2, 1e5)) * RBF(np.full(width, 3.0), (1e-2, 1e4)) + WhiteKernel(0.1, (1e-8, 1e1))
     starts = 3 if len(rows) <= SMALL else 2
     fitted = GaussianProcessRegressor(
         kernel, normalize_y=True, n_restarts_optimizer=starts - 1, random_state=task.seed
@@ -80,9 +77,7 @@ def boosting(task: TableTask) -> Answer:
         categorical_features=[place >= numeric for place in range(rows.shape[1])],
         random_state=task.seed,
     )
-    model.fit(
-        rows[~task.inner], task.target[~task.inner], X_val=rows[task.inner], y_val=task.target[task.inner]
-    )
+    model.fit(rows[~task.inner], task.target[~task.inner], X_val=rows[task.inner], y_val=task.target[task.inner])
     return Answer(
         raw=None,
         base=_points(model.predict(test), task.levels),

@@ -49,10 +49,7 @@ def sequential(layers: Iterable[torch.nn.Module], activation: type[torch.nn.Modu
 
 def minibatches(task: StepTask) -> list[tuple[Tensor, Tensor]]:
     """Rows ``[B, D]`` and targets ``[B, 1]`` of each minibatch."""
-    return [
-        (torch.from_numpy(rows), torch.from_numpy(targets).unsqueeze(1))
-        for rows, targets in task.minibatches()
-    ]
+    return [(torch.from_numpy(rows), torch.from_numpy(targets).unsqueeze(1)) for rows, targets in task.minibatches()]
 
 
 def module_steps(model: torch.nn.Module, task: StepTask, loss: Callable[[Tensor, Tensor], Tensor]) -> Steps:

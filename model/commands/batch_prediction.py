@@ -107,9 +107,7 @@ class RemoteScorer:
         """The answers of the service; see `Scorer.score`."""
         count = len(next(iter(columns.values())))
         parts = [
-            self._score(
-                {name: column[start : start + ROWS_PER_REQUEST] for name, column in columns.items()}, options
-            )
+            self._score({name: column[start : start + ROWS_PER_REQUEST] for name, column in columns.items()}, options)
             for start in range(0, count, ROWS_PER_REQUEST)
         ]
         scored = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -117,9 +115,7 @@ class RemoteScorer:
 
     def _score(self, columns: Columns, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
         body: dict[str, Any] = {
-            "inputs": {
-                feature.name: _json_cells(feature, columns[feature.name]) for feature in self.schema.features
-            },
+            "inputs": {feature.name: _json_cells(feature, columns[feature.name]) for feature in self.schema.features},
             "samples": options.samples,
             "percentiles": list(options.percentiles),
             "noise": options.noise,
@@ -133,11 +129,7 @@ class RemoteScorer:
             name: np.array(answer[name] or none, dtype=np.float64)
             for name in ("mean", "std", "epistemic_std", "aleatoric_std")
         }
-        rows = (
-            answer["percentiles"]["values"]
-            if answer["percentiles"]
-            else [[None] * len(options.percentiles)] * count
-        )
+        rows = answer["percentiles"]["values"] if answer["percentiles"] else [[None] * len(options.percentiles)] * count
         values = np.array(rows, dtype=np.float64).reshape(count, len(options.percentiles))
         for index, level in enumerate(options.percentiles):
             scored[percentile_name(level)] = values[:, index]

@@ -50,9 +50,7 @@ def _scores(report: Mapping[str, Any], unit: str | None) -> list[str]:
 
 
 def _bands(report: Mapping[str, Any], kinds: Sequence[str], unit: str | None) -> list[str]:
-    rows = [
-        ["central bands" + (f" ({unit})" if unit else ""), "", *(f"{coverage} %" for coverage in COVERAGES)]
-    ]
+    rows = [["central bands" + (f" ({unit})" if unit else ""), "", *(f"{coverage} %" for coverage in COVERAGES)]]
     titles = {"coverage": "coverage", "width": "mean width", "interval_score": "interval score"}
     for key, title in titles.items():
         shown = _percent if key == "coverage" else _short
@@ -97,9 +95,7 @@ def _by_category(report: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
     lines = []
     for feature, groups in report["coverage_by_category"].items():
         rows = [[f"{BAND} % band by {feature}", "rows", *kinds]]
-        rows += [
-            [_name(group), str(group["rows"]), *_covered(group, kinds)] for group in groups[:MOST_CATEGORIES]
-        ]
+        rows += [[_name(group), str(group["rows"]), *_covered(group, kinds)] for group in groups[:MOST_CATEGORIES]]
         lines += ["", *_table(rows)]
         if len(groups) > MOST_CATEGORIES:
             lines.append(f"and {len(groups) - MOST_CATEGORIES} more, see --json")

@@ -30,9 +30,7 @@ def markdown_table(options: type[TrainOptions] = TrainOptions) -> str:
         options: `TrainOptions`, or a class with further fields.
     """
     rows = [HEAD, ("---",) * len(HEAD), *_command_rows()]
-    rows += [
-        (_name(text), text.description, text.values, text.default_text) for text in option_texts(options)
-    ]
+    rows += [(_name(text), text.description, text.values, text.default_text) for text in option_texts(options)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -21,13 +21,9 @@ def predict(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
     model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
-    url: Annotated[
-        str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")
-    ] = None,
+    url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,
     version: VersionOption = None,
-    samples: Annotated[
-        int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")
-    ] = DEFAULT_SAMPLES,
+    samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = DEFAULT_SAMPLES,
     percentiles: Annotated[str, typer.Option(help="Levels of the percentile columns.")] = "5,50,95",
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
     output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
@@ -78,9 +74,7 @@ def _levels(text: str) -> tuple[float, ...]:
     try:
         levels = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise OptionError(
-            f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}"
-        ) from None
+        raise OptionError(f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}") from None
     for level in levels:
         if not 0.0 < level < 100.0:
             raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")

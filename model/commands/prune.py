@@ -32,9 +32,7 @@ def prune(
         Path | None,
         typer.Option(help="Labelled rows that it has not learned from, for scores and a new calibration."),
     ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="PNG file for the histogram; needs the extra 'charts'.")
-    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="PNG file for the histogram; needs the extra 'charts'.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""

@@ -101,9 +101,7 @@ def specification(cut: Cut, title: str) -> dict[str, Any]:
     free = cut.total("weights") - cut.total("held")
     subtitle = [f"{cut.total('removed'):,} of {free:,} weights removed, those of the lowest ratio"]
     if cut.total("held"):
-        subtitle.append(
-            f"not shown: {cut.total('held'):,} weights that tell doubt beyond the training range, all kept"
-        )
+        subtitle.append(f"not shown: {cut.total('held'):,} weights that tell doubt beyond the training range, all kept")
     chart = (
         alt.layer(histogram, rule, caption)
         .properties(

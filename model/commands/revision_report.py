@@ -108,9 +108,7 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
 def _scored_by(members: int) -> str:
     if members == 1:
         return "(judged on new rows that were held out)"
-    return (
-        "(each new row judged by the members that have not learned from it; all together do a little better)"
-    )
+    return "(each new row judged by the members that have not learned from it; all together do a little better)"
 
 
 def _shift(shift: PosteriorShift) -> list[str]:
@@ -123,9 +121,7 @@ def _shift(shift: PosteriorShift) -> list[str]:
     ]
 
 
-def _comparison(
-    before: Mapping[str, Any], after: Mapping[str, Any], version: str, unit: str | None
-) -> list[str]:
+def _comparison(before: Mapping[str, Any], after: Mapping[str, Any], version: str, unit: str | None) -> list[str]:
     suffix = f" ({unit})" if unit else ""
     rows = [
         [label, f"{report['nll']:.3f}", f"{report['crps']:.4g}", f"{report['rmse']:.4g}", _coverage(report)]
@@ -137,9 +133,7 @@ def _comparison(
 
 def _coverage(report: Mapping[str, Any]) -> str:
     parts = [
-        f"{100 * report[kind]['coverage']['90']:.1f} % {kind}"
-        for kind in ("raw", "calibrated")
-        if report.get(kind)
+        f"{100 * report[kind]['coverage']['90']:.1f} % {kind}" for kind in ("raw", "calibrated") if report.get(kind)
     ]
     return ", ".join(parts)
 

@@ -93,7 +93,5 @@ def read_labelled_rows(data: Path, posterior: Posterior) -> LabelledRows:
     with naming(data):
         rows = labelled_rows(table, posterior)
     if rows.left_out:
-        sys.stderr.write(
-            f"left out {rows.left_out} rows without a value of {posterior.schema.target.name!r}\n"
-        )
+        sys.stderr.write(f"left out {rows.left_out} rows without a value of {posterior.schema.target.name!r}\n")
     return rows

@@ -33,16 +33,10 @@ def train(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
     *,
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,
     checkpoints: CheckpointsOption = Path("checkpoints"),
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")
-    ] = False,
+    config: Annotated[Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")] = False,
     snapshot_every: Annotated[
         float, typer.Option(min=0.0, help="Seconds between snapshots for --resume; 0: after every epoch.")
     ] = 30.0,
@@ -72,9 +66,7 @@ def train(
     table = read_table(data)
     with Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots:
         with use_threads_for_fitting(resolved), naming(data):
-            trained = train_on_table(
-                table, column, options, reporter=reporter, device=resolved, snapshots=snapshots
-            )
+            trained = train_on_table(table, column, options, reporter=reporter, device=resolved, snapshots=snapshots)
         directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors)
         if not trained.spec.training["interrupted"]:
             snapshots.remove()

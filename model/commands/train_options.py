@@ -78,9 +78,7 @@ def option_values(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     flags = {text.name: text.flag for text in option_texts() if text.type == "integers"}
     values = {name: value for name, value in given.items() if value is not None and value != []}
-    return {
-        name: whole_numbers(flags[name], value) if name in flags else value for name, value in values.items()
-    }
+    return {name: whole_numbers(flags[name], value) if name in flags else value for name, value in values.items()}
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
@@ -88,6 +86,4 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise OptionError(
-            f"{option}: expected whole numbers parted by commas, such as 50,50, not {text!r}"
-        ) from None
+        raise OptionError(f"{option}: expected whole numbers parted by commas, such as 50,50, not {text!r}") from None

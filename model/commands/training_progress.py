@@ -84,9 +84,7 @@ class TerminalReporter:
 
 
 def _figures(epoch: Epoch) -> str:
-    validation = (
-        "not validated yet" if math.isnan(epoch.validation) else f"validation nll {epoch.validation:.3f}"
-    )
+    validation = "not validated yet" if math.isnan(epoch.validation) else f"validation nll {epoch.validation:.3f}"
     return (
         f"free energy {epoch.free_energy:.3f} = nll {epoch.negative_log_likelihood:.3f} + KL {epoch.kl:.3f}, "
         f"{validation}"

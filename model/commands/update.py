@@ -34,12 +34,8 @@ def update(
     checkpoints: CheckpointsOption = Path("checkpoints"),
     version: VersionOption = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs; by default as many as 2000 steps.")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="First learning rate.  [default: 0.005]")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the update.  [default: the checkpoint's own]")
-    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="First learning rate.  [default: 0.005]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the update.  [default: the checkpoint's own]")] = None,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:

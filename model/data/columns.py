@@ -96,10 +96,7 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string_view(kind):
         kind = pa.large_string()
         column = pa.chunked_array(
-            [
-                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind))
-                for chunk in column.chunks
-            ],
+            [pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind)) for chunk in column.chunks],
             type=pa.dictionary(column.type.index_type, kind),
         )
     return pc.cast(column, kind)

@@ -45,9 +45,7 @@ def read_csv(path: Path) -> pa.Table:
     data = path.read_bytes()
     start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     if not data[start : start + 4096].strip() and not data[start:].strip():
-        raise TableError(
-            f"{path} is empty: expected a header line with the column names, then one line a row"
-        )
+        raise TableError(f"{path} is empty: expected a header line with the column names, then one line a row")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         raise TableError(f"{path} is not UTF-8 text: {_ENCODING_HINT}")
     separator, names, more = _header(path, data[start:])

@@ -53,9 +53,7 @@ def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
     for index, name in enumerate(names):
         series = frame.iloc[:, index]
         try:
-            columns[name] = (
-                _categories(series) if hasattr(series, "cat") else pa.array(series, from_pandas=True)
-            )
+            columns[name] = _categories(series) if hasattr(series, "cat") else pa.array(series, from_pandas=True)
         except (pa.ArrowException, OverflowError) as error:
             raise TableError(
                 f"column {name!r}, of the type {series.dtype}, can't be used: {error}; give numbers, truth values, "
@@ -87,11 +85,7 @@ def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
     """
     kinds = {}
     for field in table.schema:
-        if (
-            pa.types.is_integer(field.type)
-            or pa.types.is_floating(field.type)
-            or pa.types.is_decimal(field.type)
-        ):
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type):
             kinds[field.name] = FeatureKind.NUMERIC
         elif pa.types.is_boolean(field.type):
             kinds[field.name] = FeatureKind.BOOLEAN

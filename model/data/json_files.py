@@ -41,9 +41,7 @@ def read_json_lines(path: Path) -> pa.Table:
         OSError: The file can't be read.
     """
     lines = enumerate(path.read_bytes().split(b"\n"), start=1)
-    return _records_table(
-        path, [_parse_json(line, f"{path}, line {number}") for number, line in lines if line.strip()]
-    )
+    return _records_table(path, [_parse_json(line, f"{path}, line {number}") for number, line in lines if line.strip()])
 
 
 def _parse_json(data: bytes, where: str) -> Any:
@@ -71,9 +69,7 @@ def _records_table(path: Path, records: list[Any]) -> pa.Table:
             raise TableError(f"{path}, row {row}: expected an object, found {_json_type(record)}")
         for name, cell in record.items():
             if isinstance(cell, dict | list):
-                raise TableError(
-                    f"{path}, row {row}, column {name!r}: expected a cell, found {_json_type(cell)}"
-                )
+                raise TableError(f"{path}, row {row}, column {name!r}: expected a cell, found {_json_type(cell)}")
             names[name] = None
     if not names:
         raise TableError(f"{path} has no columns: every object is empty")

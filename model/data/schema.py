@@ -187,18 +187,14 @@ class Schema:
         listed = []
         for row, position in found[:limit]:
             feature = self.features[position]
-            listed.append(
-                UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row]))
-            )
+            listed.append(UnfamiliarValue(row, feature.name, _outside_message(feature, columns[feature.name][row])))
         return listed
 
 
 def _outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     if feature.kind is FeatureKind.CATEGORICAL:
         known = {None, *feature.categories}
-        return np.flatnonzero(
-            np.fromiter((value not in known for value in column), dtype=bool, count=len(column))
-        )
+        return np.flatnonzero(np.fromiter((value not in known for value in column), dtype=bool, count=len(column)))
     if feature.minimum is None or feature.maximum is None:
         return np.flatnonzero(~np.isnan(column))
     # Comparisons with NaN are false, so a missing cell is never outside.
@@ -251,9 +247,7 @@ def _feature(item: object, where: str) -> Feature:
             raise wrong(where, "no minimum and maximum for a categorical feature", [minimum, maximum])
     elif categories:
         raise wrong(f"{where}.categories", f"no categories for a {kind} feature", categories)
-    if (minimum is None) != (maximum is None) or (
-        minimum is not None and maximum is not None and minimum > maximum
-    ):
+    if (minimum is None) != (maximum is None) or (minimum is not None and maximum is not None and minimum > maximum):
         raise wrong(where, "a minimum that is not above the maximum, or neither", [minimum, maximum])
     return Feature(
         name=expect_text(fields["name"], f"{where}.name"),

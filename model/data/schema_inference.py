@@ -198,15 +198,11 @@ def _check_options(
 ) -> None:
     for name, what in [*((name, "ignored") for name in ignore), *((name, "described") for name in overrides)]:
         if name not in table.column_names:
-            raise OptionError(
-                f"the {what} column {name!r} is not in the table{_hints(name, table.column_names)}"
-            )
+            raise OptionError(f"the {what} column {name!r} is not in the table{_hints(name, table.column_names)}")
     if target in ignore:
         raise OptionError(f"the target {target!r} can't be ignored")
     if target in overrides and overrides[target].kind not in {None, FeatureKind.NUMERIC}:
-        raise OptionError(
-            f"the target {target!r} is predicted as a number: it can't be {overrides[target].kind}"
-        )
+        raise OptionError(f"the target {target!r} is predicted as a number: it can't be {overrides[target].kind}")
 
 
 def _check_target(table: pa.Table, target: str) -> None:

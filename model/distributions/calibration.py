@@ -98,9 +98,7 @@ class ConformalMap:
         if fields["method"] != METHOD:
             raise wrong("calibration.method", f'"{METHOD}"', fields["method"])
         rows = expect_whole(fields["rows"], "calibration.rows", least=1)
-        nominal, observed = (
-            expect_numbers(fields[name], f"calibration.{name}") for name in ("nominal", "observed")
-        )
+        nominal, observed = (expect_numbers(fields[name], f"calibration.{name}") for name in ("nominal", "observed"))
         for name, knots in (("nominal", nominal), ("observed", observed)):
             if not knots or any(a >= b for a, b in zip((0.0, *knots), knots, strict=False)):
                 raise wrong(f"calibration.{name}", "increasing positive numbers, at least one", knots)

@@ -182,9 +182,7 @@ class Mixture:
             across = (noise.square() + wide.noise.square()).sqrt()
             across = self.average(_absolute_moment(self.means - wide.means, across))
             within = 2.0 / math.sqrt(math.pi) * wide.noise  # E|Y - Y'| of one Gaussian
-            between = torch.lerp(
-                torch.lerp(between, across, weight), torch.lerp(across, within, weight), weight
-            )
+            between = torch.lerp(torch.lerp(between, across, weight), torch.lerp(across, within, weight), weight)
         return to_value - 0.5 * between
 
 

@@ -93,9 +93,7 @@ class Predictive:
         mean = (weights * values).sum(dim=1)
         squares = (values - mean.unsqueeze(1)).square_().addcmul_(deviations, deviations)
         variance = squares.mul_(weights).sum(dim=1)
-        means, noise, weights = (
-            part.expand_as(means).flatten(0, 1) for part in (means, noise, weights / len(means))
-        )
+        means, noise, weights = (part.expand_as(means).flatten(0, 1) for part in (means, noise, weights / len(means)))
         return cls(mean, variance.sqrt_(), Mixture(means, noise, weights), transform)
 
     def of_rows(self, rows: Tensor) -> Predictive:
@@ -179,9 +177,7 @@ class Predictive:
     def _knots(self) -> Tensor:
         """Ends of panels of about equal probability, from the pooled quantiles of all components, ``[B, knots]``."""
         means, noise = self.mixture.means, self.mixture.noise.expand_as(self.mixture.means)
-        inner = torch.special.ndtri(
-            (torch.arange(POOLED, dtype=means.dtype, device=means.device) + 0.5) / POOLED
-        )
+        inner = torch.special.ndtri((torch.arange(POOLED, dtype=means.dtype, device=means.device) + 0.5) / POOLED)
         pooled = means.unsqueeze(-1) + noise.unsqueeze(-1) * inner  # [C, B, POOLED]
         pooled = pooled.transpose(0, 1).flatten(start_dim=1)
         if self.mixture.weights is None:
@@ -233,9 +229,7 @@ def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
     """
     last = len(means) - 1
     # NumPy's sort takes a twentieth of the time of PyTorch's on a CPU.
-    ordered = (
-        means.T.sort(dim=1).values if means.is_cuda else torch.from_numpy(np.sort(means.T.numpy(), axis=1))
-    )
+    ordered = means.T.sort(dim=1).values if means.is_cuda else torch.from_numpy(np.sort(means.T.numpy(), axis=1))
     position = levels.to(means) * last
     below = position.floor().long().clamp(0, last)
     above = (below + 1).clamp_max(last)

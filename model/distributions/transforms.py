@@ -208,9 +208,7 @@ def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tenso
     far = excess > FAR_BEYOND_SEAM
     if not bool(far.any()):
         return part
-    return torch.where(
-        far, 0.5 * torch.exp(-0.5 * seam.square()) * torch.special.erfcx(excess * 0.5**0.5), part
-    )
+    return torch.where(far, 0.5 * torch.exp(-0.5 * seam.square()) * torch.special.erfcx(excess * 0.5**0.5), part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,7 @@ class WideRule:
         if data is None:
             return None
         fields = expect_fields(data, "likelihood.wide", ("weight", "widening"))
-        weight, widening = (
-            expect_number(fields[name], f"likelihood.wide.{name}") for name in ("weight", "widening")
-        )
+        weight, widening = (expect_number(fields[name], f"likelihood.wide.{name}") for name in ("weight", "widening"))
         if not 0.0 < weight < 1.0:
             raise CheckpointError(f"likelihood.wide.weight must be between 0 and 1, found {weight!r}")
         if widening < 0.0:

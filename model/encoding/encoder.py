@@ -83,9 +83,7 @@ class Encoder:
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
 
     @classmethod
-    def fit(
-        cls, schema: Schema, columns: Columns, *, encoding: str = "standard", whitened: bool = False
-    ) -> Self:
+    def fit(cls, schema: Schema, columns: Columns, *, encoding: str = "standard", whitened: bool = False) -> Self:
         """Fit the encoding to the training rows.
 
         Args:
@@ -103,9 +101,7 @@ class Encoder:
         classes = ENCODINGS.get(encoding)
         if classes is None:
             raise OptionError(f"the encoding {encoding!r} is not known; use one of {', '.join(ENCODINGS)}")
-        parts = tuple(
-            classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features
-        )
+        parts = tuple(classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features)
         whitening = Whitening.fit(schema, parts, columns) if whitened else None
         return cls(schema, encoding, parts, whitening, fit_support_gaps(schema, parts, columns))
 
@@ -213,8 +209,7 @@ class Encoder:
         data: dict[str, Any] = {
             "encoding": self.encoding,
             "features": {
-                feature.name: part.to_json()
-                for feature, part in zip(self.schema.features, self.parts, strict=True)
+                feature.name: part.to_json() for feature, part in zip(self.schema.features, self.parts, strict=True)
             },
         }
         if self.whitening is not None:

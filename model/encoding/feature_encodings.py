@@ -176,9 +176,7 @@ class OneHot:
         return cls(feature, rare)
 
 
-def training_range_of_numbers(
-    encoding: FeatureEncoding, feature: Feature, columns: int
-) -> npt.NDArray[np.float32]:
+def training_range_of_numbers(encoding: FeatureEncoding, feature: Feature, columns: int) -> npt.NDArray[np.float32]:
     """Return the `FeatureEncoding.training_range` of a numeric encoding; only its increasing columns get finite bounds.
 
     Args:

@@ -52,9 +52,7 @@ def input_warnings(
     return sorted(warnings, key=lambda warning: (warning.row, order[warning.feature]))[:limit]
 
 
-def _in_gaps(
-    encoder: Encoder, columns: Columns, rows: NDArray[np.intp], limit: int | None
-) -> list[UnfamiliarValue]:
+def _in_gaps(encoder: Encoder, columns: Columns, rows: NDArray[np.intp], limit: int | None) -> list[UnfamiliarValue]:
     """Return warnings about values in gaps, for the rows with these indices."""
     warnings = []
     for feature in encoder.schema.features:

@@ -74,9 +74,7 @@ class Scale:
             CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
         """
         fields = expect_fields(data, where, ("mean", "std", "limit"))
-        scale = cls(
-            expect_number(fields["mean"], f"{where}.mean"), expect_number(fields["std"], f"{where}.std")
-        )
+        scale = cls(expect_number(fields["mean"], f"{where}.mean"), expect_number(fields["std"], f"{where}.std"))
         if fields["limit"] is not None:
             scale = replace(scale, limit=expect_number(fields["limit"], f"{where}.limit"))
         if scale.limit <= 0:

@@ -127,9 +127,7 @@ class SupportGaps:
         return cls(tuple(gaps))
 
 
-def fit_support_gaps(
-    schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns
-) -> dict[str, SupportGaps]:
+def fit_support_gaps(schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns) -> dict[str, SupportGaps]:
     """Find the gaps of all numbers and dates, except in columns with outliers.
 
     The distance input of a column with outliers has learned from these, so it can't represent gaps as well.

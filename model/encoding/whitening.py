@@ -167,9 +167,7 @@ class Whitening:
         features, scales = _numbers(schema, parts)
         if not features or fields["features"] != list(features):
             raise wrong(f"{where}.features", f"the numeric features {list(features)}", fields["features"])
-        minima, maxima = (
-            np.array(expect_numbers(fields[end], f"{where}.{end}")) for end in ("minima", "maxima")
-        )
+        minima, maxima = (np.array(expect_numbers(fields[end], f"{where}.{end}")) for end in ("minima", "maxima"))
         axes = fields["axes"]
         if not isinstance(axes, list) or not len(axes) == len(minima) == len(maxima) > 0:
             raise wrong(where, "as many axes as minima and maxima, at least one", axes)

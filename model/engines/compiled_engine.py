@@ -66,12 +66,7 @@ class CompiledEngine:
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""
         forward_draws = self._kernels.forward_draws
-        if (
-            forward_draws is None
-            or draws.activation != "silu"
-            or len(draws.layers) == 1
-            or len(rows) <= FEW_ROWS
-        ):
+        if forward_draws is None or draws.activation != "silu" or len(draws.layers) == 1 or len(rows) <= FEW_ROWS:
             return forward(draws, rows)
         samples, batch = len(draws), len(rows)
         inputs = rows.new_ones((rows.shape[1] + 1, batch))

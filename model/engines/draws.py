@@ -120,9 +120,7 @@ class Draws:
         return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(self.layers)]
 
     def _choose(self, which: slice | Tensor) -> Draws:
-        return Draws(
-            tuple(layer[which] for layer in self.layers), self.members[which], self.activation, self.skip
-        )
+        return Draws(tuple(layer[which] for layer in self.layers), self.members[which], self.activation, self.skip)
 
 
 def _carried(layers: int, skip: bool) -> int:
@@ -159,9 +157,7 @@ def make_draws(
     members = torch.arange(start, start + samples) % architecture.members
     mu = torch.cat([mean.flatten(1) for mean in means], dim=1)
     sigma = functional.softplus(torch.cat([rho.flatten(1) for rho in rhos], dim=1))
-    for row, member in zip(
-        weights, members.tolist(), strict=True
-    ):  # row by row: a draw stays in the CPU's cache
+    for row, member in zip(weights, members.tolist(), strict=True):  # row by row: a draw stays in the CPU's cache
         torch.addcmul(mu[member], sigma[member], row, out=row)
     drawn = [
         part.reshape(samples, *mean.shape[1:]).to(device)
@@ -182,9 +178,7 @@ def mean_network(
     """The mu-only networks as M draws; the average of their outputs is the answer to ``samples=0``."""
     means = [tensors[name].detach().to(device) for name in architecture.shapes() if name.endswith(".mu")]
     members = torch.arange(architecture.members, device=device)
-    return Draws.of(
-        means[0::2], means[1::2], members, activation=architecture.activation, skip=architecture.skip
-    )
+    return Draws.of(means[0::2], means[1::2], members, activation=architecture.activation, skip=architecture.skip)
 
 
 def mirrored(draws: Draws, means: Draws) -> Draws:

@@ -68,8 +68,7 @@ def monte_carlo_error(
     squares = [(predictive.means - mean).square() for predictive in (drawn, mirror)]
     if noise:
         squares = [
-            square + predictive.noise.square()
-            for square, predictive in zip(squares, (drawn, mirror), strict=True)
+            square + predictive.noise.square() for square, predictive in zip(squares, (drawn, mirror), strict=True)
         ]
     std = squares[0].mean(dim=0).sqrt()
     of_std = strata.error(*squares) / (2.0 * std).clamp_min(torch.finfo(std.dtype).tiny)
@@ -100,9 +99,7 @@ class _Strata:
             everything = like.new_full((1, 1), samples)
             return cls(like.new_zeros(samples, dtype=torch.long), everything, everything, everything)
         which = torch.arange(samples, device=like.device) % members
-        columns = (
-            torch.from_numpy(column).to(like).unsqueeze(1) for column in effective_counts(samples, members)
-        )
+        columns = (torch.from_numpy(column).to(like).unsqueeze(1) for column in effective_counts(samples, members))
         return cls(which, *columns)
 
     def error(self, values: Tensor, others: Tensor, regressor: Tensor | None = None) -> Tensor:
@@ -175,9 +172,7 @@ class _Distribution:
         return self._of_draws(components).mean(dim=0) * slope
 
     def _standardised(self, values: Tensor) -> Tensor:
-        return (
-            (self.predictive.transform.forward(values) if self.noisy else values) - self.means
-        ) / self.noise
+        return ((self.predictive.transform.forward(values) if self.noisy else values) - self.means) / self.noise
 
     def _of_draws(self, components: Tensor) -> Tensor:
         if self.weights is None:

@@ -67,9 +67,7 @@ class BandScores:
     pinball: NDArray[np.float64]
 
     @classmethod
-    def of(
-        cls, percentiles: NDArray[np.float64], targets: NDArray[np.float64], levels: Sequence[float]
-    ) -> Self:
+    def of(cls, percentiles: NDArray[np.float64], targets: NDArray[np.float64], levels: Sequence[float]) -> Self:
         """Score percentiles.
 
         The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal

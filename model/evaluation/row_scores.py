@@ -126,9 +126,7 @@ def score_rows(
     return RowScores.joined(parts)
 
 
-def _score(
-    drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration: ConformalMap | None
-) -> RowScores:
+def _score(drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration: ConformalMap | None) -> RowScores:
     """Score a chunk of rows with targets ``truth``, ``[B]``; `score_rows` describes the other arguments."""
     predictive, observed = drawn.predictive(), _array(truth)
     mean, epistemic, aleatoric = predictive.split()

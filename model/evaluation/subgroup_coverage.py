@@ -59,9 +59,7 @@ def coverage_by_std(row_scores: RowScores) -> list[dict[str, Any]]:
     ]
 
 
-def coverage_by_category(
-    row_scores: RowScores, schema: Schema, columns: Columns
-) -> dict[str, list[dict[str, Any]]]:
+def coverage_by_category(row_scores: RowScores, schema: Schema, columns: Columns) -> dict[str, list[dict[str, Any]]]:
     """Coverage of the 90 % band by category of each categorical and boolean feature.
 
     Categories of fewer than 20 rows, unseen ones included, are merged into one group.

@@ -97,10 +97,7 @@ class Rows:
         if self.folds is None:
             return None
         count, partitions = folds_of(members), len(self.folds)
-        return [
-            self.folds[partition_of(member, members, partitions)] == member % count
-            for member in range(members)
-        ]
+        return [self.folds[partition_of(member, members, partitions)] == member % count for member in range(members)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +202,7 @@ def held_out_scores(
             together += _scores(mixtures, observed, standardisation, floor)
             for judge in range(judges if judges > 1 else 0):
                 alone += (
-                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor)
-                    / judges
+                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor) / judges
                 )
     nll, crps = (
         ensemble_score(single, mixed, judges, members) / len(rows)
@@ -215,9 +211,7 @@ def held_out_scores(
     return nll, crps
 
 
-def _scores(
-    mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float
-) -> Tensor:
+def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float) -> Tensor:
     """NLL and CRPS, summed over rows, ``[2]``.
 
     Args:

@@ -166,9 +166,7 @@ class _Running:
 
     def _mixture_nll(self) -> float:
         options = self._options
-        return mixture_nll(
-            self.network, self.likelihood, self._validation, options.validation_draws, options.seed + 3
-        )
+        return mixture_nll(self.network, self.likelihood, self._validation, options.validation_draws, options.seed + 3)
 
     def state(self, seconds: float) -> FitState | None:
         """The state to resume from after the last epoch, or None if the parameters are not finite."""

@@ -63,9 +63,7 @@ class Keeper(Protocol):
         ...
 
 
-def make_model(
-    options: FitOptions, inputs: int, generator: torch.Generator
-) -> tuple[BayesianNetwork, Likelihood]:
+def make_model(options: FitOptions, inputs: int, generator: torch.Generator) -> tuple[BayesianNetwork, Likelihood]:
     """Make a network and its observation model, on the CPU, with initial parameters.
 
     Args:
@@ -148,9 +146,7 @@ def history_from_json(rows: list[list[Any]]) -> list[Epoch]:
 def finished_state(fit: Fit) -> FitState:
     """The outcome of a fit as a state."""
     numbers = {name: getattr(fit, name) for name in _OUTCOME}
-    return FitState(
-        learned_tensors(fit.network, fit.likelihood), numbers | {"history": history_to_json(fit.history)}
-    )
+    return FitState(learned_tensors(fit.network, fit.likelihood), numbers | {"history": history_to_json(fit.history)})
 
 
 def finished_fit(state: FitState, options: FitOptions, inputs: int) -> Fit:

@@ -92,9 +92,7 @@ class GradientClipping:
         network = self._network
         named = [
             (f"the gradient of {name}", parameter.grad)
-            for name, parameter in zip(
-                noise_tensors(self._likelihood), self._likelihood.parameters(), strict=True
-            )
+            for name, parameter in zip(noise_tensors(self._likelihood), self._likelihood.parameters(), strict=True)
             if parameter.grad is not None
         ]
         if network.mu.grad is not None and network.rho.grad is not None:

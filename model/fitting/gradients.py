@@ -140,9 +140,7 @@ class GradientStep:
                 below, through_variance = torch.bmm(both, self._downward[number]).chunk(2)
                 below.addcmul_(through_variance, after)
                 gradient = self._backward(below, trail[-1][2], after)
-        mean_gradient, by_sigma = torch.cat(
-            [part.view(2, members, -1) for part in reversed(gradients)], dim=2
-        )
+        mean_gradient, by_sigma = torch.cat([part.view(2, members, -1) for part in reversed(gradients)], dim=2)
 
         kl, kl_by_mu, kl_by_sigma = self.prior.kl_gradient(self._mu, sigma, network.groups, generator)
         share = scale * temperature * kl_weight

@@ -78,9 +78,7 @@ class Optimiser:
         """Restore the return value of `state`."""
         names = state[0] if state else ()
         self._moments = {
-            name: [
-                state[number][name].to(parameter.device) for number, parameter in enumerate(self._parameters)
-            ]
+            name: [state[number][name].to(parameter.device) for number, parameter in enumerate(self._parameters)]
             for name in names
         }
 
@@ -94,9 +92,7 @@ def _zeros(parameters: Sequence[Tensor], moments: dict[str, list[Tensor]], *name
     return [moments[name] for name in (*names, "step")]
 
 
-def _adam(
-    parameters: list[Tensor], gradients: list[Tensor], moments: dict[str, list[Tensor]], rate: float
-) -> None:
+def _adam(parameters: list[Tensor], gradients: list[Tensor], moments: dict[str, list[Tensor]], rate: float) -> None:
     """Adam (Kingma & Ba 2015)."""
     averages, squares, steps = _zeros(parameters, moments, "exp_avg", "exp_avg_sq")
     adam(
@@ -117,9 +113,7 @@ def _adam(
     )
 
 
-def _rmsprop(
-    parameters: list[Tensor], gradients: list[Tensor], moments: dict[str, list[Tensor]], rate: float
-) -> None:
+def _rmsprop(parameters: list[Tensor], gradients: list[Tensor], moments: dict[str, list[Tensor]], rate: float) -> None:
     """RMSprop (Tieleman & Hinton 2012)."""
     squares, steps = _zeros(parameters, moments, "square_avg")
     rmsprop(
@@ -138,9 +132,7 @@ def _rmsprop(
     )
 
 
-def _sgd(
-    parameters: list[Tensor], gradients: list[Tensor], moments: dict[str, list[Tensor]], rate: float
-) -> None:
+def _sgd(parameters: list[Tensor], gradients: list[Tensor], moments: dict[str, list[Tensor]], rate: float) -> None:
     """Gradient descent with momentum."""
     if not moments:
         moments["momentum_buffer"] = [torch.zeros_like(parameter) for parameter in parameters]

@@ -43,9 +43,7 @@ class FixedNoise(GaussianNoise):
     def make(cls, options: LikelihoodOptions) -> Self:
         """Fixed noise with the sigma of the options; see `Likelihood.make`."""
         if options.sigma is None:
-            raise OptionError(
-                "fixed noise needs its standard deviation: give --noise-sigma, in the target's unit"
-            )
+            raise OptionError("fixed noise needs its standard deviation: give --noise-sigma, in the target's unit")
         return cls(options.sigma)
 
     def to_json(self) -> dict[str, Any]:

@@ -35,9 +35,7 @@ class GaussianNoise(Likelihood):
         residual = (targets - outputs[..., 0]) / noise
         return -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
 
-    def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
+    def gradient(self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0) -> tuple[Tensor, Tensor]:
         """Log density and its derivative, in closed form; see `Likelihood.gradient`."""
         noise = self.noise(outputs)
         precision = noise.reciprocal()
@@ -71,8 +69,6 @@ class GaussianNoise(Likelihood):
         """Means of ``outputs``, noise of ``others``; see `Likelihood.with_scatter_of`."""
         return torch.cat((outputs[..., :1], others[..., 1:]), dim=-1)
 
-    def components(
-        self, outputs: Tensor, members: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
         """One Gaussian per row (K = 1), without weights; see `Likelihood.components`."""
         return outputs[..., :1], self.noise(outputs, members).unsqueeze(-1), None

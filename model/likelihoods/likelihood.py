@@ -96,9 +96,7 @@ class Likelihood(nn.Module, ABC):
         """
 
     @abstractmethod
-    def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
+    def gradient(self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0) -> tuple[Tensor, Tensor]:
         """`log_density`, and ``factor`` times its derivative, in closed form.
 
         Args:
@@ -128,9 +126,7 @@ class Likelihood(nn.Module, ABC):
         """
 
     @abstractmethod
-    def components(
-        self, outputs: Tensor, members: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
         """The distribution of an observation given each draw: K Gaussians.
 
         Args:

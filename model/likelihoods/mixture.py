@@ -88,15 +88,11 @@ class MixtureNoise(Likelihood):
         joint, _, _ = self._joint(outputs, targets)
         return torch.logsumexp(joint, dim=-1)
 
-    def gradient(
-        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
+    def gradient(self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0) -> tuple[Tensor, Tensor]:
         """Log density and its derivative (Bishop 1994, equations 35 to 39); see `Likelihood.gradient`."""
         joint, residual, noise = self._joint(outputs, targets)
         log_density = torch.logsumexp(joint, dim=-1)
-        share = torch.exp(
-            joint - log_density.unsqueeze(-1)
-        )  # responsibility of each component for the target
+        share = torch.exp(joint - log_density.unsqueeze(-1))  # responsibility of each component for the target
         gradient = torch.empty_like(outputs)
         by_mean, by_raw, by_logit = gradient.split(self.means, dim=-1)
         torch.mul(share, residual / noise, out=by_mean)

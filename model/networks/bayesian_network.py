@@ -103,8 +103,7 @@ class Architecture:
         """
         fields = expect_fields(data, "architecture", tuple(cls.__dataclass_fields__))
         inputs, outputs, members = (
-            expect_whole(fields[name], f"architecture.{name}", least=1)
-            for name in ("inputs", "outputs", "members")
+            expect_whole(fields[name], f"architecture.{name}", least=1) for name in ("inputs", "outputs", "members")
         )
         hidden = tuple(
             expect_whole(width, f"architecture.hidden[{index}]", least=1)
@@ -206,9 +205,7 @@ class BayesianNetwork(nn.Module):
         """
         means, variances = self.parts(self.mu), self.parts(self.sigma().square())
         inputs = rows.expand(self.architecture.members, -1, -1)
-        hidden = local_reparameterisation(
-            inputs, means[0], variances[0], means[1], variances[1], generator, draws
-        )
+        hidden = local_reparameterisation(inputs, means[0], variances[0], means[1], variances[1], generator, draws)
         for first in range(2, len(means), 2):
             hidden = self.activation(hidden)
             if self.architecture.skip and first == len(means) - 2:

@@ -49,9 +49,7 @@ class PosteriorPrior:
     scale: Tensor
 
     @classmethod
-    def of(
-        cls, tensors: Mapping[str, Tensor], names: Iterable[str], device: torch.device | None = None
-    ) -> Self:
+    def of(cls, tensors: Mapping[str, Tensor], names: Iterable[str], device: torch.device | None = None) -> Self:
         """Build the prior on a device from the tensors of a checkpoint, named as for `flat`."""
         names = tuple(names)
         return cls(flat(tensors, names, "mu").to(device), sigmas(flat(tensors, names, "rho")).to(device))

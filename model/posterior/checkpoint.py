@@ -98,23 +98,17 @@ def list_checkpoints(root: Path) -> list[CheckpointReference]:
         return []
     found = []
     try:
-        for outer in sorted(
-            entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-        ):
+        for outer in sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
             if not NAME_PATTERN.fullmatch(outer.name):
                 problem = "the name breaks the rule: letters, digits, '.', '_' and '-', at most 64"
                 found.append(CheckpointReference(outer.name, "", outer, problem))
                 continue
             entries = list(outer.iterdir())
             versions = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
-            good = sorted(
-                (v for v in versions if VERSION_PATTERN.fullmatch(v.name)), key=lambda v: int(v.name)
-            )
+            good = sorted((v for v in versions if VERSION_PATTERN.fullmatch(v.name)), key=lambda v: int(v.name))
             bad = sorted(v for v in versions if not VERSION_PATTERN.fullmatch(v.name))
             found += [CheckpointReference(outer.name, v.name, v) for v in good]
-            found += [
-                CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad
-            ]
+            found += [CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad]
             # A directory with hidden entries alone is no problem: its first training is still running.
             if not versions and not any(entry.name.startswith(".") for entry in entries):
                 found.append(CheckpointReference(outer.name, "", outer, "the directory holds no version"))
@@ -193,8 +187,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: format must be a whole number from 1, found {version!r}")
     if version > FORMAT:
         raise CheckpointError(
-            f"{path}: format {version} is newer than {FORMAT}, the newest that this Murho reads; "
-            "upgrade Murho"
+            f"{path}: format {version} is newer than {FORMAT}, the newest that this Murho reads; upgrade Murho"
         )
     name = facts.get("name")
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
@@ -226,9 +219,7 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
         tensors: dict[str, Tensor] = safetensors.torch.load(content)
     except Exception as error:
         raise CheckpointError(f"{path}: not a safetensors file ({error})") from error
-    template = {
-        name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()
-    }
+    template = {name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()}
     problem = tensor_problem(tensors, template)
     if problem is not None:
         raise CheckpointError(f"{path}: {problem}")
@@ -250,9 +241,7 @@ def check_writable(root: Path, name: str) -> None:
         with contextlib.suppress(OSError):
             home.rmdir()  # only if it is empty: a fit that fails leaves no trace
     except OSError as error:
-        raise CheckpointError(
-            f"{root / name}: can't write checkpoints here: {error.strerror or error}"
-        ) from error
+        raise CheckpointError(f"{root / name}: can't write checkpoints here: {error.strerror or error}") from error
 
 
 def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> Path:

@@ -46,9 +46,7 @@ class DrawnRows:
         """The raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine."""
         return self.target.predictive(self.outputs, self.members)
 
-    def percentiles(
-        self, levels: Sequence[float], calibration: ConformalMap | None = None
-    ) -> NDArray[np.float64]:
+    def percentiles(self, levels: Sequence[float], calibration: ConformalMap | None = None) -> NDArray[np.float64]:
         """Percentiles of an observation, ``[B, K]``, in the target's unit.
 
         Args:

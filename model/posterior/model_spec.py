@@ -188,9 +188,7 @@ class ModelSpec:
             default_seed=expect_whole(data.get("default_seed"), "default_seed"),
             training=_training(data.get("training", {})),
             metrics=expect_object(data.get("metrics", {}), "metrics"),
-            records=_records(
-                {key: value for key, value in data.items() if key not in (*FILE_FIELDS, *_PARTS)}
-            ),
+            records=_records({key: value for key, value in data.items() if key not in (*FILE_FIELDS, *_PARTS)}),
             absent=frozenset((part, name) for part, name in _NEWER_FIELDS if name not in data[part]),
         )
 

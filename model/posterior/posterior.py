@@ -109,9 +109,7 @@ class Posterior:
         self._draws = KeptDraws(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
-    def load(
-        cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES, engine: str = "auto"
-    ) -> Self:
+    def load(cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES, engine: str = "auto") -> Self:
         """Read a version from disk and check all of it.
 
         Args:
@@ -161,9 +159,7 @@ class Posterior:
     def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
         seed = self.seed if options.seed is None else options.seed
         plan = PredictionPlan.of(options, self.calibration, self.device)
-        engine = (
-            self.engine if options.samples else self._reference
-        )  # the mu-only mean is PyTorch's, to the bit
+        engine = self.engine if options.samples else self._reference  # the mu-only mean is PyTorch's, to the bit
         samples, with_errors = options.samples, options.mc_error and options.samples > 0
         per_tile = self._rows_per_tile(samples)
         answers, errors = [], []
@@ -186,9 +182,7 @@ class Posterior:
             **_joined(answers),
         )
 
-    def drawn(
-        self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
-    ) -> DrawnRows:
+    def drawn(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
         """Rows under draws, for evaluation and calibration.
 
         Args:
@@ -207,9 +201,7 @@ class Posterior:
         outputs, of_members = self._outputs(self._reference, parts, rows, outside)
         return DrawnRows(outputs, of_members, outside, self._target, self.engine)
 
-    def predictive(
-        self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None
-    ) -> Predictive:
+    def predictive(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Predictive:
         """The raw predictive distribution of the target of each row; takes the arguments of `drawn`."""
         return self.drawn(rows, samples, seed, members=members).predictive()
 
@@ -246,9 +238,7 @@ class Posterior:
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
 
-    def _outputs(
-        self, engine: Engine, parts: Iterable[Draws], rows: Tensor, outside: Outside
-    ) -> tuple[Tensor, Tensor]:
+    def _outputs(self, engine: Engine, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> tuple[Tensor, Tensor]:
         """Outputs of every row under the draws of all parts, ``[S, B, P]``, and the member of each draw, ``[S]``."""
         outputs, members = zip(
             *((self._outputs_of(engine, draws, rows, outside), draws.members) for draws in parts), strict=True

@@ -48,9 +48,7 @@ class PosteriorShift:
     layers: tuple[LayerShift, ...]
 
     @classmethod
-    def between(
-        cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor], architecture: Architecture
-    ) -> Self:
+    def between(cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor], architecture: Architecture) -> Self:
         """The shift between two posteriors, from their tensors by name."""
         names = tuple(architecture.shapes())
         before = PosteriorPrior(
@@ -73,7 +71,5 @@ class PosteriorShift:
         return {
             "kl": self.kl,
             "moved": self.moved,
-            "layers": [
-                {"name": layer.name, "shift": layer.shift, "moved": layer.moved} for layer in self.layers
-            ],
+            "layers": [{"name": layer.name, "shift": layer.shift, "moved": layer.moved} for layer in self.layers],
         }

@@ -93,8 +93,7 @@ class Cut:
             "threshold": self.threshold,
             **{what: self.total(what) for what in counts},
             "layers": [
-                {"name": layer.name, **{what: getattr(layer, what) for what in counts}}
-                for layer in self.layers
+                {"name": layer.name, **{what: getattr(layer, what) for what in counts}} for layer in self.layers
             ],
             "histogram": {
                 "edges": [float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES],
@@ -159,9 +158,7 @@ def cut(
     order = torch.where(free, ratios, torch.inf).argsort(stable=True)
     removed = torch.zeros_like(free)
     removed[order[:count]] = True
-    parts = [
-        part.view_as(mu) for part, mu in zip(removed.split([m.numel() for m in means]), means, strict=True)
-    ]
+    parts = [part.view_as(mu) for part, mu in zip(removed.split([m.numel() for m in means]), means, strict=True)]
     pruned = dict(tensors)
     for name, part in zip(names, parts, strict=True):
         pruned[f"{name}.mu"] = tensors[f"{name}.mu"].masked_fill(part, 0.0)
@@ -171,9 +168,7 @@ def cut(
         for name, part, stays in zip(names, parts, held, strict=True)
     )
     threshold = float(ratios[order[count - 1]])
-    return pruned, Cut(
-        fraction, threshold, layers, _histogram(ratios[removed]), _histogram(ratios[free & ~removed])
-    )
+    return pruned, Cut(fraction, threshold, layers, _histogram(ratios[removed]), _histogram(ratios[free & ~removed]))
 
 
 def _held(architecture: Architecture, index: int, inputs: Sequence[int]) -> Tensor:

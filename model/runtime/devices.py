@@ -33,9 +33,7 @@ def resolve_device(wanted: str) -> str:
                 "Use --device cpu"
             )
         if wanted != "cuda" and int(wanted[5:]) >= torch.cuda.device_count():
-            raise OptionError(
-                f"--device {wanted}: there are {torch.cuda.device_count()} CUDA devices, counted from 0"
-            )
+            raise OptionError(f"--device {wanted}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
         return wanted
     raise OptionError(f"--device must be auto, cpu or cuda, not {wanted!r}")
 

@@ -78,9 +78,7 @@ def with_extrapolation_prior(
     return changed
 
 
-def _set(
-    tensors: dict[str, Tensor], layer: int, inputs: Sequence[int], sigma: float, means: int | None = None
-) -> None:
+def _set(tensors: dict[str, Tensor], layer: int, inputs: Sequence[int], sigma: float, means: int | None = None) -> None:
     """Set the weights from the given inputs to the first ``means`` outputs (None: all) to ``N(0, sigma^2)``."""
     rho = inverse_softplus(torch.tensor(sigma, dtype=torch.float64)).float()
     tensors[f"layers.{layer}.weight.mu"][:, inputs, :means] = 0.0

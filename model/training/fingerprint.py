@@ -96,11 +96,7 @@ def _different_columns(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[
     before, after = then["columns"], now["columns"]
     lines = [f"column {name!r} is no feature any more" for name in before if name not in after]
     lines += [f"column {name!r} was no feature" for name in after if name not in before]
-    lines += [
-        f"column {name!r} has other values"
-        for name in before
-        if after.get(name, before[name]) != before[name]
-    ]
+    lines += [f"column {name!r} has other values" for name in before if after.get(name, before[name]) != before[name]]
     if then["targets"] != now["targets"]:
         lines.append(f"the target {now['target']!r} has other values")
     if not lines and list(before) != list(after):
@@ -117,9 +113,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _different_options(
-    then: Mapping[str, Any], now: Mapping[str, Any]
-) -> Iterator[tuple[str, object, object]]:
+def _different_options(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
     before, after = then["options"], now["options"]
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):

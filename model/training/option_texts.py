@@ -88,9 +88,7 @@ def _values(schema: Mapping[str, Any]) -> str:
         return f"{', '.join(others)} or {last}"
     if {"minimum", "maximum"} <= schema.keys():
         return f"{_number(schema['minimum'])} to {_number(schema['maximum'])}"
-    return ", ".join(
-        f"{words} {_number(schema[bound])}" for bound, words in BOUNDS.items() if bound in schema
-    )
+    return ", ".join(f"{words} {_number(schema[bound])}" for bound, words in BOUNDS.items() if bound in schema)
 
 
 def _default_text(default: object) -> str:

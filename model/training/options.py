@@ -82,9 +82,7 @@ class TrainOptions(BaseModel):
     noise_sigma: Positive | None = Field(
         default=None, description="Standard deviation of fixed noise, in the target's unit."
     )
-    noise_components: int = Field(
-        default=3, ge=1, le=20, description="Gaussians in the mixture noise of a row, K."
-    )
+    noise_components: int = Field(default=3, ge=1, le=20, description="Gaussians in the mixture noise of a row, K.")
     transform: Literal["auto", "none", "log"] = Field(
         default="auto",
         description="Transform of the target. auto takes what validates better; the logarithm only where no target is "
@@ -107,9 +105,7 @@ class TrainOptions(BaseModel):
         default=True, description="Whether the last layer also reads the inputs, past the hidden layers."
     )
     optimiser: Literal["adam", "rmsprop", "sgd"] = Field(default="adam", description="Gradient method.")
-    draws_per_step: int = Field(
-        default=1, ge=1, le=64, description="Draws for each row in an optimiser step."
-    )
+    draws_per_step: int = Field(default=1, ge=1, le=64, description="Draws for each row in an optimiser step.")
     epochs: int | None = Field(
         default=None, ge=1, description="Most epochs of a fit.", json_schema_extra={"unset": "by table size"}
     )
@@ -159,19 +155,12 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
     try:
         options = TrainOptions.model_validate(values)
     except ValidationError as error:
-        lines = [
-            f"{_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}"
-            for problem in error.errors()
-        ]
+        lines = [f"{_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}" for problem in error.errors()]
         raise OptionError("; ".join(lines)) from None
     if options.noise == "fixed" and options.noise_sigma is None:
-        raise OptionError(
-            "fixed noise needs its standard deviation: give --noise-sigma, in the target's unit"
-        )
+        raise OptionError("fixed noise needs its standard deviation: give --noise-sigma, in the target's unit")
     if options.noise == "fixed" and options.transform == "log":
-        raise OptionError(
-            "fixed noise is known in the target's unit: give --transform none, or another --noise"
-        )
+        raise OptionError("fixed noise is known in the target's unit: give --transform none, or another --noise")
     return options
 
 

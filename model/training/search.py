@@ -189,9 +189,7 @@ class _Search:
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
         standardisation, seed = data.standardisation(candidate.transform), self.options.seed
-        return held_out_scores(
-            outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed
-        )
+        return held_out_scores(outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed)
 
     def run(self) -> SearchResult:
         """Run the trials, then the full fit and the settling fit. An interruption ends the search."""

@@ -65,9 +65,7 @@ class SnapshotFiles:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise CheckpointError(
-                f"{self.directory}: can't write snapshots here: {error.strerror or error}"
-            ) from error
+            raise CheckpointError(f"{self.directory}: can't write snapshots here: {error.strerror or error}") from error
         if not _lock_exclusively(self._lock):
             os.close(self._lock)
             self._lock = None
@@ -166,8 +164,7 @@ class SnapshotFiles:
 
     def _damaged(self, file: str, reason: str) -> CheckpointError:
         return CheckpointError(
-            f"{self.directory / file}: the snapshot is damaged ({reason}); "
-            "leave out --resume to train from the start"
+            f"{self.directory / file}: the snapshot is damaged ({reason}); leave out --resume to train from the start"
         )
 
 

@@ -170,9 +170,7 @@ def _example(schema: Schema, columns: Columns) -> dict[str, Any]:
     """The first training row without a missing cell (else the first row), as a JSON record for a request."""
     complete = np.ones(len(next(iter(columns.values()))), dtype=bool)
     for column in columns.values():
-        complete &= (
-            np.array([value is not None for value in column]) if column.dtype == object else ~np.isnan(column)
-        )
+        complete &= np.array([value is not None for value in column]) if column.dtype == object else ~np.isnan(column)
     row = int(np.argmax(complete))
     record: dict[str, Any] = {}
     for feature in schema.features:

@@ -46,9 +46,7 @@ class MonteCarloErrors(BaseModel):
 
     mean: list[float]
     std: list[float]
-    percentiles: list[list[float]] | None = Field(
-        None, description="[rows][levels], in the order of the levels."
-    )
+    percentiles: list[list[float]] | None = Field(None, description="[rows][levels], in the order of the levels.")
 
 
 class InputWarning(BaseModel):

@@ -63,9 +63,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 class PredictRequest(BaseModel):
     """Rows and how to predict them. Only `inputs` is required; null stands for an option that is not given."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, json_schema_extra={"example": EXAMPLE}
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, json_schema_extra={"example": EXAMPLE})
 
     inputs: Any = Field(
         description="At least one row: a list of objects, a list of lists with the features in schema order, "

@@ -112,9 +112,7 @@ def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> Mappin
     known = frozenset(names)
     for row, record in enumerate(rows):
         if not record.keys() <= known:
-            _refuse_unknown(
-                row, [name for name in record if name not in known], ("inputs", row), schema, problems
-            )
+            _refuse_unknown(row, [name for name in record if name not in known], ("inputs", row), schema, problems)
     return {name: [record.get(name, ABSENT) for record in rows] for name in names}
 
 
@@ -172,9 +170,7 @@ def _from_columns(
 
 def _check_rows(count: int, max_rows: int) -> None:
     if count > max_rows:
-        raise TooLargeError(
-            f"The request has {count} rows; this service takes at most {max_rows} at once. Send parts."
-        )
+        raise TooLargeError(f"The request has {count} rows; this service takes at most {max_rows} at once. Send parts.")
 
 
 def _refuse_other_forms(rows: list[Any], expected: type, words: str, problems: Problems) -> None:

@@ -33,8 +33,7 @@ def pointer(*parts: str | int) -> str:
         '/inputs/3/km~1h'
     """
     escaped = (
-        str(part) if isinstance(part, int) else shorten(part).replace("~", "~0").replace("/", "~1")
-        for part in parts
+        str(part) if isinstance(part, int) else shorten(part).replace("~", "~0").replace("/", "~1") for part in parts
     )
     return "".join(f"/{part}" for part in escaped)
 

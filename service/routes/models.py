@@ -46,9 +46,7 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
         }
         for model in snapshot.models.values()
     ]
-    refused = [
-        {"name": item.name, "version": item.version, "reason": item.reason} for item in snapshot.refused
-    ]
+    refused = [{"name": item.name, "version": item.version, "reason": item.reason} for item in snapshot.refused]
     default = parts.settings.default_model
     if default is None and len(snapshot.models) == 1:
         default = next(iter(snapshot.models))

@@ -35,9 +35,7 @@ router = APIRouter(tags=["predict"])
 async def predict(request: Request, parts: PartsDependency) -> JSONBytes:
     """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive."""
     with parts.lifecycle.prediction():
-        return await _answer(
-            request, parts, parts.registry.snapshot.find_default(parts.settings.default_model)
-        )
+        return await _answer(request, parts, parts.registry.snapshot.find_default(parts.settings.default_model))
 
 
 @router.post("/models/{name}/predict", summary="Predict with the latest version of a model")
@@ -48,9 +46,7 @@ async def predict_with_model(name: str, request: Request, parts: PartsDependency
 
 
 @router.post("/models/{name}/versions/{version}/predict", summary="Predict with one version of a model")
-async def predict_with_version(
-    name: str, version: str, request: Request, parts: PartsDependency
-) -> JSONBytes:
+async def predict_with_version(name: str, version: str, request: Request, parts: PartsDependency) -> JSONBytes:
     """Answers like POST /predict, from the named version of the named model."""
     with parts.lifecycle.prediction():
         return await _answer(request, parts, parts.registry.snapshot.find(name, version))
@@ -63,16 +59,12 @@ async def _answer(request: Request, parts: Parts, model: "ModelLike") -> JSONByt
     body = await read_body(request, settings.request_timeout)
     decode = partial(_decode, body, model.schema, settings)
     inputs, options = await in_thread_if_large(len(body), LARGE_BODY_BYTES, decode)
-    work = parts.predictor.predict(
-        model, inputs.columns, options, max_outside=MAX_WARNINGS + 1, deadline=deadline
-    )
+    work = parts.predictor.predict(model, inputs.columns, options, max_outside=MAX_WARNINGS + 1, deadline=deadline)
     try:
         answer = await while_connected(request, work)
     except RowsNotFiniteError as error:
         message = "The value is so far outside the training range that the prediction isn't finite."
-        raise BadInputError(
-            Problem(inputs.pointer(row, name), message) for row, name in error.cells
-        ) from None
+        raise BadInputError(Problem(inputs.pointer(row, name), message) for row, name in error.cells) from None
     parts.telemetry.record(model.name, model.version, inputs.count, answer)
     warnings = describe_outside(answer.outside, inputs)
     encode = partial(

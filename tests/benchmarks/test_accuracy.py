@@ -137,9 +137,7 @@ def test_the_summary_counts_the_sets_where_murho_is_lowest() -> None:
 
 
 def test_the_table_of_a_set_begins_with_the_lowest() -> None:
-    text = tabular.render_set(
-        "yacht", {"ngboost": [run_of(2.0, raw=1.5)] * 2, "Murho": [run_of(1.0, raw=1.1)] * 2}
-    )
+    text = tabular.render_set("yacht", {"ngboost": [run_of(2.0, raw=1.5)] * 2, "Murho": [run_of(1.0, raw=1.1)] * 2})
     lines = text.splitlines()
     assert lines[2].startswith("Murho")
     assert "calibrated *" in lines[3]
@@ -228,9 +226,7 @@ def months() -> pa.Table:
     dates = [f"{year}-{month:02d}" for year in range(2009, 2013) for month in range(1, 13)]
     decimal = [f"{2009.0 + (index + 0.5) / 12.0:.4f}" for index in range(48)]
     values = [f"{380.0 + 0.2 * index:.2f}" for index in range(48)]
-    return pa.table(
-        {"date": dates, "decimal_date": decimal, "average_ppm": values, "deseasonalized_ppm": values}
-    )
+    return pa.table({"date": dates, "decimal_date": decimal, "average_ppm": values, "deseasonalized_ppm": values})
 
 
 def test_no_feature_is_made_from_the_series_itself() -> None:

@@ -13,9 +13,7 @@ def test_names_are_of_those_known_in_the_order_given() -> None:
     read = some_of(("ant", "bee", "cat"), "animal")
     assert read("cat, ant") == ["cat", "ant"]
     assert read("") == []
-    with pytest.raises(
-        argparse.ArgumentTypeError, match="no animal is called 'dog': choose from ant, bee, cat"
-    ):
+    with pytest.raises(argparse.ArgumentTypeError, match="no animal is called 'dog': choose from ant, bee, cat"):
         read("ant,dog")
 
 

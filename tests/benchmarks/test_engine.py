@@ -62,9 +62,7 @@ def test_the_command_measures_murho_and_keeps_the_numbers(
         (["--rounds", "0"], "rounds"),
     ],
 )
-def test_unknown_choices_are_refused(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_choices_are_refused(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(options)
     assert said in capsys.readouterr().err

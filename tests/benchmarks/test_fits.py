@@ -96,9 +96,7 @@ def test_several_workers_are_other_processes(tmp_path: Path) -> None:
     assert os.getpid() not in {report["process"] for report in reports.values()}
 
 
-def test_a_fit_of_a_small_table_is_judged_on_its_test_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_of_a_small_table_is_judged_on_its_test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     inputs = generator.normal(size=160)
     target = 100.0 + 10.0 * inputs + generator.normal(size=160)

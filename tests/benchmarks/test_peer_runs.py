@@ -32,10 +32,7 @@ def table() -> pa.Table:
     generator = np.random.default_rng(0)
     return pa.table(
         {
-            "x": [
-                None if number == 3 else f"{value:.6f}"
-                for number, value in enumerate(generator.normal(size=ROWS))
-            ],
+            "x": [None if number == 3 else f"{value:.6f}" for number, value in enumerate(generator.normal(size=ROWS))],
             "colour": [None if number == 5 else "red" if number % 2 else "blue" for number in range(ROWS)],
             "y": [f"{value:.6f}" for value in generator.normal(10.0, 2.0, size=ROWS)],
         }
@@ -100,9 +97,7 @@ def test_scores_of_normals_and_of_points(table: pa.Table, split: Split) -> None:
 class _Bench:
     """A set on disk and a peer that runs in this Python."""
 
-    def __init__(
-        self, data: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch, failing: list[int]
-    ) -> None:
+    def __init__(self, data: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch, failing: list[int]) -> None:
         self.data, self.results, self.said = data, data / "results", list[str]()
         (data / "tabular").mkdir()
         lines = [",".join(table.column_names)]
@@ -115,9 +110,7 @@ class _Bench:
 
     def run(self, count: int, peer: Peer = OWN) -> dict[int, dict[str, object]]:
         dataset = DataSet("small", "tabular/small.csv", ROWS, "y", "nowhere")
-        return run_peer(
-            peer, dataset, self.data, count, results=self.results, cache=self.data, say=self.said.append
-        )
+        return run_peer(peer, dataset, self.data, count, results=self.results, cache=self.data, say=self.said.append)
 
 
 SCRIPT = """

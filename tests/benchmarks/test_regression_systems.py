@@ -20,9 +20,7 @@ def test_sinusoid_is_observed_at_32_points_with_unit_noise() -> None:
     system = sinusoid.system(seed=0)
     assert system.inputs.shape == (32,)
     assert (system.inputs[0], system.inputs[-1]) == (-0.5, 0.5)
-    residuals = np.concatenate(
-        [sinusoid.system(seed).targets - sinusoid.function(system.inputs) for seed in range(50)]
-    )
+    residuals = np.concatenate([sinusoid.system(seed).targets - sinusoid.function(system.inputs) for seed in range(50)])
     assert residuals.std() == pytest.approx(1.0, abs=0.06)  # 1600 draws: about three standard errors
     assert system.noise == 1.0
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 def _script(folder: Path, name: str, *, wall: float, rmse: float, dies: str | None = None) -> None:
     ready = f'{{"rmse": {rmse}, "spread": 1.0, "memory": 1, "peak": 2}}'
     steps = f'"steps": 10 * task["members"], "wall": {wall}, "processor": 0.5'
-    write_script(
-        folder, name, ready=ready, answer=f'{{{steps}, "memory": 3 << 20, "peak": 4 << 20}}', dies=dies
-    )
+    write_script(folder, name, ready=ready, answer=f'{{{steps}, "memory": 3 << 20, "peak": 4 << 20}}', dies=dies)
 
 
 def _system(folder: Path, name: str, members: int = 1) -> ScriptSystem:

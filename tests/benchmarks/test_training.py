@@ -129,9 +129,7 @@ def test_the_real_command_is_run_and_takes_more_than_its_imports(tmp_path: Path)
         (["--budget", "x"], "budget"),
     ],
 )
-def test_what_is_no_choice_is_refused(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_choice_is_refused(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(options)
     assert said in capsys.readouterr().err

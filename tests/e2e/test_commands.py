@@ -98,9 +98,7 @@ def test_training_says_what_it_does_and_prints_held_out_metrics(tmp_path: Path) 
     for word in ("RMSE", "NLL", "CRPS", "coverage of raw bands", "coverage of calibrated bands", "saved"):
         assert word in done.stdout
     assert (tmp_path / "cars" / "1" / "model.safetensors").is_file()
-    second = call_murho(
-        "train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, "--json", *QUICK
-    )
+    second = call_murho("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, "--json", *QUICK)
     assert json.loads(second.stdout)["version"] == "2"
 
 
@@ -123,18 +121,14 @@ def test_the_same_seed_writes_the_same_tensors_in_any_process(tmp_path: Path) ->
 
 
 def test_predict_writes_one_line_a_row_in_order(checkpoints: Path) -> None:
-    done = murho(
-        "predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--percentiles", "2.5,50,97.5"
-    )
+    done = murho("predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--percentiles", "2.5,50,97.5")
     rows = _rows(done.stdout)
     assert len(rows) == 406
     assert list(rows[0]) == ["mean", "std", "epistemic_std", "aleatoric_std", "p2.5", "p50", "p97.5"]
     assert all(float(row["p2.5"]) < float(row["p50"]) < float(row["p97.5"]) for row in rows)
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="only the OpenMP of Linux's PyTorch shows its settings so"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="only the OpenMP of Linux's PyTorch shows its settings so")
 def test_threads_of_a_command_sleep_while_they_wait(checkpoints: Path) -> None:
     command = [MURHO, "predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--samples", "0"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
@@ -149,18 +143,14 @@ def test_threads_of_a_command_sleep_while_they_wait(checkpoints: Path) -> None:
 
 
 def test_predict_without_samples_leaves_the_spread_empty(checkpoints: Path) -> None:
-    rows = _rows(
-        call_murho("predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--samples", 0).stdout
-    )
+    rows = _rows(call_murho("predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--samples", 0).stdout)
     assert rows[0]["mean"]
     assert rows[0]["std"] == rows[0]["p5"] == ""
 
 
 def test_predict_keeps_inputs_and_writes_parquet(checkpoints: Path, tmp_path: Path) -> None:
     output = tmp_path / "scored.parquet"
-    call_murho(
-        "predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--output", output, "--keep-inputs"
-    )
+    call_murho("predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--output", output, "--keep-inputs")
     table = pq.read_table(output)
     assert table.num_rows == 406
     assert table.column_names[:2] == ["Miles_per_Gallon", "Cylinders"]
@@ -250,9 +240,7 @@ def test_a_mistake_ends_the_process_with_its_code_and_one_line_on_stderr(
         ("x,y\n1,2\n1,3,9\n", "line 3"),
     ],
 )
-def test_tables_that_can_not_be_used_are_refused_by_file_and_place(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_tables_that_can_not_be_used_are_refused_by_file_and_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "table.csv"
     path.write_text(text)
     done = call_murho("train", path, "--target", "y", "--checkpoints", tmp_path / "checkpoints", code=1)
@@ -289,9 +277,7 @@ def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> No
     with (
         log.open("wb") as file,
         # Where the tests themselves run in the background, signals of the keyboard are ignored: heed them again.
-        subprocess.Popen(
-            command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts
-        ) as process,
+        subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts) as process,
     ):
         try:
             _wait_for_word(log, "free energy")

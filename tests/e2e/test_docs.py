@@ -41,9 +41,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 def block_after(path: Path, mark: str) -> str:
     """The fenced block behind ``<!-- mark -->``."""
-    found = re.search(
-        rf"<!-- {mark} -->\n```\w+\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL
-    )
+    found = re.search(rf"<!-- {mark} -->\n```\w+\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     assert found, mark
     return found.group(1)
 
@@ -164,9 +162,7 @@ def test_every_command_line_that_documents_show_has_a_command_and_options_that_e
     found = 0
     for path in PAGES:
         text = re.sub(r"murho:cpu\s+", "murho ", path.read_text().replace("\\\n", " "))
-        for command, words in re.findall(
-            r"\bmurho (train|serve|predict|evaluate|update|prune)\b([^`\n]*)", text
-        ):
+        for command, words in re.findall(r"\bmurho (train|serve|predict|evaluate|update|prune)\b([^`\n]*)", text):
             named = set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", words))
             assert named <= options_of(command), (path, command, words)
             found += bool(named)
@@ -175,9 +171,7 @@ def test_every_command_line_that_documents_show_has_a_command_and_options_that_e
 
 def test_every_make_target_and_compose_service_that_docs_name_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    services = set(
-        re.findall(r"^  ([a-z-]+):$", (ROOT / "docker-compose.yml").read_text(), flags=re.MULTILINE)
-    )
+    services = set(re.findall(r"^  ([a-z-]+):$", (ROOT / "docker-compose.yml").read_text(), flags=re.MULTILINE))
     for path in DOCUMENTS:
         for block in [*blocks(path, "sh"), *re.findall(r"`(make [^`\n]+)`", path.read_text())]:
             for words in re.findall(r"\bmake ([a-zA-Z0-9_=:/. ]+)", block.partition(' ARGS="')[0]):
@@ -210,9 +204,9 @@ def test_every_path_that_documents_name_exists() -> None:
         named = set(re.findall(rf"(?<![\w/.~-])((?:{places})/[\w./-]*)", path.read_text()))
         missing = {name for name in named if not (ROOT / name.rstrip(".")).exists()}
         # LIBRARY.py stands for a file that a reader makes.
-        assert {
-            name for name in missing if not name.startswith(MADE) and not re.search("[A-Z]{4}", name)
-        } == set(), path
+        assert {name for name in missing if not name.startswith(MADE) and not re.search("[A-Z]{4}", name)} == set(), (
+            path
+        )
 
 
 def test_the_page_on_architecture_lists_the_packages_in_their_order() -> None:
@@ -226,9 +220,7 @@ def test_the_page_on_architecture_lists_the_packages_in_their_order() -> None:
     assert [name for name in listed[2:] if not name.startswith("estimator")] == [
         name for name in order if not name.startswith("estimator")
     ]
-    assert {path.name for path in (ROOT / "model").iterdir() if (path / "__init__.py").exists()} <= set(
-        listed
-    )
+    assert {path.name for path in (ROOT / "model").iterdir() if (path / "__init__.py").exists()} <= set(listed)
 
 
 def test_what_documents_name_in_the_environment_is_read() -> None:
@@ -284,9 +276,7 @@ def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
 
     def titles(text: str) -> list[str]:
         words = [line.split("  ")[0] for line in text.splitlines()]
-        return [
-            word for word in words if word[:1].isalpha() and not word.startswith(("RMSE", "predicted std"))
-        ]
+        return [word for word in words if word[:1].isalpha() and not word.startswith(("RMSE", "predicted std"))]
 
     printed = block_after(page, "answer")
     assert sorted(titles(answer)) == sorted(titles(printed))

@@ -59,9 +59,7 @@ def test_no_other_name_is_claimed(tmp_path: Path) -> None:
         "from importlib.util import find_spec; "
         "print([name for name in ('model', 'service', 'tests', 'benchmarks', 'scripts') if find_spec(name)])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
 
 
@@ -83,8 +81,6 @@ def test_from_a_wheel(project: Path, tmp_path: Path) -> None:
         "murho",
         f"{wheel.name.partition('-py3')[0]}.dist-info",
     }
-    modules = {
-        str(path.relative_to(ROOT)) for room in ("model", "service") for path in (ROOT / room).rglob("*.py")
-    }
+    modules = {str(path.relative_to(ROOT)) for room in ("model", "service") for path in (ROOT / room).rglob("*.py")}
     assert {name.removeprefix("murho/") for name in names if name.endswith(".py")} >= modules
     assert _use(project, PYTHONPATH=str(site)) == str(site / "murho" / "__init__.py")

@@ -65,9 +65,7 @@ def facts_of(directory: Path, version: str) -> dict[str, Any]:
 
 def test_an_update_writes_the_next_version_and_says_how_far_it_moved(workplace: Path) -> None:
     data = workplace / "eighties.csv"
-    result = run(
-        "update", "cars", data, "--version", 1, "--checkpoints", workplace, "--epochs", 20, "--seed", 3
-    )
+    result = run("update", "cars", data, "--version", 1, "--checkpoints", workplace, "--epochs", 20, "--seed", 3)
     saved = re.search(r"^saved .*/cars/(\d+)$", result.stdout, flags=re.MULTILINE)
     assert saved, result.output
     facts = facts_of(workplace, saved[1])["update"]
@@ -79,8 +77,7 @@ def test_an_update_writes_the_next_version_and_says_how_far_it_moved(workplace: 
         assert words in result.stdout
     assert "left out 1 rows" in result.stderr
     assert (
-        "'Year' is unlike the training rows (beyond their range, in a gap, or unseen) in 89 of 89 rows"
-        in result.stderr
+        "'Year' is unlike the training rows (beyond their range, in a gap, or unseen) in 89 of 89 rows" in result.stderr
     )
     assert "89 rows: each member learns from all but one of 5 parts" in result.stderr
     assert "learned" not in result.stderr
@@ -172,9 +169,7 @@ def test_mistakes_get_one_line_that_says_what_is_wrong(
     bad = {
         "eighties.csv": rows,
         "no-weight.csv": [row[:weight] + row[weight + 1 :] for row in rows],
-        "words.csv": [
-            [*row[:weight], "heavy", *row[weight + 1 :]] if i == 3 else row for i, row in enumerate(rows)
-        ],
+        "words.csv": [[*row[:weight], "heavy", *row[weight + 1 :]] if i == 3 else row for i, row in enumerate(rows)],
         "codes.csv": [
             rows[0],
             *([*row[:origin], str(i % 3), *row[origin + 1 :]] for i, row in enumerate(rows[1:])),
@@ -242,9 +237,7 @@ def test_the_page_about_revisions_is_what_happens(tmp_path: Path) -> None:
     (tmp_path / "examples").mkdir()
     for name in ("cars.csv", "cars.toml"):
         (tmp_path / "examples" / name).write_text((ROOT / "examples" / name).read_text())
-    typed = re.findall(
-        r"<!-- revising -->\n```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
-    )
+    typed = re.findall(r"<!-- revising -->\n```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
     assert len(typed) == 4
     quick = TRAIN.replace("16,16", "64,64")
     printed = [shell(text.replace("murho train ", f"murho train {quick} "), tmp_path) for text in typed]

@@ -44,9 +44,7 @@ def test_every_dependency_is_pinned(pins: dict[str, str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"].values()
     wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    names = [
-        re.split(r"[^A-Za-z0-9._-]", line)[0].lower() for line in [*wanted, *(r for e in extras for r in e)]
-    ]
+    names = [re.split(r"[^A-Za-z0-9._-]", line)[0].lower() for line in [*wanted, *(r for e in extras for r in e)]]
     assert [name for name in names if name not in pins and name != "murho"] == []
 
 
@@ -56,9 +54,7 @@ def test_torch_is_pinned_without_a_build_and_without_cuda_packages(pins: dict[st
 
 
 def test_what_runs_here_is_what_is_pinned(pins: dict[str, str]) -> None:
-    installed = {
-        d.metadata["Name"].lower().replace("_", "-"): d.version for d in importlib.metadata.distributions()
-    }
+    installed = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in importlib.metadata.distributions()}
     other = {
         name: (version, installed[name])
         for name, version in pins.items()
@@ -242,9 +238,7 @@ def test_the_container_check_follows_the_service(port: int) -> None:
     def status(*arguments: str, at: int = port) -> int:
         script = ROOT / "scripts" / "container_health.py"
         environment = {**os.environ, "MURHO_PORT": str(at)}
-        return subprocess.run(
-            [sys.executable, "-I", str(script), *arguments], env=environment, check=False
-        ).returncode
+        return subprocess.run([sys.executable, "-I", str(script), *arguments], env=environment, check=False).returncode
 
     assert status() == 0
     assert status("/readyz") == 1

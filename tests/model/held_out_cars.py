@@ -43,7 +43,6 @@ def _coverage_and_far_ratio(seed: int) -> tuple[float, float]:
     columns = columns_from_table(held_out, posterior.schema)
     heavy = dict(columns) | {"Weight_in_lbs": 3.0 * columns["Weight_in_lbs"]}
     near, far = (
-        float(np.median(present(posterior.predict(rows, PredictOptions()).epistemic_std)))
-        for rows in (columns, heavy)
+        float(np.median(present(posterior.predict(rows, PredictOptions()).epistemic_std))) for rows in (columns, heavy)
     )
     return evaluate_table(posterior, held_out)["calibrated"]["coverage"]["90"], far / near

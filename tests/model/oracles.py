@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["best_variance", "free_energy", "kl", "scale_mixture"]
 
 
-def kl(
-    prior: Prior, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None
-) -> Tensor:
+def kl(prior: Prior, mu: Tensor, sigma: Tensor, groups: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """``KL(q || prior)`` of all weights of each member, ``[M]``; of a scale mixture its estimate from one draw."""
     posterior = Normal(mu, sigma)
     if isinstance(prior, ScaleMixturePrior):

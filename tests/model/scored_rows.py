@@ -51,14 +51,10 @@ def score_gaussians(
 ) -> RowScores:
     """Scores of one Gaussian a row, at all levels; means and stds are rounded to float32."""
     rows = np.stack([means, stds], axis=1).astype(np.float32)
-    return score_rows(
-        gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS
-    )
+    return score_rows(gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS)
 
 
-def scored_rows(
-    errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]
-) -> RowScores:
+def scored_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]) -> RowScores:
     """Scores of which only errors, std and whether the row lay inside its bands are known."""
     nothing = np.zeros(len(errors))
     bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), np.zeros(4), np.zeros(4), np.zeros(0))

@@ -96,9 +96,7 @@ def flats() -> pd.DataFrame:
 
 
 @estimator_checks.parametrize_with_checks([BBBRegressor(**QUICK)])  # type: ignore[untyped-decorator]  # scikit-learn has no types
-def test_it_passes_the_checks_of_scikit_learn(
-    estimator: BBBRegressor, check: Callable[[BBBRegressor], None]
-) -> None:
+def test_it_passes_the_checks_of_scikit_learn(estimator: BBBRegressor, check: Callable[[BBBRegressor], None]) -> None:
     check(estimator)
 
 
@@ -432,9 +430,7 @@ def test_what_is_saved_is_served(fitted: BBBRegressor, tmp_path: Path) -> None:
         fitted.save(tmp_path, "../rent")
 
 
-def test_a_checkpoint_becomes_the_estimator_again(
-    fitted: BBBRegressor, flats: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_a_checkpoint_becomes_the_estimator_again(fitted: BBBRegressor, flats: pd.DataFrame, tmp_path: Path) -> None:
     fitted.save(tmp_path, "rent")
     again = BBBRegressor.from_checkpoint(tmp_path / "rent")
     expected = fitted.predict_quantiles(flats)

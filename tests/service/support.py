@@ -139,9 +139,7 @@ class FakeSource:
         self.before: Callable[[], None] = lambda: None
 
     def list(self) -> list[CheckpointReference]:
-        names = [
-            (item.name, item.version) if isinstance(item, FakeModel) else item[:2] for item in self.found
-        ]
+        names = [(item.name, item.version) if isinstance(item, FakeModel) else item[:2] for item in self.found]
         return [CheckpointReference(name, version, Path(name, version)) for name, version in names]
 
     def load(self, reference: CheckpointReference) -> ModelLike:
@@ -165,9 +163,7 @@ class AppClient:
     def __enter__(self) -> Self:
         self.portal = self._stack.enter_context(anyio.from_thread.start_blocking_portal())
         lifespan: AbstractAsyncContextManager[Any] = self.app.router.lifespan_context(self.app)
-        self.state: Mapping[str, Any] = self._stack.enter_context(
-            self.portal.wrap_async_context_manager(lifespan)
-        )
+        self.state: Mapping[str, Any] = self._stack.enter_context(self.portal.wrap_async_context_manager(lifespan))
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await self.app({**scope, "state": dict(self.state)}, receive, send)

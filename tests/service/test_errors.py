@@ -46,9 +46,7 @@ def test_retry_after_and_allow_become_headers() -> None:
 def test_a_single_problem_is_told_in_the_detail() -> None:
     problem = problem_details(BadInputError([Problem("/inputs/3/Horsepower", "Expected a number.")]), "id")
     assert problem.detail == "/inputs/3/Horsepower: Expected a number."
-    assert problem.document()["errors"] == [
-        {"pointer": "/inputs/3/Horsepower", "message": "Expected a number."}
-    ]
+    assert problem.document()["errors"] == [{"pointer": "/inputs/3/Horsepower", "message": "Expected a number."}]
 
 
 def test_the_detail_counts_problems_that_are_not_listed() -> None:

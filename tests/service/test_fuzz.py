@@ -98,9 +98,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppClient]:
 def described(fake: AppClient) -> st.SearchStrategy[Any]:
     """Requests as the service describes them itself."""
     document = fake.get("/openapi.json").json()
-    strategy: st.SearchStrategy[Any] = schemathesis.openapi.from_dict(document)["/predict"][
-        "POST"
-    ].as_strategy()
+    strategy: st.SearchStrategy[Any] = schemathesis.openapi.from_dict(document)["/predict"]["POST"].as_strategy()
     return strategy
 
 

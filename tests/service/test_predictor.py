@@ -30,15 +30,11 @@ def columns(weights: list[float]) -> Columns:
     }
 
 
-def predict(
-    model: FakeModel, rows: Columns, options: PredictOptions | None = None, **arguments: Any
-) -> Answer:
+def predict(model: FakeModel, rows: Columns, options: PredictOptions | None = None, **arguments: Any) -> Answer:
     scheduler = Scheduler(10, 10_000_000)
     scheduler.start()
     try:
-        return asyncio.run(
-            Predictor(scheduler).predict(model, rows, options or PredictOptions(samples=4), **arguments)
-        )
+        return asyncio.run(Predictor(scheduler).predict(model, rows, options or PredictOptions(samples=4), **arguments))
     finally:
         scheduler.close()
 
@@ -73,9 +69,7 @@ def test_an_answer_that_is_not_finite_is_never_given(field: str) -> None:
 
 def test_a_broken_answer_within_the_range_is_our_fault_though_a_value_is_in_a_gap() -> None:
     class InGap(Broken):
-        def input_warnings(
-            self, columns: Columns, limit: int | None = None, **_: Any
-        ) -> list[UnfamiliarValue]:
+        def input_warnings(self, columns: Columns, limit: int | None = None, **_: Any) -> list[UnfamiliarValue]:
             found = [UnfamiliarValue(row, "Weight", "in a gap") for row in range(len(columns["Weight"]))]
             return found[:limit]
 
@@ -141,9 +135,7 @@ def test_computation_ends_soon_after_the_deadline(monkeypatch: pytest.MonkeyPatc
         scheduler.start()
         rows = columns([2000.0] * 1000)
         with pytest.raises(DeadlineError):
-            await Predictor(scheduler).predict(
-                model, rows, PredictOptions(samples=4), deadline=scheduler.clock() + 0.1
-            )
+            await Predictor(scheduler).predict(model, rows, PredictOptions(samples=4), deadline=scheduler.clock() + 0.1)
         assert await asyncio.to_thread(scheduler.close, 5)
 
     asyncio.run(test())

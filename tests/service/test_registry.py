@@ -60,9 +60,7 @@ def test_if_all_are_refused_the_reasons_are_told() -> None:
 
 
 def test_unknown_names_and_versions_are_told_what_there_is() -> None:
-    snapshot = load(
-        FakeModel("a", "1"), FakeModel("b", "2"), ("b", "3", "wrong hash"), ("c", "1", "newer format")
-    )
+    snapshot = load(FakeModel("a", "1"), FakeModel("b", "2"), ("b", "3", "wrong hash"), ("c", "1", "newer format"))
     with pytest.raises(UnknownModelError, match=r"no model 'x'; there are: a, b\."):
         snapshot.find("x")
     with pytest.raises(UnknownModelError, match=r"no version '7'; there are: 2\."):

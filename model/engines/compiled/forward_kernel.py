@@ -179,7 +179,5 @@ def _forward_draws(
                     letters,
                 )
             adding = skip > 0
-            _product(
-                count_rows, last, hidden, matrix, values, stride, into, batch, adding, sizes, factors, letters
-            )
+            _product(count_rows, last, hidden, matrix, values, stride, into, batch, adding, sizes, factors, letters)
     own_threads(before)

@@ -99,9 +99,7 @@ def widest_vectors(_types: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _compiler(arithmetic: set[str], *signature: str, cache: bool = False, inline: bool = False) -> Any:
-    return numba.njit(
-        *signature, cache=cache, nogil=True, forceinline=inline, error_model="numpy", fastmath=arithmetic
-    )
+    return numba.njit(*signature, cache=cache, nogil=True, forceinline=inline, error_model="numpy", fastmath=arithmetic)
 
 
 @contextmanager

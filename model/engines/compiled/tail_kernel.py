@@ -48,9 +48,7 @@ def single_tails(
         value: The point, standardised.
         sign: 1 for the upper tail, -1 for the lower one.
     """
-    tail, density, slope, curvature, less = component_sums(
-        standard_means, precisions, shares, Real(value), Real(sign)
-    )
+    tail, density, slope, curvature, less = component_sums(standard_means, precisions, shares, Real(value), Real(sign))
     sums = float(tail), float(density), float(slope), float(curvature), float(less)
     return _tails(sums, scale, value, sign)
 

@@ -104,7 +104,4 @@ def test_the_tables_of_a_fixed_report() -> None:
         )
     )
     cell = {"net": "1x50", "samples": 256, "batch": 1000, "draw_bytes": 2**20, "memory_bytes": 3 * 2**20}
-    assert (
-        memory_table([cell]).splitlines()[-1]
-        == "1x50     256  1000  2.6e+05         1.0                   3.0"
-    )
+    assert memory_table([cell]).splitlines()[-1] == "1x50     256  1000  2.6e+05         1.0                   3.0"

@@ -45,9 +45,7 @@ def test_a_task_survives_the_command_line() -> None:
         ((256, 256), 70401, 16 * 256 + 256 * 256 + 256),
     ],
 )
-def test_parameters_and_operations_are_counted(
-    hidden: tuple[int, ...], parameters: int, products: int
-) -> None:
+def test_parameters_and_operations_are_counted(hidden: tuple[int, ...], parameters: int, products: int) -> None:
     task = EngineTask(hidden)
     assert task.parameters == parameters
     assert task.flops(256, 32) == 2 * 256 * 32 * products

@@ -51,9 +51,7 @@ def _imported(path: Path) -> set[str]:
 @pytest.mark.parametrize("script", [*SCRIPTS, *SHARED])
 def test_a_script_imports_of_this_repository_only_what_all_environments_have(script: str) -> None:
     imported = _imported(FOLDER / f"{script}.py")
-    of_ours = {
-        name for name in imported if name.partition(".")[0] in {"benchmarks", "murho", "scripts", "tests"}
-    }
+    of_ours = {name for name in imported if name.partition(".")[0] in {"benchmarks", "murho", "scripts", "tests"}}
     assert of_ours <= {f"benchmarks.peers.{name}" for name in SHARED}
     if script in SCRIPTS and "benchmarks.peers.torch_parts" in of_ours:
         (library,) = {peer.library for peer in PEERS if peer.library.module == script}

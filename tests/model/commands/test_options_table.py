@@ -25,9 +25,7 @@ def test_the_readme_has_what_the_command_prints() -> None:
         (ROOT / "README.md").read_text(),
         flags=re.DOTALL,
     )[0]
-    done = subprocess.run(
-        [sys.executable, *command.split()], capture_output=True, text=True, check=True, cwd=ROOT
-    )
+    done = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True, check=True, cwd=ROOT)
     assert table == done.stdout, f"put what `python {command}` prints into the README"
 
 

@@ -52,17 +52,13 @@ def test_it_is_drawn_as_a_png(tmp_path: Path) -> None:
     assert 300 < height < 600
 
 
-def test_what_can_not_be_drawn_is_refused_before_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_can_not_be_drawn_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match=r"--figure: .*\.png"):
         check_figure(tmp_path / "pruning.svg")
     with pytest.raises(OptionError, match="does not exist"):
         check_figure(tmp_path / "nowhere" / "pruning.png")
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(
-        OptionError, match=r"--figure needs altair: run pip install '\.\[charts\]' in a clone"
-    ):
+    with pytest.raises(OptionError, match=r"--figure needs altair: run pip install '\.\[charts\]' in a clone"):
         check_figure(tmp_path / "pruning.png")
 
 

@@ -17,9 +17,7 @@ def test_a_log_gets_a_first_and_a_last_line_with_every_figure(capsys: pytest.Cap
     reporter.say("rows: 3")
     reporter.begin("fixed noise")
     for number in (1, 2, 3):
-        reporter.epoch(
-            Epoch(number, 10, negative_log_likelihood=1.25, kl=0.5, validation=1.1, seconds=2.0 * number)
-        )
+        reporter.epoch(Epoch(number, 10, negative_log_likelihood=1.25, kl=0.5, validation=1.1, seconds=2.0 * number))
     reporter.end()
     lines = capsys.readouterr().err.splitlines()
     assert lines == [

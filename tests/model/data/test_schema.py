@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.model.errors import CheckpointError
 
-WEIGHT = Feature(
-    "Weight", FeatureKind.NUMERIC, "lb", missing=True, minimum=1613.0, maximum=5140.0, categories=()
-)
+WEIGHT = Feature("Weight", FeatureKind.NUMERIC, "lb", missing=True, minimum=1613.0, maximum=5140.0, categories=())
 YEAR = Feature("Year", FeatureKind.DATE, None, missing=False, minimum=0.0, maximum=4383.0, categories=())
 ORIGIN = Feature(
     "Origin",
@@ -29,9 +27,7 @@ TURBO = Feature("Turbo", FeatureKind.BOOLEAN, None, missing=False, minimum=0.0, 
 SCHEMA = Schema((WEIGHT, YEAR, ORIGIN, TURBO), Target("mpg", "mpg"), {"Name": "it identifies rows"})
 
 
-def columns(
-    weight: list[float], year: list[float], origin: list[str | None], turbo: list[float]
-) -> dict[str, Any]:
+def columns(weight: list[float], year: list[float], origin: list[str | None], turbo: list[float]) -> dict[str, Any]:
     return {
         "Weight": np.array(weight),
         "Year": np.array(year),
@@ -92,9 +88,7 @@ def features(draw: st.DrawFn, name: str) -> Feature:
 def schemas(draw: st.DrawFn) -> Schema:
     target, *others = draw(st.lists(names, min_size=2, max_size=5, unique=True))
     listed = tuple(draw(features(name)) for name in others)
-    return Schema(
-        listed, Target(target, draw(st.none() | names)), draw(st.dictionaries(names, names, max_size=2))
-    )
+    return Schema(listed, Target(target, draw(st.none() | names)), draw(st.dictionaries(names, names, max_size=2)))
 
 
 @given(schemas())
@@ -143,9 +137,7 @@ def edited(path: list[str | int], value: object) -> dict[str, Any]:
         (["left_out", "Name"], 3, r"schema\.left_out"),
     ],
 )
-def test_an_edited_schema_is_refused_with_its_field(
-    path: list[str | int], value: object, message: str
-) -> None:
+def test_an_edited_schema_is_refused_with_its_field(path: list[str | int], value: object, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         Schema.from_json(edited(path, value))
 
@@ -156,17 +148,13 @@ def test_rows_within_the_training_range_are_not_outside() -> None:
 
 
 def test_values_outside_are_listed_by_row_then_feature() -> None:
-    outside = SCHEMA.outside(
-        columns([1612.0, 2000.0, 10512.0], [1.0, 4384.0, -0.5], ["USA", "Mars", "USA"], [1.0] * 3)
-    )
+    outside = SCHEMA.outside(columns([1612.0, 2000.0, 10512.0], [1.0, 4384.0, -0.5], ["USA", "Mars", "USA"], [1.0] * 3))
     assert outside == [
         UnfamiliarValue(0, "Weight", "1612 lb is below the training range, 1613 to 5140 lb"),
         UnfamiliarValue(1, "Year", "1982-01-02 is above the training range, 1970-01-01 to 1982-01-01"),
         UnfamiliarValue(1, "Origin", "category 'Mars' was not seen in training ('Japan', 'USA')"),
         UnfamiliarValue(2, "Weight", "10512 lb is above the training range, 1613 to 5140 lb"),
-        UnfamiliarValue(
-            2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"
-        ),
+        UnfamiliarValue(2, "Year", "1969-12-31T12:00:00Z is below the training range, 1970-01-01 to 1982-01-01"),
     ]
 
 
@@ -184,8 +172,6 @@ def test_a_value_where_training_had_none_is_outside() -> None:
 
 
 def test_long_lists_of_categories_are_cut_short() -> None:
-    many = Feature(
-        "x", FeatureKind.CATEGORICAL, None, False, None, None, tuple(f"c{index:02}" for index in range(30))
-    )
+    many = Feature("x", FeatureKind.CATEGORICAL, None, False, None, None, tuple(f"c{index:02}" for index in range(30)))
     message = Schema((many,), Target("y", None), {}).outside({"x": np.array(["?"], dtype=object)})[0].message
     assert message.endswith("'c09' and 20 more)")

@@ -33,9 +33,7 @@ CARS = ROOT / "examples" / "cars.csv"
 def table_of(rows: int = 40, **columns: Any) -> pa.Table:
     """A table with a target ``y`` and a feature ``x`` beside the columns given, which are repeated."""
     fill = {name: (list(cells) * rows)[:rows] for name, cells in columns.items()}
-    return pa.table(
-        {"y": [row * 0.5 for row in range(rows)], "x": [(row * 7 % 5) / 2 for row in range(rows)], **fill}
-    )
+    return pa.table({"y": [row * 0.5 for row in range(rows)], "x": [(row * 7 % 5) / 2 for row in range(rows)], **fill})
 
 
 def kind_of(cells: Any, **options: Any) -> FeatureKind | str:
@@ -117,13 +115,9 @@ def test_arrow_dictionaries_are_categories() -> None:
 
 def test_a_declared_kind_overrules_the_inferred_one() -> None:
     assert kind_of(range(40), overrides={"c": ColumnOverride(FeatureKind.NUMERIC)}) == "numeric"
-    assert (
-        kind_of(["4", "6.0", "8"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
-    )
+    assert kind_of(["4", "6.0", "8"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
     assert kind_of(["0", "1"], overrides={"c": ColumnOverride(FeatureKind.BOOLEAN)}) == "boolean"
-    assert (
-        kind_of(["1"] * 9 + ["x"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
-    )
+    assert kind_of(["1"] * 9 + ["x"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
 
 
 @pytest.mark.parametrize(
@@ -183,9 +177,7 @@ class TestTarget:
     def test_an_unknown_target_is_refused_with_a_close_name(self) -> None:
         with pytest.raises(TableError, match=r"'Miles_per_Galon'.*did you mean 'Miles_per_Gallon'.*Origin"):
             plan_columns(read_table(CARS), "Miles_per_Galon")
-        with pytest.raises(
-            TableError, match=r"'zzz' is not a column of the table\. Its columns are: y, x, c"
-        ):
+        with pytest.raises(TableError, match=r"'zzz' is not a column of the table\. Its columns are: y, x, c"):
             target_from_table(table_of(c=["a"]), "zzz")
 
     def test_missing_targets_are_nan(self) -> None:
@@ -199,9 +191,7 @@ class TestOptions:
         assert plan_columns(table_of(c=["a", "b"]), "y", ignore=["c"]).left_out == {"c": "ignored"}
 
     def test_unknown_columns_are_refused(self) -> None:
-        with pytest.raises(
-            OptionError, match="the ignored column 'Orign' is not in the table: did you mean 'Origin'"
-        ):
+        with pytest.raises(OptionError, match="the ignored column 'Orign' is not in the table: did you mean 'Origin'"):
             plan_columns(read_table(CARS), "Miles_per_Gallon", ignore=["Orign"])
         with pytest.raises(OptionError, match="the described column 'k'"):
             plan_columns(table_of(), "y", overrides={"k": ColumnOverride(unit="m")})
@@ -294,9 +284,7 @@ class TestColumns:
         assert set(columns_from_table(table.append_column("other", [[[1]] * 4]), plan)) == {"x", "c"}
 
     @given(
-        numbers=st.lists(
-            st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8
-        ),
+        numbers=st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8),
         chunk=st.integers(1, 8),
     )
     def test_chunks_change_nothing(self, numbers: list[float | None], chunk: int) -> None:
@@ -321,9 +309,7 @@ class TestColumns:
 class TestMakeSchema:
     def test_of_many_categories_the_most_frequent_are_kept(self) -> None:
         """300 texts, of which the first 200 are twice as frequent."""
-        shops = [f"t{number:03d}" for number in range(300)] * 3 + [
-            f"t{number:03d}" for number in range(200)
-        ] * 3
+        shops = [f"t{number:03d}" for number in range(300)] * 3 + [f"t{number:03d}" for number in range(200)] * 3
         table = pa.table({"shop": shops, "price": np.arange(float(len(shops)))})
         plan = plan_columns(table, "price")
         columns = columns_from_table(table, plan)

@@ -84,9 +84,7 @@ class TestCsv:
             ("a,b\n1,2\n".encode("utf-16"), ["not UTF-8"]),
         ],
     )
-    def test_what_is_wrong_is_said_with_its_line(
-        self, tmp_path: Path, text: str | bytes, parts: list[str]
-    ) -> None:
+    def test_what_is_wrong_is_said_with_its_line(self, tmp_path: Path, text: str | bytes, parts: list[str]) -> None:
         message = refusal(written(tmp_path, text))
         assert all(part in message for part in parts), message
 
@@ -136,9 +134,7 @@ class TestJson:
 
 
 class TestBinary:
-    table = pa.table(
-        {"a": [1, None, 3], "b": ["x", "y", None], "c": pa.array([1, 2, 3], pa.timestamp("ns", "UTC"))}
-    )
+    table = pa.table({"a": [1, None, 3], "b": ["x", "y", None], "c": pa.array([1, 2, 3], pa.timestamp("ns", "UTC"))})
 
     def test_parquet_and_arrow_keep_their_types(self, tmp_path: Path) -> None:
         pa.parquet.write_table(self.table, tmp_path / "a.parquet")
@@ -191,9 +187,7 @@ class TestWriting:
         numbers=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5),
         text=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20),
     )
-    def test_csv_is_read_back(
-        self, tmp_path_factory: pytest.TempPathFactory, numbers: list[float], text: str
-    ) -> None:
+    def test_csv_is_read_back(self, tmp_path_factory: pytest.TempPathFactory, numbers: list[float], text: str) -> None:
         path = tmp_path_factory.mktemp("csv") / "a.csv"
         word = f"<{text}>"  # no blanks at its ends, and no missing token
         write_table(path, {"number": np.array(numbers), "text": [word] * len(numbers)})

@@ -58,9 +58,7 @@ def test_where_it_may_only_widen_it_is_the_wider_of_both_and_is_undone_by_its_in
     assert bool((widened.diff() > 0).all())
     torch.testing.assert_close(conformal.nominal_of(widened, widening=True), grid, rtol=1e-9, atol=1e-9)
     some = grid > 1.0
-    torch.testing.assert_close(
-        conformal.calibrated(grid, some), torch.where(some, widened, plain), rtol=0.0, atol=0.0
-    )
+    torch.testing.assert_close(conformal.calibrated(grid, some), torch.where(some, widened, plain), rtol=0.0, atol=0.0)
 
 
 def test_median_stays() -> None:
@@ -111,9 +109,7 @@ def test_malformed_maps_are_refused(change: dict[str, object]) -> None:
         ConformalMap.from_json(good | change)
 
 
-def _ensemble(
-    members: int, rows: int = 20_000, noise: float = 1.0, own: float = 0.7
-) -> tuple[np.ndarray, np.ndarray]:
+def _ensemble(members: int, rows: int = 20_000, noise: float = 1.0, own: float = 0.7) -> tuple[np.ndarray, np.ndarray]:
     """Targets around 0, and the members' means of them, which have independent errors."""
     generator = np.random.default_rng(1)
     return generator.normal(0.0, noise, rows), generator.normal(0.0, own, (members, rows))

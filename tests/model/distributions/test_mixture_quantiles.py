@@ -59,9 +59,7 @@ def test_a_mixture_gives_them_rising_with_the_level_and_finite(kind: str) -> Non
         values = mixture.quantiles(scores)
         assert values.isfinite().all()
         assert (values.diff(dim=1) >= 0.0).all()
-        turned = (mixture.quantiles(scores.flip(0)).flip(1) - values).abs() / mixture.moments()[1].unsqueeze(
-            -1
-        )
+        turned = (mixture.quantiles(scores.flip(0)).flip(1) - values).abs() / mixture.moments()[1].unsqueeze(-1)
         assert float(turned.max()) <= 2e-6
 
 

@@ -112,9 +112,7 @@ def test_crps_of_one_gaussian_is_the_closed_form() -> None:
     density, cdf = math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi), 0.5 * (1 + math.erf(z / math.sqrt(2)))
     expected = 2.0 * (z * (2 * cdf - 1) + 2 * density - 1 / math.sqrt(math.pi))
     means, noise = torch.full((7, 1), 1.0).double(), torch.full((7, 1), 2.0).double()
-    assert float(Mixture(means, noise).crps(torch.tensor([1.0 + 2.0 * z]).double())[0]) == pytest.approx(
-        expected
-    )
+    assert float(Mixture(means, noise).crps(torch.tensor([1.0 + 2.0 * z]).double())[0]) == pytest.approx(expected)
 
 
 def test_a_weight_counts_as_so_many_equal_components() -> None:

@@ -32,9 +32,7 @@ def test_split_is_the_law_of_total_variance() -> None:
     noises = torch.randn(400_000, 2, generator=generator, dtype=torch.float64)
     values = means[draw, :, 0] + noise[draw, :, 0] * noises
     torch.testing.assert_close(values.mean(dim=0), mean, rtol=0.0, atol=0.01)
-    torch.testing.assert_close(
-        values.var(dim=0), epistemic.square() + aleatoric.square(), rtol=0.02, atol=0.0
-    )
+    torch.testing.assert_close(values.var(dim=0), epistemic.square() + aleatoric.square(), rtol=0.02, atol=0.0)
 
 
 @pytest.mark.parametrize("transform", [None, Logarithm(0.5, 0.8)])
@@ -89,15 +87,11 @@ def test_density_integrates_to_one_and_crps_equals_its_integral(transform: Logar
 
 @pytest.mark.parametrize("transform", [None, Logarithm(0.5, 0.8)])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_wide_component_is_part_of_moments_scores_and_percentiles(
-    count: int, transform: Logarithm | None
-) -> None:
+def test_a_wide_component_is_part_of_moments_scores_and_percentiles(count: int, transform: Logarithm | None) -> None:
     means, noise, weights = _components(11, rows=2, count=count)
     plain = Predictive.of(means, noise, weights if count > 1 else None, transform)
     predictive = plain.with_wide(WideRule(0.02, 3.0), most=2.0)
-    spelt = Predictive(
-        predictive.means, predictive.noise, spelt_out(predictive.mixture), predictive.transform
-    )
+    spelt = Predictive(predictive.means, predictive.noise, spelt_out(predictive.mixture), predictive.transform)
 
     levels = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
     values = spelt.quantiles(torch.special.ndtri(levels))

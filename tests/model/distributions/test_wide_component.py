@@ -72,7 +72,5 @@ def test_it_adds_to_the_noise_alone_and_answers_of_a_checkpoint_without_are_as_b
     assert (added > 0.0).all()
     assert present(wide.aleatoric_std) == pytest.approx((noise**2 + added) ** 0.5)
     assert (present(wide.exceedance) > present(plain.exceedance)).all()
-    band, narrower = (
-        present(some.percentiles)[:, 2] - present(some.percentiles)[:, 0] for some in (wide, plain)
-    )
+    band, narrower = (present(some.percentiles)[:, 2] - present(some.percentiles)[:, 0] for some in (wide, plain))
     assert band == pytest.approx(narrower, rel=0.02)

@@ -66,9 +66,7 @@ class TestStandard:
 
     @pytest.mark.parametrize("kind", [FeatureKind.NUMERIC, FeatureKind.DATE, FeatureKind.CATEGORICAL])
     @pytest.mark.parametrize("encoding", ENCODINGS)
-    def test_a_missing_cell_is_refused_where_training_had_none(
-        self, kind: FeatureKind, encoding: str
-    ) -> None:
+    def test_a_missing_cell_is_refused_where_training_had_none(self, kind: FeatureKind, encoding: str) -> None:
         categorical = kind is FeatureKind.CATEGORICAL
         encoder, _ = fitted(kind, ["a", "b"] if categorical else [1.0, 2.0, 400.0], encoding=encoding)
         with pytest.raises(TableError, match="column 'x', row 2: the cell is missing"):
@@ -77,9 +75,7 @@ class TestStandard:
     def test_truth_values_are_standardised_like_numbers(self) -> None:
         for encoding in ENCODINGS:
             encoder, encoded = fitted(FeatureKind.BOOLEAN, [0.0, 0.0, 0.0, 1.0], encoding=encoding)
-            np.testing.assert_allclose(
-                encoded[:, 0], (np.array([0, 0, 0, 1]) - 0.25) / np.sqrt(3 / 16), rtol=1e-6
-            )
+            np.testing.assert_allclose(encoded[:, 0], (np.array([0, 0, 0, 1]) - 0.25) / np.sqrt(3 / 16), rtol=1e-6)
             assert encoder.width == 1
 
     def test_a_column_that_does_not_vary_is_divided_by_one(self) -> None:
@@ -131,9 +127,7 @@ class TestPiecewise:
         assert encoder.width == 17
 
     def test_a_missing_cell_is_the_mean_of_every_column(self) -> None:
-        encoder, encoded = fitted(
-            FeatureKind.NUMERIC, [1.0, 2.0, 5.0, np.nan], missing=True, encoding="piecewise"
-        )
+        encoder, encoded = fitted(FeatureKind.NUMERIC, [1.0, 2.0, 5.0, np.nan], missing=True, encoding="piecewise")
         assert encoder.names == ("x", "x bin 1", "x bin 2", "x is missing")
         assert encoded[3].tolist() == [0.0, 0.0, 0.0, 1.0]
         np.testing.assert_allclose(encoded[:3, :3].mean(axis=0), 0, atol=1e-6)
@@ -163,9 +157,7 @@ class TestOneHot:
 
 class TestDates:
     def test_yearly_dates_are_linear_time_alone(self) -> None:
-        encoder, encoded = fitted(
-            FeatureKind.DATE, [parse_date(f"{year}-01-01") for year in range(1970, 1983)]
-        )
+        encoder, encoded = fitted(FeatureKind.DATE, [parse_date(f"{year}-01-01") for year in range(1970, 1983)])
         assert encoder.names == ("x",)
         assert encoded.std() == pytest.approx(1.0, rel=1e-5)
 
@@ -198,9 +190,7 @@ class TestDates:
 
 
 class TestEncoder:
-    def test_the_cars_have_the_width_of_their_features(
-        self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]]
-    ) -> None:
+    def test_the_cars_have_the_width_of_their_features(self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]]) -> None:
         encoder = Encoder.fit(*cars)
         assert encoder.names == (
             "Cylinders",
@@ -269,9 +259,7 @@ class TestEncoder:
         assert np.abs(unlimited).max() <= LARGEST
 
     @pytest.mark.parametrize("encoding", ENCODINGS)
-    def test_an_encoder_survives_json(
-        self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str
-    ) -> None:
+    def test_an_encoder_survives_json(self, cars: tuple[Schema, dict[str, npt.NDArray[Any]]], encoding: str) -> None:
         encoder = Encoder.fit(*cars, encoding=encoding)
         again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())), cars[0])
         assert again == encoder

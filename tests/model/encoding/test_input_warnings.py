@@ -46,9 +46,7 @@ def test_each_kind_of_novelty_is_named_in_the_order_of_rows_and_features() -> No
         (4, "heat"),
         (4, "place"),
     ]
-    assert (
-        found[0][2] == "its combination with 'left' is unlike all training rows; each value alone is ordinary"
-    )
+    assert found[0][2] == "its combination with 'left' is unlike all training rows; each value alone is ordinary"
     assert found[1][2] == found[4][2] == IN_GAP
 
 
@@ -66,9 +64,7 @@ def test_no_more_are_listed_than_asked_for_and_these_are_the_first() -> None:
 
 def test_rows_that_are_known_to_be_beyond_are_all_that_is_looked_at_for_gaps_and_combinations() -> None:
     every = input_warnings(encoder(), ROWS)
-    of_encoded = ((rows := encoder().encode(ROWS)) < encoder().training_range[0]) | (
-        rows > encoder().training_range[1]
-    )
+    of_encoded = ((rows := encoder().encode(ROWS)) < encoder().training_range[0]) | (rows > encoder().training_range[1])
     assert input_warnings(encoder(), ROWS, among=of_encoded.any(axis=1)) == every
     none = np.zeros(5, dtype=bool)
     assert input_warnings(encoder(), ROWS, among=none) == encoder().schema.outside(ROWS)

@@ -40,9 +40,7 @@ def test_rows_are_told_apart_by_their_numbers(mask: list[bool]) -> None:
 
 def test_the_reach_of_a_checkpoint_is_its_encoders(rent: Posterior) -> None:
     bounds = TrainingRange.of(rent.encoder, BeyondRule(), rent.device)
-    np.testing.assert_array_equal(
-        torch.stack((bounds.least, bounds.most)).numpy(), rent.encoder.training_range
-    )
+    np.testing.assert_array_equal(torch.stack((bounds.least, bounds.most)).numpy(), rent.encoder.training_range)
 
 
 def test_of_an_older_checkpoint_no_row_is_outside(rent: Posterior) -> None:

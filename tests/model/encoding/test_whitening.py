@@ -25,9 +25,7 @@ def schema_of(columns: dict[str, npt.NDArray[np.float64]]) -> Schema:
     return Schema(tuple(numeric(name, column) for name, column in columns.items()), Target("y", None), {})
 
 
-def sensors(
-    rows: int = 400, *, difference: float = 1e-3, seed: int = 0
-) -> dict[str, npt.NDArray[np.float64]]:
+def sensors(rows: int = 400, *, difference: float = 1e-3, seed: int = 0) -> dict[str, npt.NDArray[np.float64]]:
     """Two sensors that differ by little, and a number of its own."""
     load, apart, other = np.random.default_rng(seed).normal(size=(3, rows))
     return {"left": 100.0 + 5.0 * load, "right": 3.0 * load + difference * apart, "other": other}
@@ -44,9 +42,7 @@ def test_a_hidden_difference_becomes_an_input_of_unit_variance(encoding: str) ->
     at = encoder.names.index("hidden direction 1")
     direction = encoder.encode(columns)[:, at].astype(np.float64)
     assert direction.std() == pytest.approx(1.0, rel=0.05)
-    residual = columns["right"] - np.polyval(
-        np.polyfit(columns["left"], columns["right"], 1), columns["left"]
-    )
+    residual = columns["right"] - np.polyval(np.polyfit(columns["left"], columns["right"], 1), columns["left"])
     assert abs(np.corrcoef(direction, residual)[0, 1]) > 0.99
 
 
@@ -71,9 +67,7 @@ def test_the_other_inputs_stay_as_they_are() -> None:
 
 def test_directions_are_the_small_principal_components() -> None:
     generator = np.random.default_rng(1)
-    mixed = (
-        generator.normal(size=(500, 3)) * [1.0, 0.05, 0.02] @ np.linalg.qr(generator.normal(size=(3, 3)))[0]
-    )
+    mixed = generator.normal(size=(500, 3)) * [1.0, 0.05, 0.02] @ np.linalg.qr(generator.normal(size=(3, 3)))[0]
     columns = {f"x{number}": column for number, column in enumerate(mixed.T)}
     whitening = fitted(columns).whitening
     assert whitening is not None
@@ -84,9 +78,7 @@ def test_directions_are_the_small_principal_components() -> None:
     np.testing.assert_allclose(whitening.variances, variances[hidden], rtol=1e-9)
     expected = vectors[:, hidden] / np.sqrt(variances[hidden])
     np.testing.assert_allclose(np.abs(whitening.axes), np.abs(expected), rtol=1e-6, atol=1e-9)
-    assert (
-        whitening.axes.max(axis=0) == np.abs(whitening.axes).max(axis=0)
-    ).all()  # whatever LAPACK's signs are
+    assert (whitening.axes.max(axis=0) == np.abs(whitening.axes).max(axis=0)).all()  # whatever LAPACK's signs are
 
 
 def test_nothing_is_hidden_among_independent_numbers_or_behind_rounding_or_in_few_rows() -> None:
@@ -118,8 +110,7 @@ def test_rows_that_break_the_pattern_are_beyond_though_each_number_is_ordinary()
     least, most = encoder.training_range
     names = list(encoder.names)
     held, beyond = (
-        row[names.index(name)]
-        for name in ("hidden direction 1", "hidden direction 1 beyond the training rows")
+        row[names.index(name)] for name in ("hidden direction 1", "hidden direction 1 beyond the training rows")
     )
     assert held in (least[3], most[3])
     assert abs(beyond) > 100.0

@@ -41,9 +41,7 @@ def target_model(noise: str, transform: str = "none", *, wide: bool = True) -> T
     if noise == "homoscedastic":
         likelihood.load_state_dict({"rho": torch.tensor([[-1.5], [-1.0], [-2.0]])})
     rule = WideRule.after(300) if wide else None
-    return TargetModel(
-        likelihood.requires_grad_(requires_grad=False), 1.5, 0.7, TRANSFORMS[transform], rule, MEMBERS
-    )
+    return TargetModel(likelihood.requires_grad_(requires_grad=False), 1.5, 0.7, TRANSFORMS[transform], rule, MEMBERS)
 
 
 @dataclass(frozen=True)
@@ -59,18 +57,14 @@ class Case:
     def of(cls, target: TargetModel, rows: int, seed: int = 0) -> Case:
         generator = torch.Generator().manual_seed(seed)
         shape = (SAMPLES, rows, target.likelihood.outputs)
-        outputs = torch.randn((1, *shape[1:]), generator=generator) + 0.3 * torch.randn(
-            shape, generator=generator
-        )
+        outputs = torch.randn((1, *shape[1:]), generator=generator) + 0.3 * torch.randn(shape, generator=generator)
         members = torch.arange(SAMPLES) % target.members
         return cls(target, outputs, members, torch.arange(rows) % 3 == 2)
 
     def of_rows(self, rows: slice) -> Case:
         return Case(self.target, self.outputs[:, rows], self.members, self.mask[rows])
 
-    def asked(
-        self, engine: Engine, options: PredictOptions, calibration: ConformalMap | None = None
-    ) -> dict[str, Any]:
+    def asked(self, engine: Engine, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Any]:
         plan = PredictionPlan.of(options, calibration, CPU)
         with torch.inference_mode():
             return engine.answer(plan, self.outputs, self.members, Outside.of(self.mask))
@@ -185,9 +179,7 @@ class EngineContract:
     @pytest.mark.parametrize(
         "percentiles", [(), (50.0,), (95.0, 5.0, 50.0), (5.0, 5.0), tuple(map(float, range(1, 100)))]
     )
-    def test_any_levels_may_be_asked_for_in_any_order(
-        self, make: MakeEngine, percentiles: tuple[float, ...]
-    ) -> None:
+    def test_any_levels_may_be_asked_for_in_any_order(self, make: MakeEngine, percentiles: tuple[float, ...]) -> None:
         target = target_model("mixture")
         case, options = Case.of(target, 5), replace(PLAIN, percentiles=percentiles)
         for calibration in (None, CALIBRATION):

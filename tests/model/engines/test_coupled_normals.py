@@ -31,9 +31,7 @@ def _correlations(samples: int, members: int) -> np.ndarray:
     for a in range(samples):
         for b in range(samples):
             if a != b and a % members == b % members and a // BLOCK == b // BLOCK:
-                size = sum(
-                    k % members == a % members for k in range(BLOCK * (a // BLOCK), BLOCK * (a // BLOCK + 1))
-                )
+                size = sum(k % members == a % members for k in range(BLOCK * (a // BLOCK), BLOCK * (a // BLOCK + 1)))
                 expected[a, b] = -1.0 / (size - 1)
     return expected
 
@@ -52,9 +50,7 @@ def test_places_are_counted_within_the_block(members: int) -> None:
     for draw in (0, 5, 63, 64, 65, 127, 200, 255):
         start = draw - draw % BLOCK
         coupled = [k for k in range(start, start + BLOCK) if k % members == draw % members]
-        assert place_in_block(draw, members) == PlaceInBlock(
-            draw % members, coupled.index(draw), len(coupled)
-        )
+        assert place_in_block(draw, members) == PlaceInBlock(draw % members, coupled.index(draw), len(coupled))
 
 
 @pytest.mark.parametrize("members", [1, 7, 64])

@@ -25,9 +25,7 @@ CPU = torch.device("cpu")
 ARCHITECTURE = Architecture(inputs=3, hidden=(8, 5), outputs=2, activation="tanh", members=2)
 TENSORS = {
     name: tensor.detach()
-    for name, tensor in BayesianNetwork(ARCHITECTURE, torch.Generator().manual_seed(0))
-    .named_tensors()
-    .items()
+    for name, tensor in BayesianNetwork(ARCHITECTURE, torch.Generator().manual_seed(0)).named_tensors().items()
 }
 BYTES = make_draws(TENSORS, ARCHITECTURE, seed=0, samples=1).nbytes
 """Of one draw."""

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def _network(
     members: int = 2, hidden: tuple[int, ...] = (8, 5), *, skip: bool = False
 ) -> tuple[dict[str, Tensor], Architecture]:
-    architecture = Architecture(
-        inputs=3, hidden=hidden, outputs=2, activation="tanh", members=members, skip=skip
-    )
+    architecture = Architecture(inputs=3, hidden=hidden, outputs=2, activation="tanh", members=members, skip=skip)
     network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
     with torch.no_grad():
         network.rho.add_(2.0)
@@ -46,9 +44,7 @@ def test_draws_have_the_posteriors_mean_and_sigma() -> None:
 
 def test_draws_go_round_the_members() -> None:
     tensors, architecture = _network(members=2)
-    quiet = {
-        name: tensor.fill_(-40.0) if name.endswith("rho") else tensor for name, tensor in tensors.items()
-    }
+    quiet = {name: tensor.fill_(-40.0) if name.endswith("rho") else tensor for name, tensor in tensors.items()}
     drawn = make_draws(quiet, architecture, seed=0, samples=5)
     assert drawn.members.tolist() == [0, 1, 0, 1, 0]
     for draw, member in enumerate(drawn.members.tolist()):

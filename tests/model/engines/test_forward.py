@@ -136,9 +136,7 @@ def test_the_first_of_many_draws_answer_as_if_there_were_no_others(forward: Forw
     torch.testing.assert_close(forward(draws.first(5), rows), forward(draws, rows)[:5], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(
-    not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here"
-)
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_share_the_draws_of_compiled_code(threads: int) -> None:
     draws, rows, spans = _draws(11, (8,), 1), _rows(40), []

@@ -31,9 +31,7 @@ def _said(
     """A function of one weight per row, and of the mirror images; each row is a repetition of its own."""
     weights = torch.from_numpy(coupled_normals(1, samples, members, REPEATS)).double()
     noise = torch.full((1, 1), sigma, dtype=torch.float64)
-    first, second = (
-        Predictive.of(function(side * weights).unsqueeze(-1), noise.unsqueeze(-1)) for side in (1.0, -1.0)
-    )
+    first, second = (Predictive.of(function(side * weights).unsqueeze(-1), noise.unsqueeze(-1)) for side in (1.0, -1.0))
     return first, second
 
 
@@ -94,8 +92,7 @@ def test_a_transform_stretches_the_errors_of_percentiles() -> None:
     drawn, mirror = _said(lambda weights: weights, 64, 2, 0.5)
     logarithm = Logarithm(shift=0.0, top=50.0)
     stretched = [
-        Predictive.of(said.means.unsqueeze(-1), said.noise.unsqueeze(-1), None, logarithm)
-        for said in (drawn, mirror)
+        Predictive.of(said.means.unsqueeze(-1), said.noise.unsqueeze(-1), None, logarithm) for said in (drawn, mirror)
     ]
     plain = drawn.quantiles(torch.special.ndtri(LEVELS))
     _, _, expected = monte_carlo_error(drawn, mirror, plain, members=2, noise=True)
@@ -110,9 +107,7 @@ def test_a_component_in_two_halves_is_one_component() -> None:
         doubled = said.mixture.means.repeat_interleave(2, dim=0)
         weights = torch.full_like(doubled, 1.0 / len(doubled))
         halves.append(
-            Predictive(
-                said.means, said.noise, Mixture(doubled, torch.full_like(doubled, 0.5), weights), Identity()
-            )
+            Predictive(said.means, said.noise, Mixture(doubled, torch.full_like(doubled, 0.5), weights), Identity())
         )
     answers = drawn.quantiles(torch.special.ndtri(LEVELS))
     whole = monte_carlo_error(drawn, mirror, answers, members=5, noise=True)
@@ -141,9 +136,7 @@ def test_between_clumps_far_apart_no_error_exceeds_the_std() -> None:
 
 def test_no_percentiles_have_no_errors() -> None:
     drawn, mirror = _said(lambda weights: weights, 64, 1, 1.0)
-    _, _, of_percentiles = monte_carlo_error(
-        drawn, mirror, drawn.quantiles(torch.zeros(0)), members=1, noise=True
-    )
+    _, _, of_percentiles = monte_carlo_error(drawn, mirror, drawn.quantiles(torch.zeros(0)), members=1, noise=True)
     assert of_percentiles.shape == (REPEATS, 0)
 
 

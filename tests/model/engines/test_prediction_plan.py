@@ -61,9 +61,7 @@ def test_bands_reach_as_far_as_calibration_says_and_beyond_are_only_widened(
 
 @pytest.mark.parametrize("mask", [INSIDE, MIXED, BEYOND])
 @pytest.mark.parametrize("calibration", [None, HALVING, DOUBLING])
-def test_the_percentiles_of_a_row_are_computed_once(
-    mask: list[bool], calibration: ConformalMap | None
-) -> None:
+def test_the_percentiles_of_a_row_are_computed_once(mask: list[bool], calibration: ConformalMap | None) -> None:
     with patch.object(Predictive, "quantiles", autospec=True, side_effect=Predictive.quantiles) as quantiles:
         _answer(mask, calibration)
     assert sum(call.args[0].means.shape[1] for call in quantiles.call_args_list) == 4

@@ -54,9 +54,7 @@ def test_a_row_is_judged_by_its_members_alone(rent: Posterior, monkeypatch: pyte
 
 def test_without_calibrating_groups_there_is_no_map(rent: Posterior) -> None:
     encoded, targets = labelled(rent, 30)
-    conformal, report = calibrate_and_score(
-        rent, encoded, targets, [HeldOut(np.arange(30), None)], calibrating=[]
-    )
+    conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(30), None)], calibrating=[])
     assert conformal is None
     assert "calibrated" not in report
 
@@ -87,9 +85,7 @@ def test_chunks_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch)
     assert parts["calibrated"]["coverage"] == whole["calibrated"]["coverage"]
 
 
-def test_where_two_members_judge_a_row_the_map_is_sharpened(
-    rent: Posterior, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_two_members_judge_a_row_the_map_is_sharpened(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded, targets = labelled(rent, 60)
     groups = [HeldOut(np.arange(30), (0, 1)), HeldOut(np.arange(30, 60), (0, 1))]
     plain, _ = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))

@@ -25,9 +25,7 @@ def report(rent: Posterior) -> dict[str, Any]:
 
 def test_the_full_judgement_has_the_contracts_keys_and_more(report: dict[str, Any]) -> None:
     assert {"n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated"} <= set(report)
-    assert {"sharpness", "epistemic_share", "spearman", "coverage_by_std", "coverage_by_category"} <= set(
-        report
-    )
+    assert {"sharpness", "epistemic_share", "spearman", "coverage_by_std", "coverage_by_category"} <= set(report)
     for kind in ("raw", "calibrated"):
         bands = report[kind]
         assert set(bands) == {"coverage", "width", "interval_score", "pinball", "calibration_error", "pit"}
@@ -77,9 +75,7 @@ def test_groups_and_bands_tell_the_same_coverage(report: dict[str, Any]) -> None
             assert inside / 200.0 == pytest.approx(report[kind]["coverage"]["90"])
 
 
-def test_sharpness_and_epistemic_share_are_those_of_the_answers(
-    rent: Posterior, report: dict[str, Any]
-) -> None:
+def test_sharpness_and_epistemic_share_are_those_of_the_answers(rent: Posterior, report: dict[str, Any]) -> None:
     answer = rent.predict(columns_from_table(make_table(rows=200, seed=5), rent.schema), PredictOptions())
     assert answer.std is not None
     assert answer.epistemic_std is not None
@@ -101,9 +97,7 @@ def test_rows_without_a_target_are_left_out_and_counted(rent: Posterior) -> None
 
 def test_one_row_is_judged_as_far_as_it_goes(rent: Posterior) -> None:
     table = make_table(rows=1, seed=6)
-    report = evaluate_in_full(
-        rent, columns_from_table(table, rent.schema), target_from_table(table, "rent"), samples=8
-    )
+    report = evaluate_in_full(rent, columns_from_table(table, rent.schema), target_from_table(table, "rent"), samples=8)
     assert report["n"] == 1
     assert report["r2"] is None
     assert report["spearman"] is None

@@ -80,9 +80,7 @@ def test_pinball_loss_weighs_both_sides_by_the_level() -> None:
 
 
 @given(arrays(float, (5, 8), elements=numbers), arrays(float, 5, elements=numbers))
-def test_an_interval_score_is_made_of_its_ends_pinball_losses(
-    percentiles: np.ndarray, targets: np.ndarray
-) -> None:
+def test_an_interval_score_is_made_of_its_ends_pinball_losses(percentiles: np.ndarray, targets: np.ndarray) -> None:
     percentiles[:, 1::2] = np.maximum(percentiles[:, 0::2], percentiles[:, 1::2])
     scored = BandScores.of(percentiles, targets, band_levels())
     for index, coverage in enumerate(COVERAGES):
@@ -94,10 +92,7 @@ def test_an_interval_score_is_made_of_its_ends_pinball_losses(
 def test_parts_add_up(percentiles: np.ndarray, targets: np.ndarray, cut: int) -> None:
     whole = BandScores.of(percentiles, targets, band_levels())
     parts = BandScores.joined(
-        [
-            BandScores.of(percentiles[rows], targets[rows], band_levels())
-            for rows in (slice(cut), slice(cut, None))
-        ]
+        [BandScores.of(percentiles[rows], targets[rows], band_levels()) for rows in (slice(cut), slice(cut, None))]
     )
     np.testing.assert_array_equal(parts.inside, whole.inside)
     for name in ("width", "interval_score", "pinball"):

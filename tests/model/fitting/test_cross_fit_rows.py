@@ -24,9 +24,7 @@ def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
     outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
     assert isinstance(outcome.likelihood, HomoscedasticNoise)
     noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
-    density = (
-        torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
-    )
+    density = torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
     assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
 
 
@@ -62,15 +60,11 @@ def test_members_that_have_not_seen_a_row_validate_it_and_tell_what_all_would_sc
     with torch.no_grad():
         outcome.network.rho.fill_(-30.0)  # no draw differs from the next
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))[:partitions]
-    value = mixture_nll(
-        outcome.network, outcome.likelihood, Rows(rows.features, rows.targets, folds), 2, seed=0
-    )
+    value = mixture_nll(outcome.network, outcome.likelihood, Rows(rows.features, rows.targets, folds), 2, seed=0)
     with torch.no_grad():
         outputs = outcome.network(rows.features, torch.Generator())
         densities = outcome.likelihood.log_density(outputs, rows.targets).double()
-        judges = torch.stack(
-            [densities[folds[0], torch.arange(20)], densities[folds[-1] + 5, torch.arange(20)]]
-        )
+        judges = torch.stack([densities[folds[0], torch.arange(20)], densities[folds[-1] + 5, torch.arange(20)]])
     pair = -float(judges.exp().mean(dim=0).log().clamp_min(-15.0).mean())
     alone = -float(judges.clamp_min(-15.0).mean())
     assert value == pytest.approx(ensemble_score(alone, pair, 2, 10), rel=1e-4)

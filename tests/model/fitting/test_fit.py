@@ -86,9 +86,7 @@ def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
 @pytest.mark.parametrize("kl_weights", ["uniform", "geometric"])
 @pytest.mark.parametrize("optimiser", list(OPTIMISERS))
-def test_every_combination_of_options_lowers_the_free_energy(
-    noise: str, kl_weights: str, optimiser: str
-) -> None:
+def test_every_combination_of_options_lowers_the_free_energy(noise: str, kl_weights: str, optimiser: str) -> None:
     rows = small_rows()
     options = small_options(
         noise=noise,

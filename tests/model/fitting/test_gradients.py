@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
 @pytest.mark.parametrize("noise", NOISE_KINDS)
-@pytest.mark.parametrize(
-    "prior", [GaussianPrior(0.7), ScaleMixturePrior(0.3, 1.5, 0.1), EmpiricalBayesPrior()]
-)
+@pytest.mark.parametrize("prior", [GaussianPrior(0.7), ScaleMixturePrior(0.3, 1.5, 0.1), EmpiricalBayesPrior()])
 @pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
 def test_loss_and_gradient_equal_automatic_differentiation(
     activation: str, noise: str, prior: Prior, members: int, draws: int, skip: bool

@@ -51,7 +51,5 @@ def test_mean_loss_of_an_epoch_is_free_energy_per_row_also_for_uneven_minibatche
     ]
     mean = network(rows, generator)[0, :, 0].detach()
     log_likelihood = torch.distributions.Normal(mean, 0.5).log_prob(targets).sum()
-    expected = (
-        kl(prior, network.mu.detach(), network.sigma().detach(), network.groups)[0] - log_likelihood
-    ) / 10
+    expected = (kl(prior, network.mu.detach(), network.sigma().detach(), network.groups)[0] - log_likelihood) / 10
     torch.testing.assert_close(torch.stack(losses).mean(), expected, rtol=1e-5, atol=1e-5)

@@ -27,9 +27,7 @@ def test_the_learning_rate_falls_and_the_weight_of_the_kl_rises() -> None:
 
 
 def test_a_rising_temperature_grows_by_the_same_ratio_each_step() -> None:
-    schedule = Schedule(
-        small_options(learning_rate=0.1, warm_up_steps=4, temperature=0.5, temperature_path=True), 10
-    )
+    schedule = Schedule(small_options(learning_rate=0.1, warm_up_steps=4, temperature=0.5, temperature_path=True), 10)
     rates, temperatures = [], []
     while not schedule.done:
         assert schedule.warm

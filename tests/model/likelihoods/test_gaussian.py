@@ -9,9 +9,7 @@ from murho.model.likelihoods.gaussian import GaussianNoise
 from murho.model.likelihoods.registry import make_likelihood
 
 
-@pytest.mark.parametrize(
-    ("kind", "sigma"), [("fixed", 0.3), ("homoscedastic", None), ("heteroscedastic", None)]
-)
+@pytest.mark.parametrize(("kind", "sigma"), [("fixed", 0.3), ("homoscedastic", None), ("heteroscedastic", None)])
 def test_log_density_is_that_of_a_gaussian(kind: str, sigma: float | None) -> None:
     likelihood = make_likelihood(kind, members=2, sigma=sigma)
     generator = torch.Generator().manual_seed(0)

@@ -28,9 +28,7 @@ def test_named_tensors_have_the_announced_names_and_shapes_and_share_memory() ->
     network = _network()
     tensors = network.named_tensors()
     assert {name: tuple(tensor.shape) for name, tensor in tensors.items()} == network.architecture.shapes()
-    assert (
-        sum(tensor.numel() for name, tensor in tensors.items() if name.endswith(".mu")) == network.mu.numel()
-    )
+    assert sum(tensor.numel() for name, tensor in tensors.items() if name.endswith(".mu")) == network.mu.numel()
     with torch.no_grad():
         network.mu.zero_()
     assert all(not bool(tensor.any()) for name, tensor in tensors.items() if name.endswith(".mu"))

@@ -65,9 +65,7 @@ def test_its_gradient_written_out_equals_automatic_differentiation() -> None:
 
 
 @pytest.mark.parametrize(("members", "draws", "skip"), [(1, 1, False), (3, 2, True)])
-def test_a_minibatch_with_it_has_the_gradient_of_its_free_energy(
-    members: int, draws: int, skip: bool
-) -> None:
+def test_a_minibatch_with_it_has_the_gradient_of_its_free_energy(members: int, draws: int, skip: bool) -> None:
     likelihood = make_likelihood("heteroscedastic", members=members).double()
     network, earlier = (small_network(likelihood, members=members, skip=skip, seed=seed) for seed in (0, 7))
     prior = PosteriorPrior(earlier.mu.detach(), earlier.sigma().detach())

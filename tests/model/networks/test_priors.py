@@ -75,9 +75,7 @@ def test_scale_mixture_estimate_is_unbiased() -> None:
     grid = torch.linspace(-12.0, 12.0, 20_001, dtype=torch.float64)
     weights = mu[0, :, None] + sigma[0, :, None] * grid
     density = torch.exp(-0.5 * grid.square()) / math.sqrt(2.0 * math.pi)
-    log_ratio = Normal(mu[0, :, None], sigma[0, :, None]).log_prob(weights) - scale_mixture(
-        prior, mu
-    ).log_prob(weights)
+    log_ratio = Normal(mu[0, :, None], sigma[0, :, None]).log_prob(weights) - scale_mixture(prior, mu).log_prob(weights)
     exact = torch.trapezoid(density * log_ratio, grid).sum()
     assert abs(float(estimates.mean() - exact)) < 5.0 * float(estimates.std()) / math.sqrt(20_000)
 
@@ -85,9 +83,7 @@ def test_scale_mixture_estimate_is_unbiased() -> None:
 def test_scale_mixture_of_equal_components_is_the_gaussian_in_expectation() -> None:
     mu, sigma, groups = _posterior(members=1, count=25)
     generator = torch.Generator().manual_seed(6)
-    estimates = _kl(
-        ScaleMixturePrior(0.5, 0.7, 0.7), mu.expand(5000, -1), sigma.expand(5000, -1), groups, generator
-    )
+    estimates = _kl(ScaleMixturePrior(0.5, 0.7, 0.7), mu.expand(5000, -1), sigma.expand(5000, -1), groups, generator)
     exact = _kl(GaussianPrior(0.7), mu, sigma, groups)[0]
     assert abs(float(estimates.mean() - exact)) < 5.0 * float(estimates.std()) / math.sqrt(5000)
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 SPEC = ModelSpec.from_json(FACTS)
 TENSORS = {
-    name: torch.arange(float(torch.tensor(shape).prod())).reshape(shape)
-    for name, shape in SPEC.tensor_shapes().items()
+    name: torch.arange(float(torch.tensor(shape).prod())).reshape(shape) for name, shape in SPEC.tensor_shapes().items()
 }
 BIAS = "layers.1.bias.mu"
 
@@ -97,10 +96,7 @@ def test_listing_sorts_by_number_and_passes_over_writers_and_files(tmp_path: Pat
     (tmp_path / "bad name").mkdir()
     (tmp_path / "cars" / "latest").mkdir()
     (tmp_path / "empty").mkdir()
-    found = [
-        (reference.name, reference.version, reference.problem is None)
-        for reference in list_checkpoints(tmp_path)
-    ]
+    found = [(reference.name, reference.version, reference.problem is None) for reference in list_checkpoints(tmp_path)]
     assert found == [
         ("bad name", "", False),
         ("cars", "2", True),
@@ -197,9 +193,7 @@ NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
         (lambda directory: (directory / "model.safetensors").unlink(), "safetensors: the file is missing"),
     ],
 )
-def test_damage_is_refused_with_file_and_reason(
-    tmp_path: Path, damage: Callable[[Path], None], message: str
-) -> None:
+def test_damage_is_refused_with_file_and_reason(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
     directory = _write(tmp_path)
     damage(directory)
     with pytest.raises(CheckpointError, match=message):

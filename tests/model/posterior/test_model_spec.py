@@ -137,9 +137,7 @@ def test_the_shapes_of_all_tensors_follow() -> None:
         ({"kind": "mixture", "components": 3}, 9),
     ],
 )
-def test_noise_that_the_network_sets_has_no_tensor_of_its_own(
-    likelihood: dict[str, Any], outputs: int
-) -> None:
+def test_noise_that_the_network_sets_has_no_tensor_of_its_own(likelihood: dict[str, Any], outputs: int) -> None:
     facts = FACTS | {"likelihood": likelihood, "architecture": FACTS["architecture"] | {"outputs": outputs}}
     spec = ModelSpec.from_json(facts)
     assert spec.likelihood.kind == likelihood["kind"]
@@ -203,9 +201,7 @@ def test_a_checkpoint_of_the_former_code_is_written_as_it_was() -> None:
     assert written == {key: value for key, value in stored.items() if key not in FILE_FIELDS}
 
 
-@pytest.mark.parametrize(
-    "name", ["created", "murho", "prior", "beyond", "calibration", "training", "metrics"]
-)
+@pytest.mark.parametrize("name", ["created", "murho", "prior", "beyond", "calibration", "training", "metrics"])
 def test_a_file_that_does_not_say_it_all_is_read(name: str) -> None:
     spec = ModelSpec.from_json(_without(name))
     assert getattr(spec, name) in (None, {})

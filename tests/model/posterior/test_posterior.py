@@ -158,21 +158,12 @@ def test_no_samples_give_the_mu_network_bit_for_bit(rent: Posterior, columns: Co
     of_members = forward(rent._draws.means, rows)[..., 0].double() * rent.scale + rent.location
     mu_only = of_members.mean(dim=0)
     assert np.array_equal(answer.mean, mu_only.numpy())
-    assert (
-        answer.std
-        is answer.epistemic_std
-        is answer.aleatoric_std
-        is answer.percentiles
-        is answer.exceedance
-        is None
-    )
+    assert answer.std is answer.epistemic_std is answer.aleatoric_std is answer.percentiles is answer.exceedance is None
     assert not answer.calibrated
 
 
 def test_without_noise_the_answer_describes_the_function(rent: Posterior, columns: Columns) -> None:
-    options = PredictOptions(
-        samples=64, noise=False, percentiles=(10.0, 90.0), thresholds=(700.0,), draws=True
-    )
+    options = PredictOptions(samples=64, noise=False, percentiles=(10.0, 90.0), thresholds=(700.0,), draws=True)
     answer = rent.predict(columns, options)
     assert answer.draws is not None
     assert not answer.calibrated

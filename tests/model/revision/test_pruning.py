@@ -70,9 +70,7 @@ def test_the_doubt_beyond_the_training_range_survives(skip: bool) -> None:
 
 def test_the_pruned_version_is_written_and_loaded_like_any_other(revision: Revision, tmp_path: Path) -> None:
     pruned = prune(revision, 0.6)
-    loaded = Revision.read(
-        write_checkpoint(tmp_path, "rent", pruned.revision.spec, pruned.revision.tensors)
-    ).posterior
+    loaded = Revision.read(write_checkpoint(tmp_path, "rent", pruned.revision.spec, pruned.revision.tensors)).posterior
     rows = _rows(loaded)
     ours = pruned.revision.posterior.predict_encoded(rows, PredictOptions())
     theirs = loaded.predict_encoded(rows, PredictOptions())

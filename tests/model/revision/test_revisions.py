@@ -26,17 +26,13 @@ def _replaced(table: pa.Table, name: str, values: object) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pa.array(values, from_pandas=True))
 
 
-def test_a_version_that_is_read_and_written_again_answers_the_same(
-    rent_checkpoints: Path, tmp_path: Path
-) -> None:
+def test_a_version_that_is_read_and_written_again_answers_the_same(rent_checkpoints: Path, tmp_path: Path) -> None:
     revision = Revision.read(rent_checkpoints / "rent" / "1")
     directory = write_checkpoint(tmp_path, "rent", revision.spec.made_now(), revision.tensors)
     again = Revision.read(directory)
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in revision.tensors.items())
     rows = np.zeros((3, revision.posterior.architecture.inputs), dtype=np.float32)
-    ours, theirs = (
-        one.posterior.predict_encoded(rows, PredictOptions()).percentiles for one in (revision, again)
-    )
+    ours, theirs = (one.posterior.predict_encoded(rows, PredictOptions()).percentiles for one in (revision, again))
     np.testing.assert_array_equal(ours, theirs)
 
 

@@ -106,9 +106,7 @@ def test_a_removed_weight_is_no_weight_in_any_draw_whatever_the_input() -> None:
     )
     rows = torch.randn(20, 5, generator=torch.Generator().manual_seed(1))
     for size in (1.0, 1e6):
-        torch.testing.assert_close(
-            forward(draws, size * rows), forward(exact, size * rows), rtol=0, atol=1e-6
-        )
+        torch.testing.assert_close(forward(draws, size * rows), forward(exact, size * rows), rtol=0, atol=1e-6)
     sigma = functional.softplus(torch.tensor(PRUNED_RHO))
     assert float(sigma) > 0.0
     assert float(sigma.square()) >= torch.finfo(torch.float32).tiny

@@ -190,9 +190,7 @@ def test_few_rows_leave_noise_and_calibration_and_are_all_learned_from(
     assert options.temperature == 1.0
 
 
-def test_enough_rows_are_cross_fitted_judged_and_calibrate(
-    revision: Revision, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_enough_rows_are_cross_fitted_judged_and_calibrate(revision: Revision, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = _watch(monkeypatch)
     rows = _rows(revision, 60)
     updated = _update(revision, rows, epochs=30)
@@ -330,9 +328,7 @@ def test_updates_add_up(revision: Revision) -> None:
 
 def test_the_same_seed_gives_the_same_version_and_another_one_does_not(revision: Revision) -> None:
     rows = _rows(revision, 60)
-    first, second, third = (
-        _update(revision, rows, epochs=4, seed=seed).revision.tensors for seed in (3, 3, 4)
-    )
+    first, second, third = (_update(revision, rows, epochs=4, seed=seed).revision.tensors for seed in (3, 3, 4))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["layers.0.weight.mu"], third["layers.0.weight.mu"])
 

@@ -67,9 +67,7 @@ def test_columns_that_come_go_and_move_are_said() -> None:
 
 @pytest.mark.parametrize("name", ["murho", "torch"])
 def test_other_versions_are_said(name: str) -> None:
-    assert differences(_fingerprint() | {name: "0.0.1"}, _fingerprint())[0].startswith(
-        f"{name} was 0.0.1, is "
-    )
+    assert differences(_fingerprint() | {name: "0.0.1"}, _fingerprint())[0].startswith(f"{name} was 0.0.1, is ")
 
 
 def test_learning_rate_and_budget_may_change() -> None:

@@ -73,9 +73,7 @@ def test_choices_are_those_that_are_implemented(option: str, implemented: Collec
         ({"hidden": (1,) * MAXIMUM_LAYERS}, {"hidden": (1,) * (MAXIMUM_LAYERS + 1)}),
     ],
 )
-def test_limits_are_those_of_the_network_and_the_noise(
-    values: dict[str, object], more: dict[str, object]
-) -> None:
+def test_limits_are_those_of_the_network_and_the_noise(values: dict[str, object], more: dict[str, object]) -> None:
     make_options(values)
     with pytest.raises(OptionError):
         make_options(more)
@@ -84,9 +82,7 @@ def test_limits_are_those_of_the_network_and_the_noise(
 def test_priors_take_their_parameters() -> None:
     assert make_options({}).make_prior() == EmpiricalBayesPrior()
     assert make_options({"prior": "gaussian", "prior_sigma": 2.0}).make_prior() == GaussianPrior(2.0)
-    mixture = make_options(
-        {"prior": "scale-mixture", "prior_pi": 0.25, "prior_sigma1": 1.5, "prior_sigma2": 0.2}
-    )
+    mixture = make_options({"prior": "scale-mixture", "prior_pi": 0.25, "prior_sigma1": 1.5, "prior_sigma2": 0.2})
     assert mixture.make_prior() == ScaleMixturePrior(0.25, 1.5, 0.2)
 
 
@@ -97,9 +93,7 @@ def test_known_noise_and_a_logarithm_do_not_go_together() -> None:
 
 def test_a_toml_file_says_the_same(tmp_path: Path) -> None:
     path = tmp_path / "fit.toml"
-    path.write_text(
-        'hidden = [20]\nkl-weights = "geometric"\n[columns."Weight (lb)"]\nkind = "numeric"\nunit = "lb"\n'
-    )
+    path.write_text('hidden = [20]\nkl-weights = "geometric"\n[columns."Weight (lb)"]\nkind = "numeric"\nunit = "lb"\n')
     options = make_options(read_config(path))
     assert options.hidden == (20,)
     assert options.kl_weights == "geometric"

@@ -91,9 +91,7 @@ def test_the_search_goes_on_without_a_candidate_that_fails(failing: int) -> None
     training = _search(notes)
     candidates = training["candidates"]
     assert len(candidates) == len(notes.titles) > failing
-    assert [one["nll"] is None for one in candidates] == [
-        number == failing for number in range(1, len(candidates) + 1)
-    ]
+    assert [one["nll"] is None for one in candidates] == [number == failing for number in range(1, len(candidates) + 1)]
     assert candidates[failing - 1]["crps"] is None
     assert any("passed over: the fit became non-finite in epoch 2" in line for line in notes.lines)
 

@@ -50,9 +50,7 @@ def test_every_open_choice_is_tried_and_the_lowest_loss_is_kept() -> None:
 
 
 def test_a_small_table_is_tried_with_homoscedastic_noise_instead_of_a_mixture() -> None:
-    candidates = train(make_table(), "rent", make_options(QUICK), reporter=Notes()).spec.training[
-        "candidates"
-    ]
+    candidates = train(make_table(), "rent", make_options(QUICK), reporter=Notes()).spec.training["candidates"]
     assert {one["noise"] for one in candidates} == {"heteroscedastic", "homoscedastic"}
 
 
@@ -81,9 +79,7 @@ def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: 
 
 
 @pytest.mark.parametrize(("apart", "whitened"), [(0.05, True), (0.5, False)])
-def test_whitening_that_is_asked_for_is_done_where_there_is_something_to_whiten(
-    apart: float, whitened: bool
-) -> None:
+def test_whitening_that_is_asked_for_is_done_where_there_is_something_to_whiten(apart: float, whitened: bool) -> None:
     load, difference = np.random.default_rng(0).normal(size=(2, 200))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     fixed = {"noise": "homoscedastic", "transform": "none", "encoding": "standard", "temperature": 1.0}

@@ -82,9 +82,7 @@ def _cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_flip, _cut, Path.unlink])
-def test_damaged_tensors_are_refused_by_the_files_name(
-    files: SnapshotFiles, damage: Callable[[Path], object]
-) -> None:
+def test_damaged_tensors_are_refused_by_the_files_name(files: SnapshotFiles, damage: Callable[[Path], object]) -> None:
     name, sha256 = files.write_tensors(TENSORS)
     damage(files.directory / name)
     with pytest.raises(CheckpointError, match=rf"{name}: the snapshot is damaged .*leave out --resume"):
@@ -94,14 +92,10 @@ def test_damaged_tensors_are_refused_by_the_files_name(
 @pytest.mark.parametrize(
     "damage", [_flip, _cut, lambda path: path.write_text("[]"), lambda path: path.write_text('{"format": 2}')]
 )
-def test_a_damaged_index_is_refused_by_the_files_name(
-    files: SnapshotFiles, damage: Callable[[Path], object]
-) -> None:
+def test_a_damaged_index_is_refused_by_the_files_name(files: SnapshotFiles, damage: Callable[[Path], object]) -> None:
     files.write_index({"epoch": list(range(100))}, [])
     damage(files.directory / "training.json")
-    with pytest.raises(
-        CheckpointError, match=r"training\.json: the snapshot is damaged .*leave out --resume"
-    ):
+    with pytest.raises(CheckpointError, match=r"training\.json: the snapshot is damaged .*leave out --resume"):
         files.read_index()
 
 

@@ -201,9 +201,7 @@ def test_a_damaged_snapshot_is_refused_before_anything_is_fitted(tmp_path: Path,
 
 def test_a_fit_that_fails_keeps_its_last_state_for_smaller_steps(tmp_path: Path) -> None:
     failing = DiesAt(9, how=FitError("the fit became non-finite in epoch 9 (noise.rho)"))
-    with pytest.raises(
-        FitError, match=r"The last good state, of epoch 8, is kept: --resume --learning-rate 0\.0025"
-    ):
+    with pytest.raises(FitError, match=r"The last good state, of epoch 8, is kept: --resume --learning-rate 0\.0025"):
         run(tmp_path, failing)
     again = Notes()
     with pytest.raises(FitError, match=r"epoch 9 \(noise\.rho\)"):
@@ -275,9 +273,7 @@ def test_between_snapshots_there_is_time(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert not snapshots.due()
         now[0] = 30.0
         assert snapshots.due()
-        monkeypatch.setattr(
-            SnapshotFiles, "write_tensors", lambda *_: (now.__setitem__(0, 31.0), ("a", "b"))[1]
-        )
+        monkeypatch.setattr(SnapshotFiles, "write_tensors", lambda *_: (now.__setitem__(0, 31.0), ("a", "b"))[1])
         snapshots.keep("fit", _state())
         now[0] = 31.0 + 199.0  # one that took a second is not made again for 200
         assert not snapshots.due()

@@ -27,9 +27,7 @@ def test_only_the_rows_are_required() -> None:
 def test_null_is_an_option_that_is_not_given() -> None:
     names = ("samples", "percentiles", "seed", "noise", "thresholds", "include")
     document = parse_document(orjson.dumps({"inputs": [[1]], **dict.fromkeys(names)}))
-    assert predict_options(document, 256, 4096) == predict_options(
-        parse_document(b'{"inputs": 1}'), 256, 4096
-    )
+    assert predict_options(document, 256, 4096) == predict_options(parse_document(b'{"inputs": 1}'), 256, 4096)
 
 
 def test_options_are_read() -> None:

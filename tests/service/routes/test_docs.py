@@ -21,9 +21,7 @@ def test_everything_the_page_loads_comes_from_the_service(client: AppClient) -> 
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "identity"])
-@pytest.mark.parametrize(
-    ("name", "begin"), [("swagger-ui-bundle.js", "/*!"), ("swagger-ui.css", ".swagger-ui")]
-)
+@pytest.mark.parametrize(("name", "begin"), [("swagger-ui-bundle.js", "/*!"), ("swagger-ui.css", ".swagger-ui")])
 def test_files_come_compressed_only_to_those_who_take_it(
     client: AppClient, name: str, begin: str, accepted: str
 ) -> None:

@@ -31,9 +31,7 @@ def test_each_path_answers(client: AppClient, path: str) -> None:
         ({**{name: [ROW[name]] for name in NAMES}, "Origin/plant": ["Japan"]}, "/inputs/Origin~1plant/0"),
     ],
 )
-def test_values_outside_the_training_range_are_warned_of(
-    client: AppClient, inputs: object, pointer: str
-) -> None:
+def test_values_outside_the_training_range_are_warned_of(client: AppClient, inputs: object, pointer: str) -> None:
     warnings = client.post("/predict", {"inputs": inputs}).json()["warnings"]
     assert [warning["pointer"] for warning in warnings] == [pointer]
 

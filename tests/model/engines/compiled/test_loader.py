@@ -43,9 +43,7 @@ def test_it_is_loaded_once() -> None:
 )
 def test_where_it_cannot_be_had_pytorch_answers_and_the_log_says_why_once(before: str, said: str) -> None:
     code = ASK.format(before=before)
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     line, name = done.stdout.splitlines()
     assert said in line
     assert name == "torch"

@@ -9,9 +9,7 @@ from murho.model.engines.compiled import matrix_products
 from murho.model.engines.compiled.matrix_products import register_products
 
 
-@pytest.mark.skipif(
-    not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here"
-)
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here")
 def test_products_are_registered_where_pytorch_uses_mkl() -> None:
     assert register_products()
 

@@ -71,15 +71,11 @@ def test_moments_of_draws_and_of_the_row_are_those_of_their_formulas(numbers: ND
 def test_a_spread_that_is_small_beside_the_mean_is_not_lost() -> None:
     mean = np.float32(1000.0) + np.linspace(-1.0, 1.0, 257, dtype=np.float32) / np.float32(128.0)
     found = row_moments(mean, np.zeros_like(mean))
-    assert found == pytest.approx(
-        (mean.astype(np.float64).mean(), mean.astype(np.float64).var(), 0.0), rel=1e-12
-    )
+    assert found == pytest.approx((mean.astype(np.float64).mean(), mean.astype(np.float64).var(), 0.0), rel=1e-12)
 
 
 def test_standardised_components_are_in_units_of_the_row(numbers: NDArray[np.float32]) -> None:
-    means, noise, weights = (
-        part.reshape(-1).copy() for part in (numbers[0], np.abs(numbers[1]), np.abs(numbers[2]))
-    )
+    means, noise, weights = (part.reshape(-1).copy() for part in (numbers[0], np.abs(numbers[1]), np.abs(numbers[2])))
     own, precisions, shares = np.empty((3, means.size), dtype=np.float32)
     standardise(means, noise, weights, Scale(0.125, 0.7, 2.5, 0.0, 0.0), own, precisions, shares)
     np.testing.assert_allclose(own, (means.astype(np.float64) - 0.7) / 2.5, rtol=1e-6)

@@ -115,9 +115,7 @@ def test_those_that_are_said_to_be_near_enough_are(
     generator = torch.Generator().manual_seed(seed)
     means, widths, weights = torch.rand((3, components, 4), generator=generator, dtype=torch.float64)
     means = 5000.0 + 1000.0 * torch.special.ndtri(means.clamp(1e-6, 1.0 - 1e-6))
-    mixture = Mixture(
-        means, 1000.0 * noise * (0.5 + widths), weights / weights.sum(dim=0) if weighted else None
-    )
+    mixture = Mixture(means, 1000.0 * noise * (0.5 + widths), weights / weights.sum(dim=0) if weighted else None)
     asked = torch.tensor(sorted(scores), dtype=torch.float64)
     values, settled = by_row(mixture, asked)
     for row in range(len(values)):
