@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from murho.model.networks.bayesian_network import BayesianNetwork
     from murho.model.networks.priors import Prior
 
-__all__ = ["Epoch", "Fit", "FitOptions", "Progress"]
+__all__ = ["Epoch", "Fit", "FitOptions", "Progress", "default_batch_size"]
+
+
+def default_batch_size(rows: int) -> int:
+    """Rows in a minibatch where the user gives no size: an eighth of the training rows, from 32 to 512."""
+    return min(512, max(32, rows // 8))
 
 
 @dataclass(frozen=True, slots=True)

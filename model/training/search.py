@@ -18,13 +18,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from murho.model.data.splits import folds_of
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import held_out_scores
-from murho.model.fitting.fit_types import FitOptions
+from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.runtime.time_budget import TimeBudget
 from murho.model.training.candidates import Attempt, Candidate, SearchResult
@@ -119,7 +118,7 @@ class _Search:
         options, data = self.options, self.data
         training, validation = data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
         standardisation = data.standardisation(candidate.transform)
-        batch_size = options.batch_size or int(np.clip(len(training) // 8, 32, 512))
+        batch_size = options.batch_size or default_batch_size(len(training))
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
