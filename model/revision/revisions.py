@@ -12,7 +12,6 @@ from murho.model.data.column_inference import infer_column
 from murho.model.data.columns import is_missing
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.distributions.transforms import Standardisation
 from murho.model.errors import TableError
 from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.posterior import Posterior
@@ -79,8 +78,7 @@ class LabelledRows:
 
     def standardised(self, posterior: Posterior) -> torch.Tensor:
         """The transformed and standardised targets, ``[N]``, float32."""
-        standardisation = Standardisation(posterior.transform, posterior.location, posterior.scale)
-        return standardisation.forward(torch.from_numpy(self.targets)).float()
+        return posterior.spec.target.forward(torch.from_numpy(self.targets)).float()
 
 
 def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:

@@ -13,7 +13,7 @@ from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, Split, split_rows
 from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
-from murho.model.fitting.fit_types import Fit, FitOptions
+from murho.model.fitting.fit_types import Fit, FitOptions, default_batch_size
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise, noise_of, rho_of
 from murho.model.networks.named_tensors import NOISE_RHO
 from murho.model.networks.posterior_prior import PosteriorPrior
@@ -116,7 +116,7 @@ def fit_to_new_rows(
         return Rows(features[numbers], targets[numbers], None if folds is None else folds[:, numbers])
 
     training = part(split.training)
-    batch_size = int(np.clip(len(training) // 8, 32, 512))
+    batch_size = default_batch_size(len(training))
     epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // math.ceil(len(training) / batch_size))
     initial = dict(revision.tensors)
     kind, sigma = spec.likelihood.kind, spec.likelihood.sigma
@@ -124,34 +124,35 @@ def fit_to_new_rows(
         noise = noise_of(initial.pop(NOISE_RHO))
         kind, sigma = "fixed", float(noise.square().mean().sqrt())
     reporter.begin(f"update of version {old.version}")
-    outcome = fit(
-        training,
-        part(split.validation),
-        FitOptions(
-            beta_nll=False,
-            prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
-            noise=kind,
-            noise_sigma=sigma,
-            noise_components=spec.likelihood.components,
-            hidden=architecture.hidden,
-            activation=architecture.activation,
-            skip=architecture.skip,
-            members=architecture.members,
-            draws_per_step=int(np.clip(ROWS_TIMES_DRAWS // min(len(training), batch_size), 1, MOST_DRAWS)),
-            learning_rate=options.learning_rate,
-            batch_size=batch_size,
-            epochs=epochs,
-            early_stop=held_out,
-            warm_up_steps=0,
-            temperature=temperature_of(spec, held_out),
-            seed=seed,
-        ),
-        initial=initial,
-        device=target,
-        progress=reporter,
-    )
-    reporter.end()
-    return outcome
+    try:
+        return fit(
+            training,
+            part(split.validation),
+            FitOptions(
+                beta_nll=False,
+                prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
+                noise=kind,
+                noise_sigma=sigma,
+                noise_components=spec.likelihood.components,
+                hidden=architecture.hidden,
+                activation=architecture.activation,
+                skip=architecture.skip,
+                members=architecture.members,
+                draws_per_step=int(np.clip(ROWS_TIMES_DRAWS // min(len(training), batch_size), 1, MOST_DRAWS)),
+                learning_rate=options.learning_rate,
+                batch_size=batch_size,
+                epochs=epochs,
+                early_stop=held_out,
+                warm_up_steps=0,
+                temperature=temperature_of(spec, held_out),
+                seed=seed,
+            ),
+            initial=initial,
+            device=target,
+            progress=reporter,
+        )
+    finally:
+        reporter.end()
 
 
 def noise_of_all_rows(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
-from murho.model.errors import OptionError
+from murho.model.errors import FitError, OptionError
 from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.fitting.fit import fit
 from murho.model.likelihoods.likelihood import NOISE_FLOOR
@@ -369,3 +369,20 @@ def test_a_pruned_version_is_refused_with_the_one_to_take_instead(revision: Revi
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], name: str) -> None:
     with pytest.raises(OptionError, match=name):
         UpdateOptions(**options)
+
+
+def test_the_progress_ends_although_the_fit_fails() -> None:
+    class Bar(Notes):
+        ended = 0
+
+        def end(self) -> None:
+            self.ended += 1
+
+    table = _linear_table(_orthogonal())
+    revision = _linear_revision(table)
+    rows = labelled_rows(table, revision.posterior)
+    broken = {name: torch.full_like(tensor, torch.nan) for name, tensor in revision.tensors.items()}
+    bar = Bar()
+    with pytest.raises(FitError, match="holds NaN"):
+        update(Revision(broken, revision.posterior), rows, UpdateOptions(), reporter=bar)
+    assert (len(bar.titles), bar.ended) == (1, 1)
