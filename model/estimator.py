@@ -12,7 +12,6 @@ from warnings import warn
 
 import numpy as np
 import pyarrow as pa
-import safetensors.torch
 import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length
@@ -23,7 +22,7 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
-from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, find_checkpoint, write_checkpoint
+from murho.model.posterior.checkpoint import FACTS_FILE, find_checkpoint, read_checkpoint, write_checkpoint
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
@@ -197,9 +196,9 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         if not (directory / FACTS_FILE).exists():
             directory = find_checkpoint(directory.parent, directory.name)
         with as_value_errors():
-            posterior = Posterior.load(directory, resolve_device(device))  # checks the whole checkpoint
-        spec = posterior.spec
-        features = [feature.name for feature in posterior.schema.features]
+            resolved = resolve_device(device)
+        spec, tensors = read_checkpoint(directory)
+        features = [feature.name for feature in spec.schema.features]
         try:
             names = spec.records.get("estimator", {"columns": features, "named": True})
             columns, named = [str(name) for name in names["columns"]], bool(names["named"])
@@ -209,8 +208,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         estimator.n_features_in_ = len(columns)
         if named:
             estimator.feature_names_in_ = np.array(columns, dtype=object)
-        tensors = safetensors.torch.load_file(directory / TENSORS_FILE)
-        estimator._adopt(spec, tensors, str(posterior.device))
+        estimator._adopt(spec, tensors, resolved)
         return estimator
 
     def _adopt(self, spec: ModelSpec, tensors: Mapping[str, Tensor], device: str) -> None:
