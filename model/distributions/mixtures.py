@@ -17,7 +17,7 @@ from murho.model.distributions.mixture_quantiles import mixture_quantiles
 if TYPE_CHECKING:
     from murho.model.distributions.wide_component import WideComponent
 
-__all__ = ["FURTHEST_SCORE", "Mixture", "normal_cdf", "score_of_tails"]
+__all__ = ["FURTHEST_SCORE", "LOG_SQRT_2PI", "Mixture", "normal_cdf", "score_of_tails"]
 
 LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 FURTHEST_SCORE = 37.0

@@ -8,7 +8,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from murho.model.likelihoods.likelihood import LOG_SQRT_2PI, Likelihood
+from murho.model.distributions.mixtures import LOG_SQRT_2PI
+from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = ["GaussianNoise"]
 

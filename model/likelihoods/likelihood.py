@@ -6,7 +6,6 @@ parameters of its own. They are point estimates, one set per member.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,9 +15,7 @@ from torch import nn
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["INITIAL_NOISE", "LOG_SQRT_2PI", "NOISE_FLOOR", "Likelihood", "LikelihoodOptions"]
-
-LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+__all__ = ["INITIAL_NOISE", "NOISE_FLOOR", "Likelihood", "LikelihoodOptions"]
 
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.

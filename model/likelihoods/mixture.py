@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from murho.model.distributions.mixtures import LOG_SQRT_2PI
 from murho.model.errors import OptionError
-from murho.model.likelihoods.likelihood import INITIAL_NOISE, LOG_SQRT_2PI, NOISE_FLOOR, Likelihood
+from murho.model.likelihoods.likelihood import INITIAL_NOISE, NOISE_FLOOR, Likelihood
 from murho.model.networks.layers import inverse_softplus
 
 if TYPE_CHECKING:
