@@ -8,6 +8,7 @@ import pytest
 
 from murho.model.data.schema import FeatureKind
 from murho.model.distributions.transforms import TRANSFORMS
+from murho.model.encoding.encoder import ENCODINGS
 from murho.model.errors import OptionError
 from murho.model.fitting.objective import KL_WEIGHTS
 from murho.model.fitting.optimisers import OPTIMISERS
@@ -19,7 +20,7 @@ from murho.model.networks.bayesian_network import (
     MAXIMUM_MEMBERS,
     MAXIMUM_WIDTH,
 )
-from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, prior_to_json
 from murho.model.training.options import TrainOptions, make_options, read_config
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option(values: dict[str, obje
     ("option", "implemented"),
     [
         ("noise", NOISE_KINDS),
+        ("encoding", ENCODINGS),
         ("transform", TRANSFORMS),
         ("kl_weights", KL_WEIGHTS),
         ("activation", ACTIVATIONS),
@@ -77,6 +79,11 @@ def test_limits_are_those_of_the_network_and_the_noise(values: dict[str, object]
     make_options(values)
     with pytest.raises(OptionError):
         make_options(more)
+
+
+@pytest.mark.parametrize("choice", get_args(TrainOptions.model_fields["prior"].annotation))
+def test_every_choice_of_a_prior_makes_the_prior_of_that_name(choice: str) -> None:
+    assert prior_to_json(make_options({"prior": choice}).make_prior())["kind"] == choice
 
 
 def test_priors_take_their_parameters() -> None:
