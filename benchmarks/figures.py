@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Axis", "Band", "Curve", "Points", "Span", "chart", "save"]
+__all__ = ["GREY", "MIDDLE", "PALE", "Axis", "Band", "Curve", "Points", "Span", "chart", "save"]
 
 PALE, MIDDLE, DARK, GREY = "#d9e8f6", "#94bfe3", "#134b80", "#666666"
 FONT = "DejaVu Sans, Verdana, sans-serif"

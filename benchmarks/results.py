@@ -18,7 +18,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DEFAULT_OUTPUT", "facts", "parse_options", "table", "write_json"]
+__all__ = ["DEFAULT_OUTPUT", "ROOT", "facts", "parse_options", "table", "write_json"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_OUTPUT = ROOT / "benchmarks" / "results"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from murho.model.data.cells import canonical_category, parse_date
 from murho.model.data.column_inference import infer_column
 from murho.model.data.column_overrides import ColumnOverride, FeatureKind
 from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ColumnPlan",
-    "canonical_category",
     "columns_from_table",
     "make_schema",
-    "parse_date",
     "plan_columns",
     "target_from_table",
 ]

@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FOLDS", "HeldOut", "Split", "folds_of", "partition_of", "split_rows"]
+__all__ = ["FEWEST_ROWS_TO_CALIBRATE", "FOLDS", "HeldOut", "Split", "folds_of", "partition_of", "split_rows"]
 
 FOLDS = 5
 """Number of folds if it divides the number of members; with ten or more, at least two members score a row together."""

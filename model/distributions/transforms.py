@@ -16,7 +16,16 @@ from torch import Tensor
 from murho.model.distributions.mixtures import LOG_SQRT_2PI, normal_cdf
 from murho.model.json_validation import expect_fields, expect_number, wrong
 
-__all__ = ["TRANSFORMS", "Identity", "Logarithm", "Standardisation", "Transform", "transform_from_json"]
+__all__ = [
+    "LEAST_DEVIATION",
+    "NEAR_SEAM",
+    "TRANSFORMS",
+    "Identity",
+    "Logarithm",
+    "Standardisation",
+    "Transform",
+    "transform_from_json",
+]
 
 NEAR_SEAM = 7.0
 """Standard deviations below the seam beyond which `Logarithm` has the moments of a lognormal, to 1e-12."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = [
+    "FACTS_FILE",
     "FORMAT",
     "CheckpointReference",
     "check_writable",

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from murho.model.encoding.encoder import Encoder
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["PRUNED_RHO", "Cut", "Layer", "cut", "extrapolation_inputs", "is_removed", "signal_to_noise"]
+__all__ = [
+    "HISTOGRAM_EDGES",
+    "PRUNED_RHO",
+    "Cut",
+    "Layer",
+    "cut",
+    "extrapolation_inputs",
+    "is_removed",
+    "signal_to_noise",
+]
 
 PRUNED_RHO = -40.0
 """rho of a removed weight: its sigma, 4e-18, is positive, and the square of sigma is a normal float32.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Feature
 
-__all__ = ["ABSENT", "decode_cells", "explain_cell"]
+__all__ = ["ABSENT", "JSON_NAMES", "decode_cells", "explain_cell"]
 
 
 class _Absent:
