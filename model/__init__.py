@@ -1,6 +1,6 @@
 """The statistics of Murho: Bayes-by-Backprop networks for tables, with numpy and torch.
 
-Each package imports only from those above it::
+Each package imports only from those before it in this list::
 
     runtime        devices, threads, budgets of time, progress
     data           tables, columns, schema, splits
@@ -16,6 +16,6 @@ Each package imports only from those above it::
     revision       pruning and updating a checkpoint
     commands       the command line
 
-The modules `murho.model.errors` and `murho.model.json_validation` lie below all packages, `murho.model.estimator`
-above them. Nothing here imports the HTTP service.
+Every package may import the modules `murho.model.errors` and `murho.model.json_validation`, and none imports
+`murho.model.estimator`. Nothing here imports the HTTP service.
 """
