@@ -15,7 +15,7 @@ from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import Fit, FitOptions, default_batch_size
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise, noise_of, rho_of
-from murho.model.networks.named_tensors import NOISE_RHO
+from murho.model.networks.named_tensors import NOISE_RHO, noise_tensors
 from murho.model.networks.posterior_prior import PosteriorPrior
 
 if TYPE_CHECKING:
@@ -165,9 +165,9 @@ def noise_of_all_rows(
     """
     if NOISE_RHO not in old:
         return {}
-    fitted = dict(outcome.likelihood.named_parameters()).get("rho")
+    fitted = noise_tensors(outcome.likelihood).get(NOISE_RHO)
     if fitted is None:
         return {NOISE_RHO: old[NOISE_RHO]}
-    before, after = (noise_of(rho.detach().double()).square() for rho in (old[NOISE_RHO], fitted))
+    before, after = (noise_of(rho.double()).square() for rho in (old[NOISE_RHO], fitted))
     square = torch.lerp(before, after, rows_learned / (rows_before + rows_learned))
     return {NOISE_RHO: rho_of(square.sqrt()).float()}
