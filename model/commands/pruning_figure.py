@@ -101,7 +101,8 @@ def specification(cut: Cut, title: str) -> dict[str, Any]:
     free = cut.total("weights") - cut.total("held")
     subtitle = [f"{cut.total('removed'):,} of {free:,} weights removed, those of the lowest ratio"]
     if cut.total("held"):
-        subtitle.append(f"not shown: {cut.total('held'):,} weights that tell doubt beyond the training range, all kept")
+        held = f"{cut.total('held'):,} weights that set the uncertainty beyond the training range"
+        subtitle.append(f"not shown: {held}, all kept")
     chart = (
         alt.layer(histogram, rule, caption)
         .properties(
@@ -110,7 +111,7 @@ def specification(cut: Cut, title: str) -> dict[str, Any]:
             padding=18,
             background="white",
             title=alt.TitleParams(
-                f"What the posterior knows of its weights: {title}",
+                f"Signal-to-noise ratio of the weights: {title}",
                 subtitle=subtitle,
                 anchor="start",
                 fontSize=16,
