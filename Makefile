@@ -57,5 +57,5 @@ bench: setup ## run the benchmarks that draw the two regression systems
 	@$(BIN)/python -m benchmarks.quartic $(ARGS)
 
 clean: ## remove .venv and everything made but the checkpoints
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
+	rm -rf .venv build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,7 +3,7 @@
 The code is kept beside the package, or in the user's cache directory where that folder is not writable. It is used
 again only if its sources are unchanged: every file of this package, `quantile_steps`, the files beside the function,
 and the versions of the compiler. Code of other versions is removed. One process compiles at a time; others wait, then
-load its code. ``NUMBA_CACHE_DIR``, if set, replaces the folder.
+load its code. ``NUMBA_CACHE_DIR``, if set, replaces the folder; there, code of other versions stays.
 """
 
 from __future__ import annotations
@@ -105,14 +105,15 @@ def _compiler(arithmetic: set[str], *signature: str, cache: bool = False, inline
 @contextmanager
 def _code_folder(function: Callable[..., Any]) -> Iterator[None]:
     """Set the folder in which Numba looks for compiled code and stores it."""
-    home = Path(function.__code__.co_filename).parent / "__pycache__"
+    # Also in the user's folder the digest counts: Numba itself looks only at the file of the function.
+    chosen = numba.config.CACHE_DIR
+    home = Path(chosen) if chosen else Path(function.__code__.co_filename).parent / "__pycache__"
     folder = home / f"{PREFIX}{_digest(function)}"
-    if numba.config.CACHE_DIR:
-        yield
-    elif _can_be_written(folder):
+    if _can_be_written(folder):
         with _one_process(folder / "lock"), _directory(folder):
             yield
-        for other in home.glob(f"{PREFIX}*"):
+        # Another version of Murho may share the user's folder, but not the package's.
+        for other in () if chosen else home.glob(f"{PREFIX}*"):
             if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
     elif folder.exists():  # Numba reads only from a writable folder
@@ -142,11 +143,11 @@ def _one_process(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _directory(path: str | Path) -> Iterator[None]:
-    numba.config.CACHE_DIR = str(path)
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(path)
     try:
         yield
     finally:
-        numba.config.CACHE_DIR = ""
+        numba.config.CACHE_DIR = before
 
 
 def _digest(function: Callable[..., Any]) -> str:

@@ -160,8 +160,10 @@ def test_without_any_place_to_keep_it_it_is_compiled_all_the_same(modules: Path)
 
 
 @pytest.mark.slow
-def test_a_directory_of_the_user_s_is_heeded(modules: Path) -> None:
+def test_a_directory_of_the_user_s_is_heeded_and_a_change_counts_there_too(modules: Path) -> None:
     elsewhere = modules / "elsewhere"
     assert ask(modules, NUMBA_CACHE_DIR=str(elsewhere)) == ["8.0", "0", "1"]
     assert list(elsewhere.rglob("*.nbc"))
     assert not list((modules / "__pycache__").rglob("*.nbc"))
+    (modules / "inner.py").write_text(INNER.replace("1.0", "2.0"))
+    assert ask(modules, NUMBA_CACHE_DIR=str(elsewhere)) == ["10.0", "0", "1"]
