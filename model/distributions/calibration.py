@@ -119,7 +119,7 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
     """Fit the map to the normal scores of held-out rows.
 
     Args:
-        scores: ``z`` of each held-out row, ``[n]``, from `model.distributions.predictive.normal_score`.
+        scores: ``z`` of each held-out row, ``[n]``, from `model.distributions.predictive.Predictive.normal_score`.
 
     Returns:
         The map; None for fewer than 10 rows, which are too few for one.

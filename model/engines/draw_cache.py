@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from murho.model.engines.draws import Draws
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["KEPT_BYTES", "KEPT_SEEDS", "KeptDraws"]
+__all__ = ["KEPT_BYTES", "KEPT_SEEDS", "DrawCache"]
 
 KEPT_SEEDS = 4
 KEPT_BYTES = 2**30
@@ -44,7 +44,7 @@ class _Kept:
         return self.draws.nbytes + (0 if self.images is None else self.images.nbytes)
 
 
-class KeptDraws:
+class DrawCache:
     """The draws of one posterior on one device, with those of recent seeds in memory.
 
     Not thread-safe.

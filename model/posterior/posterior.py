@@ -14,7 +14,7 @@ import torch
 
 from murho.model.encoding.input_warnings import input_warnings
 from murho.model.encoding.training_range import Outside, TrainingRange
-from murho.model.engines.draw_cache import KEPT_BYTES, KeptDraws
+from murho.model.engines.draw_cache import KEPT_BYTES, DrawCache
 from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
 from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.engines.prediction_plan import PredictionPlan
@@ -106,7 +106,7 @@ class Posterior:
         )
         self._reference = TorchEngine(self._target)
         self.engine = select_engine(self._target, self.device, engine)
-        self._draws = KeptDraws(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
+        self._draws = DrawCache(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
     def load(cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES, engine: str = "auto") -> Self:

@@ -60,7 +60,8 @@ def _table(layers: Sequence[Tensor]) -> Integers:
         _, units, inputs = layer.shape
         step, by_unit, by_input = layer.stride()
         transposed = by_unit == 1 and by_input != 1
-        leading = by_input if transposed else by_unit
+        # One unit of one draw has a stride of 1 in both directions, which BLAS refuses though it never uses it.
+        leading = max(by_input, units) if transposed else max(by_unit, inputs)
         lines.append((layer.data_ptr(), FLOAT * step, leading, units, inputs, transposed))
     return np.array(lines, dtype=np.int64)
 

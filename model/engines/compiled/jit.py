@@ -1,9 +1,9 @@
 """Compiles functions of plain numbers and arrays for this processor (Numba), and keeps the code on disk.
 
-The code is kept beside the package, or in the user's cache directory where that folder is not writable. It is used
-again only if its sources are unchanged: every file of this package, `quantile_steps`, the files beside the function,
-and the versions of the compiler. Code of other versions is removed. One process compiles at a time; others wait, then
-load its code. ``NUMBA_CACHE_DIR``, if set, replaces the folder; there, code of other versions stays.
+The code is kept beside the package, or in the user's cache directory where that folder is not writable;
+``NUMBA_CACHE_DIR``, if set, replaces both. It is used again only if its sources are unchanged: every file of this
+package, `quantile_steps`, the files beside the function, and the versions of the compiler. Code of other versions is
+removed. One process compiles at a time; others wait, then load its code.
 """
 
 from __future__ import annotations
@@ -104,23 +104,39 @@ def _compiler(arithmetic: set[str], *signature: str, cache: bool = False, inline
 
 @contextmanager
 def _code_folder(function: Callable[..., Any]) -> Iterator[None]:
-    """Set the folder in which Numba looks for compiled code and stores it."""
-    # Also in the user's folder the digest counts: Numba itself looks only at the file of the function.
-    chosen = numba.config.CACHE_DIR
-    home = Path(chosen) if chosen else Path(function.__code__.co_filename).parent / "__pycache__"
-    folder = home / f"{PREFIX}{_digest(function)}"
-    if _can_be_written(folder):
-        with _one_process(folder / "lock"), _directory(folder):
-            yield
-        # Another version of Murho may share the user's folder, but not the package's.
-        for other in () if chosen else home.glob(f"{PREFIX}*"):
-            if other != folder:
-                shutil.rmtree(other, ignore_errors=True)
-    elif folder.exists():  # Numba reads only from a writable folder
-        with TemporaryDirectory() as copy, _directory(shutil.copytree(folder, copy, dirs_exist_ok=True)):
-            yield
-    else:
-        yield
+    """Set the folder in which Numba looks for compiled code and stores it.
+
+    Raises:
+        OSError: No folder is writable.
+    """
+    name = f"{PREFIX}{_digest(function)}"
+    for home in _homes(Path(function.__code__.co_filename).parent):
+        folder = home / name
+        if _can_be_written(folder):
+            with _one_process(folder / "lock"), _directory(folder):
+                yield
+            for other in home.glob(f"{PREFIX}*"):
+                if other != folder:
+                    shutil.rmtree(other, ignore_errors=True)
+            return
+        if folder.exists():  # Numba reads only from a writable folder
+            with TemporaryDirectory() as copy, _directory(shutil.copytree(folder, copy, dirs_exist_ok=True)):
+                yield
+            return
+    raise OSError("no folder for compiled code is writable")
+
+
+def _homes(source: Path) -> list[Path]:
+    """Folders that may keep the code of functions in a source folder, the preferred one first."""
+    # In a folder shared with other installations each has its own, so that none removes another's code.
+    own = f"murho-{hashlib.sha256(str(source).encode()).hexdigest()[:8]}"
+    if numba.config.CACHE_DIR:
+        return [Path(numba.config.CACHE_DIR) / own]
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:  # a user without a home
+        return [source / "__pycache__"]
+    return [source / "__pycache__", caches / "numba" / own]
 
 
 def _can_be_written(directory: Path) -> bool:

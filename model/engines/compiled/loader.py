@@ -56,9 +56,11 @@ def compile_kernels() -> Kernels:
         Exception: Numba can't compile for this processor.
     """
     from murho.model.engines.compiled.answer_kernel import answer_rows
+    from murho.model.engines.compiled.matrix_products import register_products
 
-    try:
-        from murho.model.engines.compiled.forward_kernel import forward_draws
-    except ImportError:
+    if not register_products():
+        _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
         return Kernels(answer_rows, None)
+    from murho.model.engines.compiled.forward_kernel import forward_draws
+
     return Kernels(answer_rows, forward_draws)

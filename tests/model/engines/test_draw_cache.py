@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.engines import draw_cache as kept_draws
-from murho.model.engines.draw_cache import KeptDraws
+from murho.model.engines import draw_cache
+from murho.model.engines.draw_cache import DrawCache
 from murho.model.engines.draws import make_draws, mirrored
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 
@@ -31,8 +31,8 @@ BYTES = make_draws(TENSORS, ARCHITECTURE, seed=0, samples=1).nbytes
 """Of one draw."""
 
 
-def _kept(*, most_seeds: int = 4, most_bytes: int = 100 * BYTES) -> KeptDraws:
-    return KeptDraws(TENSORS, ARCHITECTURE, CPU, most_seeds=most_seeds, most_bytes=most_bytes)
+def _kept(*, most_seeds: int = 4, most_bytes: int = 100 * BYTES) -> DrawCache:
+    return DrawCache(TENSORS, ARCHITECTURE, CPU, most_seeds=most_seeds, most_bytes=most_bytes)
 
 
 def _assert_same(one: Draws, other: Draws) -> None:
@@ -44,7 +44,7 @@ def _assert_same(one: Draws, other: Draws) -> None:
 @pytest.fixture
 def made() -> Iterator[Mock]:
     """Counts how often draws are made."""
-    with patch.object(kept_draws, "make_draws", wraps=make_draws) as make:
+    with patch.object(draw_cache, "make_draws", wraps=make_draws) as make:
         yield make
 
 
@@ -78,7 +78,7 @@ def test_images_are_at_the_other_side_of_the_means() -> None:
 def test_images_are_made_once_of_as_many_draws_as_are_asked_for(made: Mock) -> None:
     kept = _kept()
     kept.first(20, seed=5)
-    with patch.object(kept_draws, "mirrored", wraps=mirrored) as mirror:
+    with patch.object(draw_cache, "mirrored", wraps=mirrored) as mirror:
         images = kept.images(6, seed=5)
         assert kept.nbytes == (20 + 6) * BYTES
         _assert_same(kept.images(4, seed=5), images.first(4))

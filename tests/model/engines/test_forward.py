@@ -85,6 +85,12 @@ def test_forward_is_its_definition(
     torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_one_draw_of_a_network_of_one_unit_is_its_definition(forward: Forward, skip: bool) -> None:
+    draws, rows = _draws(1, (1,), 1, skip=skip), _rows(40)
+    torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 @pytest.mark.parametrize("batch", [1, 17])
 def test_every_activation_is_applied(forward: Forward, activation: str, batch: int) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from murho.model.distributions.calibration import fit_conformal_map
 from murho.model.errors import OptionError
-from murho.model.evaluation import row_scores as judging
+from murho.model.evaluation import row_scores as row_scores_module
 from murho.model.evaluation.metrics import PERCENTILES
 from murho.model.evaluation.pit import kolmogorov_smirnov, pit_of
 from murho.model.evaluation.row_scores import RowScores, normal_scores, score_rows
@@ -84,7 +84,7 @@ def test_chunks_and_parts_change_nothing(rent: Posterior, monkeypatch: pytest.Mo
 
     whole = row_scores(slice(None)).report()
     assert RowScores.joined([row_scores(slice(13)), row_scores(slice(13, None))]).report() == _close(whole)
-    monkeypatch.setattr(judging, "ROWS_PER_CHUNK", 7)
+    monkeypatch.setattr(row_scores_module, "ROWS_PER_CHUNK", 7)
     assert row_scores(slice(None)).report() == _close(whole)
 
 
