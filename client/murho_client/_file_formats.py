@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import secrets
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import numpy as np
 from murho_client._errors import InvalidInput, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["CSV", "PARQUET", "Chunk", "Writer", "read_chunks", "unusable", "written"]
@@ -54,14 +55,19 @@ def unusable(path: Path, message: str) -> InvalidInput:
     return InvalidInput([Problem(f"{path}: {message}")])
 
 
-def read_chunks(source: Path, rows: int) -> Iterator[Chunk]:
+def read_chunks(source: Path, rows: int, wanted: Collection[str] | None = None) -> Iterator[Chunk]:
     """The rows of a file, a chunk at a time.
+
+    Args:
+        source: The file.
+        rows: The most rows of a chunk.
+        wanted: Columns to read of a Parquet file; by default all.
 
     Raises:
         InvalidInput: The file is damaged, or its header has empty or repeated names.
         ModuleNotFoundError: A Parquet file takes pyarrow.
     """
-    return _csv_chunks(source, rows) if source.suffix.lower() in CSV else _parquet_chunks(source, rows)
+    return _csv_chunks(source, rows) if source.suffix.lower() in CSV else _parquet_chunks(source, rows, wanted)
 
 
 def _csv_chunks(source: Path, rows: int) -> Iterator[Chunk]:
@@ -104,14 +110,15 @@ def _check_names(source: Path, names: Sequence[str]) -> None:
             raise unusable(source, f"two columns are named {name!r}: names must differ")
 
 
-def _parquet_chunks(source: Path, rows: int) -> Iterator[Chunk]:
+def _parquet_chunks(source: Path, rows: int, wanted: Collection[str] | None) -> Iterator[Chunk]:
     pa = _pyarrow(source)
     with source.open("rb") as opened:
         try:
             file = pa.parquet.ParquetFile(opened)
             _check_names(source, file.schema_arrow.names)
             first = 1
-            for batch in file.iter_batches(batch_size=rows):
+            names = None if wanted is None else [name for name in file.schema_arrow.names if name in wanted]
+            for batch in file.iter_batches(batch_size=rows, columns=names):
                 if batch.num_rows:
                     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                     yield Chunk(columns, batch.num_rows, [f"row {first + place}" for place in range(batch.num_rows)])
@@ -182,7 +189,7 @@ def _text(value: Any) -> Any:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
 
 
 class ParquetWriter:
@@ -214,4 +221,4 @@ class ParquetWriter:
 def _array(pa: Any, values: Any) -> Any:
     if isinstance(values, np.ndarray):
         return pa.array(np.ascontiguousarray(values), from_pandas=True)
-    return pa.array(values, pa.string()) if isinstance(values, list) else values
+    return pa.array(values) if isinstance(values, list) else values

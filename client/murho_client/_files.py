@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho_client._errors import InvalidInput, UnknownModel
+from murho_client._errors import InvalidInput
 from murho_client._file_formats import CSV, PARQUET, read_chunks, unusable, written
 from murho_client._progress import Progress, ProgressBar
+from murho_client._text_table import number
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
     from murho_client._client import Client
-    from murho_client._model import Model
     from murho_client._prediction import Prediction
 
 __all__ = ["predict_file"]
@@ -79,11 +79,11 @@ def predict_file(
     """
     source, destination = Path(source), Path(destination)
     _check_paths(source, destination)
-    levels = options.get("percentiles", (5, 50, 95))
+    options["percentiles"] = levels = tuple(options.get("percentiles", (5, 50, 95)))
     kinds = _kinds(client, model, version)
     done = 0
     with written(destination) as writer, ProgressBar(None, progress) as bar:
-        for chunk in read_chunks(source, rows_per_chunk):
+        for chunk in read_chunks(source, rows_per_chunk, None if keep_inputs else kinds):
             try:
                 answer = client.predict(_cells(chunk.columns, kinds), model, version, progress=False, **options)
             except InvalidInput as error:
@@ -111,13 +111,7 @@ def _check_paths(source: Path, destination: Path) -> None:
 
 def _kinds(client: Client, model: str | None, version: str | None) -> dict[str, str] | None:
     """Kind of each feature by its name; None where the service does not describe the model."""
-    described: Model | None
-    try:
-        described = client.model(model, version)
-    except UnknownModel:
-        if model is not None:
-            raise
-        described = None
+    described = client._run(client._catalogue.find(model, version), None)
     return None if described is None else {feature.name: feature.kind for feature in described.features}
 
 
@@ -127,9 +121,12 @@ def _cells(columns: Mapping[str, Any], kinds: Mapping[str, str] | None) -> dict[
     return {name: _column(columns[name], None if kinds is None else kinds[name]) for name in names}
 
 
-def _column(cells: Any, kind: str | None) -> list[Any]:
-    values = cells if isinstance(cells, list) else cells.to_pylist()
-    return [_cell(value, kind) if isinstance(value, str) else value for value in values]
+def _column(cells: Any, kind: str | None) -> Any:
+    if not isinstance(cells, list):  # of Parquet
+        if not str(cells.type).startswith(("string", "large_string", "dictionary")):
+            return cells
+        cells = cells.to_pylist()
+    return [_cell(value, kind) if isinstance(value, str) else value for value in cells]
 
 
 def _cell(text: str, kind: str | None) -> Any:
@@ -166,24 +163,10 @@ def _check_no_clash(source: Path, columns: Mapping[str, Any], scored: Mapping[st
 
 
 def _output_columns(answer: Prediction, levels: Sequence[float]) -> dict[str, Any]:
-    """The columns to write; NaN or None where there is no answer (``samples=0``)."""
-    rows = len(answer)
-    none = np.full(rows, np.nan)
-
-    def numbers(values: Any) -> Any:
-        return none if values is None else values
-
+    """The columns to write; without draws (``samples=0``) a regression has columns of NaN instead of none."""
+    columns = answer.columns()
     if answer.classes is not None:
-        sets = answer.prediction_set
-        probabilities = np.asarray(answer.probabilities)
-        return {
-            "prediction": list(answer.prediction if answer.prediction is not None else [None] * rows),
-            **{f"p_{name}": probabilities[:, index] for index, name in enumerate(answer.classes)},
-            "entropy": numbers(answer.entropy),
-            "epistemic_entropy": numbers(answer.epistemic_entropy),
-            "prediction_set": [None] * rows if sets is None else [" ".join(map(str, members)) for members in sets],
-        }
-    columns = {name: numbers(getattr(answer, name)) for name in ("mean", "std", "epistemic_std", "aleatoric_std")}
-    for index, level in enumerate(levels):
-        columns[f"p{level:g}"] = none if answer.percentiles is None else answer.percentiles[:, index]
-    return columns
+        return columns
+    names = ["mean", "std", "epistemic_std", "aleatoric_std", *(f"p{number(level)}" for level in levels)]
+    none = np.full(len(answer), np.nan)
+    return {name: columns.get(name, none) for name in names} | columns

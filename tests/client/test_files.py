@@ -52,9 +52,9 @@ class Service:
         path = request.url.path
         if path == "/models":
             return httpx.Response(200, json={"default": "rent", "models": [DESCRIBED], "refused": []})
+        if path.startswith("/models/") and not path.startswith("/models/rent"):
+            return problem(404, "There is no such model.")
         if request.method == "GET":
-            if not path.startswith("/models/rent"):
-                return problem(404, "There is no such model.")
             return httpx.Response(200, json=DESCRIBED)
         body = json.loads(request.content)
         self.asked.append((path, body))
@@ -81,7 +81,7 @@ class Service:
 
 
 def problem(status: int, detail: str) -> httpx.Response:
-    document = {"type": "about:blank", "title": "No", "status": status, "detail": detail}
+    document = {"type": "urn:murho:problem:no", "title": "No", "status": status, "detail": detail}
     return httpx.Response(status, json=document, headers={"content-type": "application/problem+json"})
 
 
