@@ -1,5 +1,7 @@
 """A client of Murho, the prediction service that answers with error bars."""
 
+from murho_client._async_client import AsyncClient
+from murho_client._client import Client
 from murho_client._errors import (
     AuthenticationError,
     Busy,
@@ -15,21 +17,29 @@ from murho_client._errors import (
     UnknownModel,
     Unreachable,
 )
+from murho_client._model import Feature, Model
+from murho_client._prediction import Prediction, PredictionWarning
+from murho_client._version import __version__
 
 __all__ = [
+    "AsyncClient",
     "AuthenticationError",
     "Busy",
+    "Client",
     "DeadlineExceeded",
+    "Feature",
     "InternalError",
     "InvalidInput",
+    "Model",
     "MurhoClientError",
     "NotReady",
+    "Prediction",
+    "PredictionWarning",
     "Problem",
     "ServiceError",
     "TooLarge",
     "UnexpectedAnswer",
     "UnknownModel",
     "Unreachable",
+    "__version__",
 ]
-
-__version__ = "0.1.0"

@@ -61,7 +61,8 @@ class Reply:
     @property
     def is_json(self) -> bool:
         """Whether the reply says that it is JSON."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower().endswith(("/json", "+json"))
+        kind: str = self.headers.get("content-type", "")
+        return kind.partition(";")[0].strip().lower().endswith(("/json", "+json"))
 
     def describe(self) -> str:
         """The reply for people: address, status, kind and beginning."""

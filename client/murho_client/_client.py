@@ -28,10 +28,6 @@ __all__ = ["Client"]
 Result = TypeVar("Result")
 
 
-def _wanted() -> bool:
-    return False
-
-
 class Client:
     """A client of one Murho service. Threads can share it.
 
@@ -219,9 +215,7 @@ class Client:
             stop = Event()
             pool = ThreadPoolExecutor(self._setup.concurrency, thread_name_prefix="murho-client")
             try:
-                futures = [
-                    pool.submit(lambda start=start: self._ask(job.call(start), whole, stop.is_set)) for start in starts
-                ]
+                futures = [pool.submit(self._ask_part, job, start, whole, stop) for start in starts]
                 for future in as_completed(futures):
                     future.result()
                     bar.advance(job.rows)
@@ -229,6 +223,10 @@ class Client:
             finally:
                 stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask_part(self, job: Job, start: int, whole: Deadline | None, stop: Event) -> Any:
+        """The answer to one request of a job, in a thread of its own."""
+        return self._ask(job.call(start), whole, stop.is_set)
 
     def _run(self, dialogue: Dialogue[Result], whole: Deadline | None) -> Result:
         """Exchanges the requests of a dialogue."""
@@ -245,7 +243,7 @@ class Client:
             result: Result = end.value
             return result
 
-    def _ask(self, call: Call, whole: Deadline | None, stopped: Callable[[], bool] = _wanted) -> Any:
+    def _ask(self, call: Call, whole: Deadline | None, stopped: Callable[[], bool] = lambda: False) -> Any:
         """What the reply to one request means, after as many attempts as it takes."""
         deadline = self._setup.deadline(whole)
         attempts = Attempts(self._setup.retries if call.retried else 0, deadline, stopped)

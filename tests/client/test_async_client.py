@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pytest
-
 from murho_client import AsyncClient, Busy, InternalError, InvalidInput, UnexpectedAnswer, UnknownModel
+
 from tests.client.stand_in import StandIn, problem
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ ROWS = {"x": [1.0, 2.0, 3.0], "kind": ["a", "a", None]}
 
 
 def client(service: StandIn, **options: Any) -> AsyncClient:
-    return AsyncClient("http://murho.test", transport=service.transport, **options)
+    async def respond(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0)  # as a network does, it lets the others run
+        return service(request)
+
+    return AsyncClient("http://murho.test", transport=httpx.MockTransport(respond), **options)
 
 
 def predict(service: StandIn, data: object = ROWS, /, *names: str, **options: Any) -> Prediction:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pytest
-
 from murho_client import (
     AuthenticationError,
     Busy,
@@ -27,6 +26,7 @@ from murho_client import (
     UnknownModel,
     Unreachable,
 )
+
 from tests.client.stand_in import StandIn, problem
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def test_the_address_may_have_a_path_of_its_own() -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://murho.test", "", "http://", None])
 def test_what_is_no_address_is_refused(url: Any) -> None:
-    with pytest.raises(ValueError, match="It looks like 'http://127.0.0.1:8000'"):
+    with pytest.raises(ValueError, match=r"It looks like 'http://127\.0\.0\.1:8000'"):
         Client(url)
 
 
@@ -388,9 +388,9 @@ def test_ready_is_a_question_and_not_an_error() -> None:
         with client(service) as murho:
             assert murho.ready() is ready
         assert len(service.requests) == 1
-    with client(always(lambda: httpx.Response(200, html="Hello"), on="/readyz")) as murho:
-        with pytest.raises(UnexpectedAnswer):
-            murho.ready()
+    service = always(lambda: httpx.Response(200, html="Hello"), on="/readyz")
+    with client(service) as murho, pytest.raises(UnexpectedAnswer):
+        murho.ready()
 
 
 # ---- keys

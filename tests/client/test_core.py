@@ -7,7 +7,6 @@ import time
 
 import httpx
 import pytest
-
 from murho_client import DeadlineExceeded, Unreachable
 from murho_client._progress import ProgressBar
 from murho_client._retry import Attempts, Deadline, Transient
@@ -68,7 +67,11 @@ def test_the_bar_counts_rows_on_a_terminal_after_a_second(monkeypatch: pytest.Mo
 
 
 def test_the_bar_is_shown_when_asked_for_and_hidden_elsewhere() -> None:
-    for progress, stream, shown in [(True, io.StringIO(), True), (False, Terminal(), False), (None, io.StringIO(), False)]:
+    for progress, stream, shown in [
+        (True, io.StringIO(), True),
+        (False, Terminal(), False),
+        (None, io.StringIO(), False),
+    ]:
         with ProgressBar(None, progress, stream) as bar:
             bar.advance(1)
         assert bool(stream.getvalue()) is shown

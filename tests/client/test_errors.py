@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-
 import murho_client
+import pytest
 from murho_client import Busy, InvalidInput, MurhoClientError, Problem, ServiceError
 
 

@@ -11,15 +11,15 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
 import pytest
-
 from murho_client import AsyncClient, Client, DeadlineExceeded, UnexpectedAnswer, Unreachable
+
 from tests.client.stand_in import StandIn
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Faulty(ThreadingHTTPServer):
 
     def __init__(self, seed: int, always: str | None = None) -> None:
         super().__init__(("127.0.0.1", 0), FaultyHandler)
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 - no secret
         self._lock = threading.Lock()
         self._always = always
         self.faults: Counter[str] = Counter()
@@ -128,10 +128,8 @@ class FaultyHandler(BaseHTTPRequestHandler):
         self.connection.close()
 
     def finish(self) -> None:
-        try:
+        with suppress(OSError, ValueError):  # the connection was reset
             super().finish()
-        except (OSError, ValueError):
-            pass  # the connection was reset
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the parent's name
         pass
@@ -191,9 +189,9 @@ def test_a_large_table_comes_whole() -> None:
     ],
 )
 def test_a_fault_that_lasts_is_named(fault: str, kind: type[Exception], words: str) -> None:
-    with faulty(20, fault) as server, Client(server.url, retries=1) as murho:
-        with pytest.raises(kind, match=rf"(?s){words}.*Tried 2 times"):
-            murho.predict(rows(0), "line")
+    told = pytest.raises(kind, match=rf"(?s){words}.*Tried 2 times")
+    with faulty(20, fault) as server, Client(server.url, retries=1) as murho, told:
+        murho.predict(rows(0), "line")
 
 
 def test_nobody_there_and_nobody_answering() -> None:

@@ -10,9 +10,9 @@ import tomllib
 import zipfile
 from typing import TYPE_CHECKING
 
+import murho_client
 import pytest
 
-import murho_client
 from tests.support import ROOT
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ with murho_client.Client("http://127.0.0.1:1", retries=0) as client:
 
 
 def test_the_import_loads_no_table_library(wheel: Path) -> None:
-    code = "import sys, murho_client; print(sorted({'pandas', 'polars', 'pyarrow', 'asyncio', 'torch'} & {*sys.modules}))"
+    code = (
+        "import sys, murho_client; print(sorted({'pandas', 'polars', 'pyarrow', 'asyncio', 'torch'} & {*sys.modules}))"
+    )
     assert set(eval(run(code, wheel))) <= {"asyncio"}  # noqa: S307 - a list of strings of its own
 
 
