@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import orjson
+import stamina
 from murho_client import Client, MurhoClientError
 
 from benchmarks.command_line import add_output, add_rounds, positive
@@ -84,7 +85,7 @@ def served(checkpoints: Path) -> Iterator[str]:
 def _address(process: subprocess.Popen[bytes], log: Any) -> str:
     while True:
         log.seek(0)
-        said = log.read().decode()
+        said: str = log.read().decode()
         if "Ready: " in said:
             return "http://" + said.partition(" on http://")[2].partition(",")[0]
         if process.poll() is not None:
@@ -230,6 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_rounds(parser, 200, "small calls")
     add_output(parser)
     chosen = parser.parse_args(arguments)
+    stamina.instrumentation.set_on_retry_hooks([])  # retries are counted, not logged
     try:
         if not 0.0 <= chosen.faults < 1.0:
             raise OptionError(f"--faults: a probability from 0 to below 1, not {chosen.faults:g}")

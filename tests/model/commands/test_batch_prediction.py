@@ -168,6 +168,12 @@ def test_what_a_service_refuses_is_passed_on_in_one_line(answer: httpx.Response,
     assert "\n" not in str(raised.value)
 
 
+def test_retries_leave_stdout_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with connect("http://127.0.0.1:9") as client, pytest.raises(MurhoError, match=r"can't be reached.* 4 times"):
+        ServiceScorer(client, "rent")
+    assert capsys.readouterr().out == ""
+
+
 def test_without_the_client_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "murho_client", None)
     with pytest.raises(OptionError, match=r"pip install \./client in a clone"):
