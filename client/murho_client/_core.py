@@ -71,6 +71,7 @@ class Setup:
 
     Attributes:
         url: Address of the service.
+        shown: The address for people, without a password.
         timeout: Seconds for each request, with its retries.
         rows: The most rows of one request.
         concurrency: The most requests of one call at a time.
@@ -78,6 +79,7 @@ class Setup:
     """
 
     url: httpx.URL
+    shown: str
     timeout: float
     rows: int
     concurrency: int
@@ -105,12 +107,8 @@ class Setup:
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} is {value!r}; it is a whole number from {least} on.")
         Deadline(timeout)
-        return cls(address, timeout, rows, concurrency, retries)
-
-    @property
-    def shown(self) -> str:
-        """The address for people, without a password."""
-        return str(self.url.copy_with(username=None, password=None, query=None)).rstrip("/")
+        shown = str(address.copy_with(username=None, password=None, query=None)).rstrip("/")
+        return cls(address, shown, timeout, rows, concurrency, retries)
 
     def http(self, api_key: str | None) -> dict[str, Any]:
         """Arguments of an httpx client.

@@ -71,19 +71,12 @@ def refuse() -> httpx.Response:
 
 def test_only_the_options_that_were_chosen_are_sent() -> None:
     service = StandIn()
+    # NumPy's numbers, and one where a list is wanted, are understood.
+    chosen: dict[str, Any] = {"samples": np.int64(8), "percentiles": np.array([10, 90]), "thresholds": 20}
     with client(service) as murho:
         murho.predict(ROWS)
         murho.predict(
-            ROWS,
-            "line",
-            samples=np.int64(8),
-            percentiles=np.array([10, 90]),
-            seed=3,
-            noise=False,
-            calibrated=False,
-            thresholds=20,  # type: ignore[arg-type] - one number is forgiven
-            include="draws",
-            coverage=0.8,
+            ROWS, "line", seed=3, noise=False, calibrated=False, include="draws", coverage=np.float64(0.8), **chosen
         )
     plain, full = service.documents
     assert {name: plain[name] for name in plain if name != "inputs"} == {"samples": 256, "percentiles": [5, 50, 95]}
@@ -171,7 +164,7 @@ def test_a_description_that_is_out_of_date_is_asked_for_again() -> None:
     service = StandIn()
     with client(service) as murho:
         murho.predict(ROWS, "line")
-        service.version, service.features = "2", [{**service.features[0]}]
+        service.version, service.features = "2", service.features[:1]
         prediction = murho.predict({"x": [1.0]}, "line")
     assert prediction.version == "2"
     assert service.paths.count("/models/line") == 2

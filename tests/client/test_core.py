@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import time
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from murho_client import DeadlineExceeded, Unreachable
 from murho_client._progress import ProgressBar
 from murho_client._retry import Attempts, Deadline, Transient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Terminal(io.StringIO):
@@ -29,13 +33,13 @@ def test_the_nearer_of_two_deadlines_counts() -> None:
 def test_a_body_that_trickles_is_read_until_the_deadline() -> None:
     deadline = Deadline(0.05)
 
-    def chunks() -> object:
+    def chunks() -> Iterator[bytes]:
         while True:
             time.sleep(0.02)
             yield b"{"
 
     with pytest.raises(DeadlineExceeded):
-        list(deadline.watch(chunks()))  # type: ignore[arg-type] - a generator
+        list(deadline.watch(chunks()))
 
 
 def test_waits_grow_and_are_random() -> None:

@@ -68,6 +68,7 @@ class Faulty(ThreadingHTTPServer):
 
 class FaultyHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: Faulty
 
     def do_GET(self) -> None:
