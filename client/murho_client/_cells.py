@@ -111,6 +111,8 @@ def read_column(values: Any) -> tuple[Sequence[Any], Faults]:
             raise TypeError(f"A column has one cell a row, but this one has the shape {list(plain.shape)}.")
         if plain.dtype.kind in "fiubM":
             return _from_array(plain)
+        if plain.dtype.kind == "m":  # tolist() would give bare numbers
+            raise TypeError("JSON has no word for durations. Give numbers, for example x / numpy.timedelta64(1, 'D').")
         plain = plain.tolist()
     return _from_objects(plain)
 
@@ -118,7 +120,9 @@ def read_column(values: Any) -> tuple[Sequence[Any], Faults]:
 def _plain(values: Any) -> NDArray[Any] | list[Any]:
     """The column as NumPy array or list of Python objects."""
     if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(values.astype(object), None))
+        cells = np.asarray(values.astype(object))
+        cells[np.ma.getmaskarray(values)] = None
+        return cells
     if isinstance(values, np.ndarray):
         return values
     package = type(values).__module__.partition(".")[0]

@@ -96,6 +96,6 @@ def _bar(lower: float, upper: float, inner_lower: float, inner_upper: float, mea
         '<g stroke="currentColor" stroke-width="1.5" opacity="0.55">'
         f'<line x1="{lower:.1f}" y1="{middle}" x2="{upper:.1f}" y2="{middle}"/>{caps}</g>'
         f'<line x1="{inner_lower:.1f}" y1="{middle}" x2="{inner_upper:.1f}" y2="{middle}" '
-        f'stroke="{BLUE}" stroke-width="5"/>'
-        f'<circle cx="{mean:.1f}" cy="{middle}" r="3.2" fill="currentColor"/></svg>'
+        f'stroke="{BLUE}" stroke-width="7"/>'
+        f'<circle cx="{mean:.1f}" cy="{middle}" r="2.6" fill="currentColor"/></svg>'
     )

@@ -185,7 +185,7 @@ def _name_problems(columns: Mapping[str, Any], model: Model) -> list[Problem]:
     problems = []
     for name in missing:
         near = _nearest(name, spare)
-        hint = f"Did you mean it by {near!r}?" if near else "Give None in each row where the value is unknown."
+        hint = f"Is it the column {near!r}?" if near else "Give None in each row where the value is unknown."
         problems.append(Problem(f"The feature is missing. {hint}", feature=name))
     left_out = model.raw.get("left_out") or {}
     for name in spare:
