@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -136,7 +137,7 @@ def broken(address: str, error: httpx.RequestError, *, answering: bool) -> Trans
         error: What the HTTP library says.
         answering: Whether the answer had begun.
     """
-    reason = str(error) or type(error).__name__
+    reason = str(error).rstrip(".") or type(error).__name__
     if answering:
         return Transient(UnexpectedAnswer(f"{address} closed the connection half-way through its answer: {reason}."))
     return Transient(
@@ -187,7 +188,10 @@ def _invalid(problem: Mapping[str, Any], batch: Batch | None, start: int) -> Inv
     listed = problem.get("errors")
     found = [_locate(item, batch, start) for item in listed if isinstance(item, Mapping)] if listed else []
     detail = problem.get("detail") or problem.get("title") or "The service can't use the input."
-    return InvalidInput(found or [Problem(str(detail))], None, 422, problem)
+    # The service lists the first problems alone, and says how many there are.
+    counted = re.match(r"(\d+) things are wrong", str(detail))
+    total = max(int(counted[1]), len(found)) if counted and found else None
+    return InvalidInput(found or [Problem(str(detail))], total, 422, problem)
 
 
 def _locate(item: Mapping[str, Any], batch: Batch | None, start: int) -> Problem:

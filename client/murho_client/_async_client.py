@@ -138,7 +138,7 @@ class AsyncClient:
         async def work(bar: ProgressBar) -> None:
             for start in waiting:
                 answers[start] = await self._ask(job.call(start), whole)
-                bar.advance(min(job.rows, job.batch.rows - start))
+                bar.advance(job.size(start))
 
         with ProgressBar(job.batch.rows, progress) as bar:
             if len(job.starts) == 1:

@@ -16,7 +16,7 @@ from murho_client._progress import Progress, ProgressBar
 from murho_client._retry import Attempts, Deadline, Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from os import PathLike
     from types import TracebackType
 
@@ -215,10 +215,10 @@ class Client:
             stop = Event()
             pool = ThreadPoolExecutor(self._setup.concurrency, thread_name_prefix="murho-client")
             try:
-                futures = [pool.submit(self._ask_part, job, start, whole, stop) for start in starts]
+                futures = {pool.submit(self._ask_part, job, start, whole, stop): start for start in starts}
                 for future in as_completed(futures):
                     future.result()
-                    bar.advance(job.rows)
+                    bar.advance(job.size(futures[future]))
                 return [future.result() for future in futures]
             finally:
                 stop.set()
@@ -226,7 +226,7 @@ class Client:
 
     def _ask_part(self, job: Job, start: int, whole: Deadline | None, stop: Event) -> Any:
         """The answer to one request of a job, in a thread of its own."""
-        return self._ask(job.call(start), whole, stop.is_set)
+        return self._ask(job.call(start), whole, stop)
 
     def _run(self, dialogue: Dialogue[Result], whole: Deadline | None) -> Result:
         """Exchanges the requests of a dialogue."""
@@ -243,10 +243,10 @@ class Client:
             result: Result = end.value
             return result
 
-    def _ask(self, call: Call, whole: Deadline | None, stopped: Callable[[], bool] = lambda: False) -> Any:
+    def _ask(self, call: Call, whole: Deadline | None, stop: Event | None = None) -> Any:
         """What the reply to one request means, after as many attempts as it takes."""
         deadline = self._setup.deadline(whole)
-        attempts = Attempts(self._setup.retries if call.retried else 0, deadline, stopped)
+        attempts = Attempts(self._setup.retries if call.retried else 0, deadline, stop)
         try:
             for attempt in stamina.retry_context(on=attempts.wait, attempts=attempts.most, timeout=None):
                 with attempt:

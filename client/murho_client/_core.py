@@ -326,9 +326,13 @@ class Job:
         """The first row of each request."""
         return range(0, self.batch.rows, self.rows)
 
+    def size(self, start: int) -> int:
+        """Number of rows of the request for the rows from `start` on."""
+        return min(self.rows, self.batch.rows - start)
+
     def call(self, start: int) -> Call:
         """The request for the rows from `start` on."""
-        part = self.batch.slice(start, min(start + self.rows, self.batch.rows))
+        part = self.batch.slice(start, start + self.size(start))
         body = json.dumps(
             {"inputs": part.inputs(), **self.options}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )

@@ -15,7 +15,8 @@ import httpx
 from murho_client._errors import DeadlineExceeded, MurhoClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+    from threading import Event
 
 __all__ = ["Attempts", "Deadline", "Transient"]
 
@@ -91,16 +92,16 @@ class Attempts:
     Args:
         retries: The most attempts after the first.
         deadline: No attempt begins after it.
-        stopped: Says whether the answer is no longer wanted.
+        stop: Set once the answer is no longer wanted, which ends a wait early. With it, waits block the thread.
 
     Attributes:
         most: The most attempts.
     """
 
-    def __init__(self, retries: int, deadline: Deadline, stopped: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, retries: int, deadline: Deadline, stop: Event | None = None) -> None:
         self.most = retries + 1
         self._deadline = deadline
-        self._stopped = stopped
+        self._stop = stop
         self._failed = 0
         self._begin = time.monotonic()
 
@@ -115,10 +116,12 @@ class Attempts:
         if not isinstance(failure, Transient):
             return False
         self._failed += 1
-        if self._stopped():
-            return False
         backoff = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (self._failed - 1))
         wait = random.uniform(backoff / 2, backoff)  # noqa: S311 - no secret
         if failure.retry_after is not None:
             wait = failure.retry_after + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
-        return wait if wait < self._deadline.remaining() else False
+        if wait >= self._deadline.remaining():
+            return False
+        if self._stop is None:
+            return wait
+        return False if self._stop.wait(wait) else 0.0

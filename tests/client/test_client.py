@@ -215,7 +215,7 @@ def test_large_tables_are_split_and_put_together_in_order() -> None:
     np.testing.assert_array_equal(prediction.mean, 2 * x + 1)
     assert len(service.documents) == 11
     assert 1 < most[0] <= 3
-    assert seen[-1][0] >= 103
+    assert seen[-1] == (103, 103)
     # All parts go to one version, whatever becomes the latest meanwhile.
     assert {path for path in service.paths if path.endswith("predict")} == {"/models/line/versions/1/predict"}
 
@@ -234,12 +234,41 @@ def test_problems_of_a_later_part_name_the_rows_of_the_whole() -> None:
     def before(request: httpx.Request) -> httpx.Response | None:
         if b"[20.0," not in request.content:
             return None
-        return problem(422, "bad-input", errors=[{"pointer": "/inputs/x/3", "message": "Too strange."}])
+        wrong = {"pointer": "/inputs/x/3", "message": "Too strange."}
+        return problem(422, "bad-input", "70 things are wrong with the input; …", errors=[wrong] * 50)
 
     with client(StandIn(before), max_rows_per_request=10) as murho, pytest.raises(InvalidInput) as caught:
         murho.predict({"x": np.arange(50.0), "kind": ["a"] * 50})
-    assert str(caught.value) == "row 23, x: Too strange."
+    assert str(caught.value.problems[0]) == "row 23, x: Too strange."
+    assert caught.value.total == 70
     assert caught.value.status == 422
+
+
+def test_a_model_that_is_replaced_meanwhile_gives_no_mixed_answer() -> None:
+    def before(request: httpx.Request) -> httpx.Response | None:
+        service.version = str(len(service.documents))
+        return problem(404, "nothing") if request.method == "GET" else None
+
+    service = StandIn(before)
+    with client(service, max_rows_per_request=10) as murho, pytest.raises(UnexpectedAnswer, match="was replaced"):
+        murho.predict({"x": np.arange(50.0), "kind": ["a"] * 50})
+
+
+def test_the_first_error_cuts_the_waits_of_the_others_short() -> None:
+    def before(request: httpx.Request) -> httpx.Response | None:
+        if b"[0.0," in request.content:
+            return problem(429, "queue-full", retry_after=30)
+        if b"[10.0," in request.content:
+            time.sleep(0.2)
+            return problem(500, "internal")
+        return None
+
+    begin = time.monotonic()
+    with client(StandIn(before), max_rows_per_request=10) as murho, pytest.raises(InternalError):
+        murho.predict({"x": np.arange(20.0), "kind": ["a"] * 20})
+    while any(thread.name.startswith("murho-client") for thread in threading.enumerate()):
+        assert time.monotonic() - begin < 10
+        time.sleep(0.01)
 
 
 def test_draws_are_asked_for_in_small_parts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,10 @@ def test_nobody_waits_for_what_will_not_come() -> None:
     failure = Transient(Unreachable("no"), retry_after=30.0)
     assert 30 <= Attempts(3, Deadline(60)).wait(failure) <= 30.1
     assert Attempts(3, Deadline(20)).wait(failure) is False
-    assert Attempts(3, Deadline(60), lambda: True).wait(failure) is False
+    stop = threading.Event()
+    assert Attempts(3, Deadline(60), stop).wait(Transient(Unreachable("no"))) == 0.0  # it has waited
+    stop.set()
+    assert Attempts(3, Deadline(60), stop).wait(failure) is False
     assert Attempts(3, Deadline(60)).wait(httpx.ConnectError("a bug, not a transient failure")) is False
 
 
