@@ -253,3 +253,39 @@ def test_progress_is_reported_in_rows(service: Service, tmp_path: Path) -> None:
         progress=lambda done, total: seen.append((done, total)),
     )
     assert seen == [(10, None), (20, None), (25, None)]
+
+
+@pytest.mark.parametrize("destination", ["out.csv", "out.parquet"])
+def test_a_classifiers_answers_are_written_with_a_column_a_class(tmp_path: Path, destination: str) -> None:
+    told = {
+        "model": {"name": "penguins", "version": "1"},
+        "target": "species",
+        "samples": 256,
+        "seed": 0,
+        "classes": ["Adelie", "Gentoo"],
+        "prediction": ["Adelie", "Gentoo"],
+        "probabilities": [[0.9, 0.1], [0.4, 0.6]],
+        "epistemic_std": [[0.1, 0.1], [0.2, 0.2]],
+        "entropy": [0.3, 0.6],
+        "epistemic_entropy": [0.1, 0.2],
+        "prediction_set": {"coverage": 0.9, "values": [["Adelie"], ["Adelie", "Gentoo"]]},
+        "calibrated": True,
+        "warnings": [],
+    }
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json=told) if request.method == "POST" else problem(404, "Not described.")
+
+    (tmp_path / "in.csv").write_text("mass\n3000\n5000\n")
+    with Client("http://murho.test", transport=httpx.MockTransport(answer)) as client:
+        client.predict_file(tmp_path / "in.csv", tmp_path / destination, "penguins")
+    names = ["prediction", "p_Adelie", "p_Gentoo", "entropy", "epistemic_entropy", "prediction_set"]
+    if destination == "out.csv":
+        rows = read(tmp_path / destination)
+        assert list(rows[0]) == names
+        assert rows[1]["prediction_set"] == '["Adelie", "Gentoo"]'
+        assert [float(row["p_Gentoo"]) for row in rows] == [0.1, 0.6]
+    else:
+        table = pq.read_table(tmp_path / destination)
+        assert table.column_names == names
+        assert table.column("prediction_set").to_pylist() == [["Adelie"], ["Adelie", "Gentoo"]]
