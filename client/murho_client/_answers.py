@@ -91,7 +91,9 @@ def read_json(reply: Reply) -> dict[str, Any]:
         raise UnexpectedAnswer(f"{reply.describe()}. That is no Murho service; check the address.")
     document = _parse(reply.body)
     if document is None:
-        raise Transient(UnexpectedAnswer(f"{reply.describe()}… The answer is no JSON object, or it was cut."))
+        # Without its text: that may be a prediction, which belongs into no log.
+        fault = f"{reply.address} answered with {len(reply.body)} bytes that are no JSON object; they may be cut."
+        raise Transient(UnexpectedAnswer(fault))
     return document
 
 

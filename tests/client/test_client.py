@@ -313,7 +313,7 @@ def test_problems_become_errors_of_their_kind(status: int, kind: type[MurhoClien
         (lambda: httpx.Response(200, json={"predictions": [1, 2, 3]}), "left out model.*too old or too new"),
         (lambda: httpx.Response(200, json=[1, 2, 3]), "no JSON object"),
         (lambda: httpx.Response(200, content=b'{"mean": NaN}', headers={"content-type": "application/json"}), "JSON"),
-        (cut, "or it was cut"),
+        (cut, "22 bytes that are no JSON object; they may be cut"),
     ],
 )
 def test_what_is_no_murho_is_shown(response: Callable[[], httpx.Response], words: str) -> None:
