@@ -7,6 +7,7 @@ pandas, polars and pyarrow are never imported: a column of theirs is recognised 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -129,7 +130,8 @@ def _plain(values: Any) -> NDArray[Any] | list[Any]:
     if package == "pandas":
         return _from_pandas(values)
     if package == "polars":
-        if values.dtype.is_numeric() and not values.dtype.is_decimal():
+        kind = str(values.dtype)
+        if kind.startswith(("Int", "UInt", "Float", "Date")):  # dates and moments, too
             return np.asarray(values.to_numpy())
         return list(values.to_list())
     if package == "pyarrow":
@@ -142,8 +144,8 @@ def _plain(values: Any) -> NDArray[Any] | list[Any]:
 
 
 def _from_pandas(values: Any) -> NDArray[Any] | list[Any]:
-    if hasattr(values, "to_series"):  # an Index
-        values = values.to_series()
+    if not hasattr(values, "iloc"):  # an index, or an array of pandas
+        values = sys.modules["pandas"].Series(values)
     dtype = values.dtype
     if isinstance(dtype, np.dtype):
         return np.asarray(values.to_numpy())

@@ -102,7 +102,7 @@ def to_batch(data: object) -> Batch:
         return data
     try:
         names, columns, labels = _table(data)
-    except TypeError as error:
+    except (TypeError, RuntimeError) as error:  # torch raises the second for a tensor that needs a gradient
         raise InvalidInput([Problem(str(error))]) from None
     if names is not None:
         repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -154,8 +154,7 @@ def _table(data: Any) -> _Table:
         TypeError: The data are no table; the message says what is.
     """
     for package, read in (("pandas", _from_pandas), ("polars", _from_polars), ("pyarrow", _from_arrow)):
-        module = sys.modules.get(package)
-        if module is not None and type(data).__module__.partition(".")[0] == package:
+        if type(data).__module__.partition(".")[0] == package:
             return read(data)
     if isinstance(data, np.ndarray):
         return _from_array(data)

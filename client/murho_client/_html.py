@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["html_table"]
 
-WIDTH, HEIGHT, MARGIN = 160, 18, 6
+WIDTH, HEIGHT, MARGIN = 220, 18, 6
 BLUE = "#3987e5"
 """Has a contrast of 3 or more to white and to a dark page."""
 CELL = "padding: 2px 10px; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap"
@@ -32,8 +32,8 @@ RULE = "border-bottom: 1px solid rgba(128, 128, 128, 0.4)"
 def html_table(prediction: Prediction) -> str:
     """The first and last rows of a prediction as a table.
 
-    The bar spans the outermost percentiles, or twice the std on both sides without percentiles; its thick part is the
-    epistemic share, the mean ± epistemic std; the dot is the mean. All bars of the table share one scale.
+    The bar spans the outermost percentiles, or twice the std on both sides without percentiles. Its thick part is the
+    mean ± the epistemic std, where that lies within the bar. The dot is the mean. All bars share one scale.
     """
     rows = shown_rows(prediction)
     cells = body(prediction, rows)
@@ -74,7 +74,8 @@ def _bars(prediction: Prediction, rows: Sequence[int]) -> tuple[list[str], str]:
         lower, upper = mean - 2 * std, mean + 2 * std
         caption = "mean ± 2 std"
     inner = np.zeros_like(std) if prediction.epistemic_std is None else prediction.epistemic_std[chosen]
-    low, high = min(lower.min(), (mean - inner).min()), max(upper.max(), (mean + inner).max())
+    inner_lower, inner_upper = np.maximum(mean - inner, lower), np.minimum(mean + inner, upper)
+    low, high = min(lower.min(), mean.min()), max(upper.max(), mean.max())
     if not high > low:
         return [], ""
 
@@ -83,7 +84,7 @@ def _bars(prediction: Prediction, rows: Sequence[int]) -> tuple[list[str], str]:
         share: NDArray[np.float64] = (values / 2 - low / 2) / (high / 2 - low / 2)
         return MARGIN + share * (WIDTH - 2 * MARGIN)
 
-    ends = np.stack([place(lower), place(upper), place(mean - inner), place(mean + inner), place(mean)], axis=1)
+    ends = np.stack([place(lower), place(upper), place(inner_lower), place(inner_upper), place(mean)], axis=1)
     return [_bar(*map(float, row)) for row in ends], f"{caption} (thick: epistemic)"
 
 

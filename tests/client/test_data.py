@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import namedtuple
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -128,6 +130,38 @@ def test_a_cell_of_any_type_is_plain_json(cell: object, expected: object) -> Non
 
     assert found == {"a": [expected]}
     assert type(next(iter(found["a"]))) is type(expected)
+
+
+BERLIN = pd.Series(pd.to_datetime(["2024-05-31 12:30", None, "2024-06-01 02:00"])).dt.tz_localize("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(BERLIN, id="pandas"),
+        pytest.param(pd.Index(BERLIN), id="index"),
+        pytest.param(BERLIN.array, id="array of pandas"),
+        pytest.param(BERLIN.tolist(), id="list"),
+        pytest.param(pl.from_pandas(BERLIN), id="polars"),
+        pytest.param(pa.array(BERLIN), id="arrow"),
+        pytest.param(pa.chunked_array([pa.array(BERLIN)[:1], pa.array(BERLIN)[1:]]), id="arrow chunks"),
+        pytest.param(BERLIN.astype(pd.ArrowDtype(pa.timestamp("ns", "Europe/Berlin"))), id="pandas on arrow"),
+    ],
+)
+def test_moments_of_a_time_zone_are_written_in_utc(moments: object) -> None:
+    assert to_batch({"a": moments}).inputs() == {"a": ["2024-05-31T10:30:00Z", None, "2024-06-01"]}
+
+
+@pytest.mark.parametrize("convert", [pl.Series, pa.array, pd.array, pd.Index, tuple, np.array])
+def test_columns_of_all_kinds_hold_numbers(convert: Any) -> None:
+    assert to_batch({"a": convert([1.5, 2.0])}).inputs() == {"a": [1.5, 2.0]}
+    assert to_batch({"a": convert([1, 2])}).inputs() == {"a": [1, 2]}
+
+
+def test_only_numpy_is_imported() -> None:
+    packages = "{'pandas', 'polars', 'pyarrow', 'torch', 'murho'}"
+    code = f"import sys, murho_client as m; m._data.to_batch({{'a': [1]}}); print({{*sys.modules}} & {packages})"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 
 def test_categories_that_are_no_cells_are_their_text() -> None:

@@ -42,9 +42,8 @@ def answer(rows: int = 3, start: int = 0, **changes: Any) -> dict[str, Any]:
 
 def mean_only(rows: int = 2) -> dict[str, Any]:
     """The answer to `samples=0`."""
-    nothing: dict[str, Any] = dict.fromkeys(
-        ["std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws", "mc_error"]
-    )
+    spreads = ["std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws", "mc_error"]
+    nothing: dict[str, Any] = dict.fromkeys(spreads)
     return answer(rows, samples=0, warnings=[], **nothing)
 
 
@@ -304,9 +303,8 @@ class TestDisplay:
 
     @pytest.mark.parametrize("scale", [1e-300, 1e-9, 1e-3, 1, 1e6, 1e12, 1e300])
     def test_numbers_of_any_size_are_short(self, scale: float) -> None:
-        numbers: dict[str, Any] = {
-            name: [value * scale for value in answer()[name]] for name in ("mean", "std", "epistemic_std")
-        }
+        names = ("mean", "std", "epistemic_std")
+        numbers: dict[str, Any] = {name: [value * scale for value in answer()[name]] for name in names}
         rows = repr(Prediction.of([answer(**numbers)])).splitlines()[2:5]
 
         assert all(len(cell) <= 16 for row in rows for cell in row.split()[:4])
@@ -337,7 +335,16 @@ class TestDisplay:
 
         assert len(bars) == len(dots) == 3
         assert dots == sorted(dots)
-        assert all(0 <= place <= 160 for bar in bars for place in bar)
+        assert all(0 <= place <= 220 for bar in bars for place in bar)
+
+    def test_a_bar_holds_its_epistemic_part(self) -> None:
+        # A skewed answer: the mean less its epistemic std is far below the lowest percentile.
+        shown = Prediction.of([answer(epistemic_std=[90.0] * 3, std=[91.0] * 3)])
+        page = ET.fromstring(shown._repr_html_())  # noqa: S314  # made right here
+        for bar in page.iter("svg"):
+            whole, _, _, epistemic = bar.iter("line")
+            assert epistemic.get("x1") == whole.get("x1")
+            assert epistemic.get("x2") == whole.get("x2")
 
     def test_names_are_text_and_no_markup(self) -> None:
         evil = "<script>alert(1)</script>"
