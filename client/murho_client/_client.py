@@ -10,10 +10,11 @@ import httpx
 import stamina
 
 from murho_client._answers import Reply, broken, read_ready
-from murho_client._core import Call, Catalogue, Dialogue, Job, Setup, join, options_of
+from murho_client._core import Call, Catalogue, Dialogue, Job, join, options_of
 from murho_client._errors import DeadlineExceeded, MurhoClientError, UnknownModel, Unreachable
 from murho_client._progress import Progress, ProgressBar
 from murho_client._retry import Attempts, Deadline, Transient
+from murho_client._setup import Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
