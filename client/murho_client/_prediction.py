@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from murho_client._data import Labels
 from murho_client._html import html_table
+from murho_client._joining import common, joined, same
 from murho_client._text_table import number, text_table
+from murho_client._warnings import PredictionWarning, read_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,28 +31,6 @@ Array: TypeAlias = NDArray[np.float64]
 # Key of an answer → dimensions of its array. Every first dimension is the rows.
 REGRESSION = {"mean": 1, "std": 1, "epistemic_std": 1, "aleatoric_std": 1, "draws": 2}
 CLASSIFICATION = {"probabilities": 2, "epistemic_std": 2, "entropy": 1, "epistemic_entropy": 1, "draws": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionWarning:
-    """A value unlike the training rows.
-
-    Attributes:
-        row: The row's number in the prediction, from 0; None if the warning isn't about one row.
-        label: The row's label in the data as given: its index value in pandas, else its number.
-        feature: The feature.
-        message: What is unusual.
-    """
-
-    row: int | None
-    label: Any
-    feature: str | None
-    message: str
-
-    def __str__(self) -> str:
-        place = [] if self.row is None else [f"row {self.label!r}"]
-        place += [] if self.feature is None else [self.feature]
-        return f"{', '.join(place)}: {self.message}" if place else self.message
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -110,17 +90,17 @@ class Prediction:
         rows = sum(counts)
         if labels is not None and len(labels) != rows:
             raise ValueError(f"{rows} rows were answered, but {len(labels)} have labels")
-        percentiles = _common(answers, "percentiles", "levels")
-        exceedance = _common(answers, "exceedance", "thresholds")
-        coverage = _common(answers, "prediction_set", "coverage")
+        percentiles = common(answers, "percentiles", "levels")
+        exceedance = common(answers, "exceedance", "thresholds")
+        coverage = common(answers, "prediction_set", "coverage")
         for key in ("model", "target", "samples", "seed", "calibrated", "classes"):
-            _same([answer.get(key) for answer in answers], key)
+            same([answer.get(key) for answer in answers], key)
 
         arrays: dict[str, NDArray[Any]] = {}
 
         def join(name: str, dimensions: int, parts: list[Any]) -> None:
             if not all(part is None for part in parts):
-                arrays[name] = _joined(name, dimensions, parts, counts)
+                arrays[name] = joined(name, dimensions, parts, counts)
 
         for name, dimensions in (REGRESSION if classes is None else CLASSIFICATION).items():
             join(name, dimensions, [answer.get(name) for answer in answers])
@@ -147,7 +127,7 @@ class Prediction:
             classes=None if classes is None else tuple(classes),
             coverage=coverage,
             labels=labels,
-            warnings=_warnings(answers, counts, labels),
+            warnings=read_warnings(answers, counts, labels),
             _rows=rows,
             _arrays=arrays,
         )
@@ -365,59 +345,3 @@ def _package(name: str, method: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise ImportError(f"{method}() needs {name}. Install it: pip install {name}") from error
-
-
-def _common(answers: Sequence[Mapping[str, Any]], key: str, part: str) -> Any:
-    """What all answers say of a key, such as the levels of `percentiles`; None if it is null or absent."""
-    found = [None if answer.get(key) is None else answer[key][part] for answer in answers]
-    _same(found, key)
-    return found[0]
-
-
-def _same(values: Sequence[Any], key: str) -> None:
-    for value in values:
-        if value != values[0]:
-            raise ValueError(f"the answers differ in {key}: {values[0]!r} and {value!r}")
-
-
-def _joined(name: str, dimensions: int, parts: Sequence[Any], counts: Sequence[int]) -> Array:
-    arrays = [np.asarray(part, dtype=np.float64) for part in parts]
-    for array, count in zip(arrays, counts, strict=True):
-        if array.ndim != dimensions or len(array) != count or not np.isfinite(array).all():
-            raise ValueError(f"{name!r} isn't made of {count} rows of finite numbers")
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _warnings(
-    answers: Sequence[Mapping[str, Any]], counts: Sequence[int], labels: Sequence[Any] | None
-) -> tuple[PredictionWarning, ...]:
-    """The warnings of all answers, with rows counted from the first answer's."""
-    found = []
-    start = 0
-    for answer, count in zip(answers, counts, strict=True):
-        for item in answer.get("warnings", ()):
-            row, feature, message = _locate(str(item["pointer"]), str(item["message"]))
-            if row is not None and row < count:
-                row += start
-                label = row if labels is None else labels[row]
-            else:
-                row = label = None
-            found.append(PredictionWarning(row, label, feature, message))
-        start += count
-    return tuple(found)
-
-
-def _locate(pointer: str, message: str) -> tuple[int | None, str | None, str]:
-    """Row, feature and message of a warning.
-
-    The service points to `/inputs/FEATURE/ROW`, to `/inputs/ROW/FEATURE` or, in a matrix, to `/inputs/ROW/COLUMN`, and
-    begins its message with the feature.
-    """
-    place = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[2:]]
-    for name, row in (place, place[::-1]) if len(place) == 2 else ():
-        if row.isdecimal() and message.startswith(f"{name}: "):
-            return int(row), name, message.removeprefix(f"{name}: ")
-    if len(place) == 2 and place[0].isdecimal() and ": " in message:
-        feature, _, text = message.partition(": ")
-        return int(place[0]), feature, text
-    return None, None, message
