@@ -45,6 +45,7 @@ check: setup ## check format, lint, types and the order of packages
 	$(BIN)/ruff format --check . || status=1; \
 	$(BIN)/ruff check . || status=1; \
 	$(BIN)/mypy || status=1; \
+	(cd client && ../$(BIN)/mypy) || status=1; \
 	$(BIN)/lint-imports --no-logo --no-cache || status=1; \
 	exit $$status
 

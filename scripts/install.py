@@ -1,6 +1,6 @@
 """Installs Murho into the environment of the Python that runs this script: PyTorch first, then the rest.
 
-    .venv/bin/python scripts/install.py               the project, editable, with its development tools
+    .venv/bin/python scripts/install.py               the project and its client, editable, with development tools
     python scripts/install.py --runtime-dependencies  the packages that Murho imports, without Murho (for the image)
 
 All versions come from constraints.txt. PyTorch is installed first because the package index has the CUDA build for
@@ -234,7 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         extras = project["project"]["optional-dependencies"]
         install_through_constraints(*common, *project["project"]["dependencies"], *extras["compiled"])
     else:
-        install_through_constraints(*common, "--no-build-isolation", "--editable", f"{ROOT}[dev]")
+        editable = ("--editable", f"{ROOT}[dev]", "--editable", str(ROOT / "client"))
+        install_through_constraints(*common, "--no-build-isolation", *editable)
 
 
 if __name__ == "__main__":

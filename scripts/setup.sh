@@ -12,7 +12,7 @@ variant=${TORCH_VARIANT:-$(cut -d ' ' -f 1 "$stamp" 2>/dev/null || echo cpu)}
 
 up_to_date() {
     [ "$(cat "$stamp" 2>/dev/null)" = "$variant $here" ] && [ -x .venv/bin/murho ] && .venv/bin/python -c '' 2>/dev/null &&
-        [ -z "$(find pyproject.toml constraints.txt scripts/setup.sh scripts/install.py -newer "$stamp")" ]
+        [ -z "$(find pyproject.toml client/pyproject.toml constraints.txt scripts/setup.sh scripts/install.py -newer "$stamp")" ]
 }
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }

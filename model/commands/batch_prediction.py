@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -9,22 +10,28 @@ import numpy as np
 from murho.model.data.cells import format_date, parse_date
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.data.schema_inference import columns_from_table
-from murho.model.errors import MurhoError, TableError
+from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
+    from murho_client import Client
+    from murho_client import Prediction as Answer
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.engines.prediction import Prediction, PredictOptions
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import Advance
 
-__all__ = ["LocalScorer", "RemoteScorer", "Scored", "Scorer", "percentile_name", "score_table"]
+__all__ = ["LocalScorer", "Scored", "Scorer", "ServiceScorer", "connect", "percentile_name", "score_table"]
 
 ROWS_PER_CHUNK = 16_384
 ROWS_PER_REQUEST = 4_096
+SECONDS_PER_REQUEST = 120.0
+RETRIES = 3
 
 
 class Scored(NamedTuple):
@@ -32,7 +39,7 @@ class Scored(NamedTuple):
 
     Attributes:
         columns: Output columns by name, ``[B]`` each; NaN for columns without an answer (``samples=0``).
-        unlike: Whether each row is unlike the training rows, ``[B]``. With a `RemoteScorer`, only values beyond the
+        unlike: Whether each row is unlike the training rows, ``[B]``. With a `ServiceScorer`, only values beyond the
             training range and unseen categories count.
     """
 
@@ -66,37 +73,28 @@ class LocalScorer:
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """The answer of the posterior; see `Scorer.score`."""
         answer = self.posterior.predict(columns, options)
-        none = np.full((len(answer.mean), len(options.percentiles)), np.nan)
-        scored = {
-            name: none[:, 0] if (values := getattr(answer, name)) is None else values
-            for name in ("mean", "std", "epistemic_std", "aleatoric_std")
-        }
-        percentiles = none if answer.percentiles is None else answer.percentiles
-        for index, level in enumerate(options.percentiles):
-            scored[percentile_name(level)] = percentiles[:, index]
         outside = _rows_outside(self.schema, columns)
+        scored = _scored_columns(answer, options)
         return Scored(scored, outside if answer.outside is None else outside | answer.outside)
 
 
-class RemoteScorer:
-    """A `Scorer` that asks a running service, with a few thousand rows per request."""
+class ServiceScorer:
+    """A `Scorer` that asks a running service, through its client."""
 
-    def __init__(self, url: str, model: str, timeout: float = 120.0) -> None:
+    def __init__(self, client: Client, model: str, version: str | None = None) -> None:
         """Ask the service for the features of the model.
 
         Args:
-            url: Address of the service, such as ``http://127.0.0.1:8000``.
+            client: A client of the service.
             model: Name of the model.
-            timeout: Seconds to wait for each answer.
+            version: Its version; by default the latest.
 
         Raises:
             MurhoError: The service can't be reached or has no such model.
         """
-        import httpx
-
-        self._client = httpx.Client(base_url=url.rstrip("/"), timeout=timeout)
-        self._path = f"/models/{model}"
-        described = self._ask("GET", self._path)
+        self._client, self._model, self._version = client, model, version
+        with _client_errors():
+            described = client.model(model, version).raw
         self.schema = Schema(
             tuple(_feature(item) for item in described["features"]),
             Target(described["target"]["name"], described["target"]["unit"]),
@@ -104,53 +102,66 @@ class RemoteScorer:
         )
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
-        """The answers of the service; see `Scorer.score`."""
-        count = len(next(iter(columns.values())))
-        parts = [
-            self._score({name: column[start : start + ROWS_PER_REQUEST] for name, column in columns.items()}, options)
-            for start in range(0, count, ROWS_PER_REQUEST)
-        ]
-        scored = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return Scored(scored, _rows_outside(self.schema, columns))
+        """The answer of the service; see `Scorer.score`."""
+        inputs = {feature.name: _json_cells(feature, columns[feature.name]) for feature in self.schema.features}
+        with _client_errors():
+            answer = self._client.predict(
+                inputs,
+                self._model,
+                self._version,
+                samples=options.samples,
+                percentiles=options.percentiles,
+                seed=options.seed,
+                noise=options.noise,
+                progress=False,
+            )
+        return Scored(_scored_columns(answer, options), _rows_outside(self.schema, columns))
 
-    def _score(self, columns: Columns, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
-        body: dict[str, Any] = {
-            "inputs": {feature.name: _json_cells(feature, columns[feature.name]) for feature in self.schema.features},
-            "samples": options.samples,
-            "percentiles": list(options.percentiles),
-            "noise": options.noise,
-        }
-        if options.seed is not None:
-            body["seed"] = options.seed
-        answer = self._ask("POST", f"{self._path}/predict", body)
-        count = len(answer["mean"])
-        none = [None] * count
-        scored = {
-            name: np.array(answer[name] or none, dtype=np.float64)
-            for name in ("mean", "std", "epistemic_std", "aleatoric_std")
-        }
-        rows = answer["percentiles"]["values"] if answer["percentiles"] else [[None] * len(options.percentiles)] * count
-        values = np.array(rows, dtype=np.float64).reshape(count, len(options.percentiles))
-        for index, level in enumerate(options.percentiles):
-            scored[percentile_name(level)] = values[:, index]
-        return scored
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        import httpx
+def connect(url: str) -> Client:
+    """A client of the service at an address.
 
-        try:
-            response = self._client.request(method, path, json=body)
-        except httpx.HTTPError as error:
-            raise MurhoError(f"{self._client.base_url}: the service can't be reached ({error})") from error
-        except httpx.InvalidURL as error:
-            raise MurhoError(f"{self._client.base_url}: not an address of a service ({error})") from error
-        if response.is_success:
-            return response.json()
-        try:
-            detail = response.json()["detail"]
-        except (ValueError, KeyError, TypeError):
-            detail = response.text[:200]
-        raise MurhoError(f"{response.request.url} answered {response.status_code}: {detail}")
+    Raises:
+        OptionError: The client is not installed.
+        MurhoError: The text is no address.
+    """
+    try:
+        import stamina
+        from murho_client import Client
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            f"--url takes the client of the service, but there is no {error.name}: "
+            "pip install ./client in a clone of the repository"
+        ) from error
+    # Where structlog is installed, stamina would log each retry to stdout, among the lines of the CSV.
+    stamina.instrumentation.set_on_retry_hooks([])
+    try:
+        return Client(url, timeout=SECONDS_PER_REQUEST, max_rows_per_request=ROWS_PER_REQUEST, retries=RETRIES)
+    except ValueError as error:
+        raise MurhoError(f"{url}: not an address of a service ({error})") from error
+
+
+@contextmanager
+def _client_errors() -> Iterator[None]:
+    """The client's errors as Murho's, in one line."""
+    from murho_client import MurhoClientError
+
+    try:
+        yield
+    except MurhoClientError as error:
+        raise MurhoError(" ".join(str(error).split())) from error
+
+
+def _scored_columns(answer: Prediction | Answer, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
+    """The output columns of an answer; NaN where it has none."""
+    none = np.full((len(answer.mean), len(options.percentiles)), np.nan)
+    missing = np.full(len(answer.mean), np.nan)
+    scored = {
+        name: missing if (values := getattr(answer, name)) is None else values
+        for name in ("mean", "std", "epistemic_std", "aleatoric_std")
+    }
+    percentiles = none if answer.percentiles is None else answer.percentiles
+    return scored | {percentile_name(level): percentiles[:, index] for index, level in enumerate(options.percentiles)}
 
 
 def _feature(item: dict[str, Any]) -> Feature:

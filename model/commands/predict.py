@@ -6,6 +6,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ def predict(
     device: DeviceOption = "auto",
 ) -> None:
     """Score a file, offline or through a running service."""
-    from murho.model.commands.batch_prediction import LocalScorer, RemoteScorer, Scorer, score_table
+    from murho.model.commands.batch_prediction import LocalScorer, Scorer, ServiceScorer, connect, score_table
     from murho.model.data.tables import read_table, write_table
     from murho.model.engines.selection import engine_worth
     from murho.model.errors import OptionError
@@ -44,17 +45,18 @@ def predict(
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
     scorer: Scorer
-    if url is None:
-        use_threads_for_answering()
-        directory = find_checkpoint(checkpoints, model, version)
-        table = read_table(data)
-        engine = engine_worth(table.num_rows, samples)
-        scorer = LocalScorer(Posterior.load(directory, resolve_device(device), engine=engine))
-    else:
-        scorer = RemoteScorer(url, model if version is None else f"{model}/versions/{version}")
-        table = read_table(data)
-    with naming(data), advancing("scoring", table.num_rows) as advance:
-        scored, unlike = score_table(table, scorer, options, advance)
+    with ExitStack() as clients:
+        if url is None:
+            use_threads_for_answering()
+            directory = find_checkpoint(checkpoints, model, version)
+            table = read_table(data)
+            engine = engine_worth(table.num_rows, samples)
+            scorer = LocalScorer(Posterior.load(directory, resolve_device(device), engine=engine))
+        else:
+            scorer = ServiceScorer(clients.enter_context(connect(url)), model, version)
+            table = read_table(data)
+        with naming(data), advancing("scoring", table.num_rows) as advance:
+            scored, unlike = score_table(table, scorer, options, advance)
     if unlike:
         rows = "1 row is" if unlike == 1 else f"{unlike} rows are"
         sys.stderr.write(f"note: {rows} unlike the training rows (beyond their range, in a gap, or unseen)\n")

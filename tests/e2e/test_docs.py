@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
-PAGES = [*DOCUMENTS, ROOT / "benchmarks" / "README.md", ROOT / "examples" / "README.md"]
+PAGES = [*DOCUMENTS, ROOT / "benchmarks" / "README.md", ROOT / "client" / "README.md", ROOT / "examples" / "README.md"]
 OPTIONS_TABLE = "## Options of `murho train`"
 """Where the README's generated table begins, to which the limits of prose don't apply."""
 MADE = ("benchmarks/results",)
@@ -199,7 +199,7 @@ def anchors(path: Path) -> set[str]:
 
 def test_every_path_that_documents_name_exists() -> None:
     """Paths from the top of the repository, in code, diagrams and tables alike."""
-    places = "model|service|tests|benchmarks|docs|examples|scripts|src"
+    places = "client|model|service|tests|benchmarks|docs|examples|scripts|src"
     for path in PAGES:
         named = set(re.findall(rf"(?<![\w/.~-])((?:{places})/[\w./-]*)", path.read_text()))
         missing = {name for name in named if not (ROOT / name.rstrip(".")).exists()}

@@ -42,8 +42,10 @@ def pins() -> dict[str, str]:
 
 def test_every_dependency_is_pinned(pins: dict[str, str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"].values()
     wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    wanted += [*client["build-system"]["requires"], *client["project"]["dependencies"]]
     names = [re.split(r"[^A-Za-z0-9._-]", line)[0].lower() for line in [*wanted, *(r for e in extras for r in e)]]
     assert [name for name in names if name not in pins and name != "murho"] == []
 
@@ -114,7 +116,8 @@ def project(tmp_path: Path) -> Path:
     project = tmp_path / "a project"
     (project / "scripts").mkdir(parents=True)
     shutil.copy(SETUP, project / "scripts")
-    for name in ("scripts/install.py", "pyproject.toml", "constraints.txt"):
+    (project / "client").mkdir()
+    for name in ("scripts/install.py", "pyproject.toml", "client/pyproject.toml", "constraints.txt"):
         (project / name).touch()
     (tmp_path / "bin").mkdir()
     for tool in ("sh", "dirname", "cat", "cut", "find", "grep", "rm", "mkdir", "chmod", "touch", "cp"):

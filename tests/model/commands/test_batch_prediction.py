@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
+import pyarrow as pa
 import pytest
+from murho_client import Client
 
 from murho.model.commands import batch_prediction as scoring
-from murho.model.commands.batch_prediction import LocalScorer, RemoteScorer, percentile_name, score_table
+from murho.model.commands.batch_prediction import (
+    LocalScorer,
+    ServiceScorer,
+    connect,
+    percentile_name,
+    score_table,
+)
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.prediction import Prediction, PredictOptions
-from murho.model.errors import MurhoError, TableError
+from murho.model.errors import MurhoError, OptionError, TableError
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from murho.model.posterior.posterior import Posterior
 
 
@@ -71,21 +83,103 @@ def test_a_table_without_rows_is_refused(rent: Posterior) -> None:
         score_table(make_table(rows=5).slice(0, 0), LocalScorer(rent), PredictOptions())
 
 
+DESCRIBED = {
+    "name": "rent",
+    "version": "2",
+    "versions": ["1", "2"],
+    "task": "regression",
+    "target": {"name": "price", "unit": "EUR"},
+    "features": [
+        {"name": "size", "kind": "numeric", "unit": "m2", "min": 20, "max": 90, "categories": None, "missing": True},
+        {"name": "built", "kind": "date", "unit": None, "min": "1950-01-01", "max": "2020-01-01", "categories": None,
+         "missing": False},
+        {"name": "lift", "kind": "boolean", "unit": None, "min": 0, "max": 1, "categories": None, "missing": False},
+        {"name": "town", "kind": "categorical", "unit": None, "min": None, "max": None, "categories": ["Ulm"],
+         "missing": False},
+    ],
+    "metrics": {},
+}  # fmt: skip
+
+
+def client_of(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
+    return Client("http://127.0.0.1:1", transport=httpx.MockTransport(answer), retries=0)
+
+
+def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_columns_of_a_local_one() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=DESCRIBED)
+        asked.append(json.loads(request.content))
+        spread = {name: [1.0, 2.0] for name in ("std", "epistemic_std", "aleatoric_std")}
+        percentiles = {"levels": [5, 95], "values": [[1.0, 3.0], [2.0, 4.0]]}
+        model = {"model": {"name": "rent", "version": "2"}, "target": "price", "samples": 8, "seed": 4}
+        told = {"mean": [2.0, 3.0], **spread, "percentiles": percentiles, "calibrated": True, "warnings": []}
+        return httpx.Response(200, json=model | told)
+
+    table = pa.table(
+        {
+            "id": ["a", "b"],
+            "size": ["", "120"],
+            "built": ["1990-05-01", "2001-01-01"],
+            "lift": ["true", "false"],
+            "town": ["Ulm", "Bonn"],
+            "price": [1, 2],
+        }
+    )
+    table = table.set_column(1, "size", [pa.array([None, "120"])])
+    with client_of(answer) as client:
+        scored, unlike = score_table(
+            table, ServiceScorer(client, "rent"), PredictOptions(samples=8, percentiles=(5.0, 95.0), seed=4)
+        )
+    (body,) = asked
+    assert body["inputs"] == {
+        "size": [None, 120.0],
+        "built": ["1990-05-01", "2001-01-01"],
+        "lift": [True, False],
+        "town": ["Ulm", "Bonn"],
+    }
+    assert (body["samples"], body["percentiles"], body["seed"]) == (8, [5, 95], 4)
+    assert {name: values.tolist() for name, values in scored.items()} == {
+        "mean": [2.0, 3.0],
+        "std": [1.0, 2.0],
+        "epistemic_std": [1.0, 2.0],
+        "aleatoric_std": [1.0, 2.0],
+        "p5": [1.0, 2.0],
+        "p95": [3.0, 4.0],
+    }
+    assert unlike == 1  # 120 m2, in a town that is new
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
         (
-            httpx.Response(404, json={"detail": "There is no model 'rent'."}),
-            "answered 404: There is no model",
+            httpx.Response(404, json={"type": "urn:murho:problem:unknown", "detail": "There is no model 'rent'."}),
+            "There is no model 'rent'",
         ),
-        (httpx.Response(502, text="bad gateway"), "answered 502: bad gateway"),
+        (httpx.Response(502, text="bad gateway"), "502"),
     ],
 )
-def test_what_a_service_refuses_is_passed_on(
-    answer: httpx.Response, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = httpx.Client
-    transport = httpx.MockTransport(lambda _: answer)
-    monkeypatch.setattr(httpx, "Client", lambda **options: real(**options, transport=transport))
-    with pytest.raises(MurhoError, match=message):
-        RemoteScorer("http://127.0.0.1:1", "rent")
+def test_what_a_service_refuses_is_passed_on_in_one_line(answer: httpx.Response, message: str) -> None:
+    with client_of(lambda _: answer) as client, pytest.raises(MurhoError, match=message) as raised:
+        ServiceScorer(client, "rent")
+    assert "\n" not in str(raised.value)
+
+
+def test_retries_leave_stdout_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with connect("http://127.0.0.1:9") as client, pytest.raises(MurhoError, match=r"can't be reached.* 4 times"):
+        ServiceScorer(client, "rent")
+    assert capsys.readouterr().out == ""
+
+
+def test_without_the_client_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "murho_client", None)
+    with pytest.raises(OptionError, match=r"pip install \./client in a clone"):
+        connect("http://127.0.0.1:1")
+
+
+def test_what_is_no_address_is_told() -> None:
+    with pytest.raises(MurhoError, match="not an address of a service"):
+        connect("127.0.0.1:8000")

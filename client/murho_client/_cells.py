@@ -1,0 +1,286 @@
+"""One column of a user's table as JSON cells: None, truth values, finite numbers and text; dates as ISO 8601 text.
+
+Columns of numbers and of moments stay NumPy arrays until they are sent, so that a long table takes little memory.
+pandas, polars and pyarrow are never imported: a column of theirs is recognised by what it is and does.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from numbers import Integral, Real
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ArrayColumn", "Faults", "cell_types", "is_column", "read_column"]
+
+Faults: TypeAlias = list[tuple[int, str]]
+"""Row and what is wrong with its cell."""
+
+FORMS = "Give numbers, truth values, texts or dates; None for a missing cell."
+INFINITE = "The cell is infinite. Give a finite number, or None if the value is unknown."
+BEYOND = "The date is beyond the years 1 to 9999."
+_PLAIN: frozenset[type] = frozenset({NoneType, bool, int, str})
+_CHUNK = 4096
+
+
+class ArrayColumn(Sequence[Any]):
+    """A NumPy array that is read as JSON cells; NaN and NaT are None.
+
+    Args:
+        values: `[B]` finite numbers, truth values, or moments in UTC; NaN or NaT where a cell is missing.
+    """
+
+    __slots__ = ("_values",)
+    __hash__ = None  # type: ignore[assignment]  # compared by its cells, as a list is
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._values = values
+
+    @property
+    def cell_type(self) -> type:
+        """The type of the cells that aren't missing."""
+        return {"b": bool, "M": str, "f": float}.get(self._values.dtype.kind, int)
+
+    def tolist(self) -> list[Any]:
+        """The cells, ready for `json.dumps`."""
+        values = self._values
+        if values.dtype.kind == "M":
+            return _dates(values)
+        cells: list[Any] = values.tolist()
+        if values.dtype.kind == "f":
+            for row in np.flatnonzero(np.isnan(values)):
+                cells[row] = None
+        return cells
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, key: int) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> ArrayColumn: ...
+    def __getitem__(self, key: int | slice) -> Any:
+        if isinstance(key, slice):
+            return ArrayColumn(self._values[key])
+        return ArrayColumn(self._values[[key]]).tolist()[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self[start : start + _CHUNK].tolist()
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"ArrayColumn({self._values!r})"
+
+
+def cell_types(column: Sequence[Any]) -> set[type]:
+    """The types of a column's JSON cells; a column that has missing cells may leave out NoneType."""
+    return {column.cell_type} if isinstance(column, ArrayColumn) else set(map(type, column))
+
+
+def is_column(value: object) -> bool:
+    """Whether a value of a mapping holds one cell a row, in contrast to a single cell."""
+    if isinstance(value, (str, bytes, Mapping)) or getattr(value, "ndim", 1) == 0:
+        return False
+    return hasattr(value, "__len__") or hasattr(value, "__array__")
+
+
+def read_column(values: Any) -> tuple[Sequence[Any], Faults]:
+    """A column as JSON cells, and the cells that can't be used.
+
+    Args:
+        values: `[B]` cells in a list, another sequence, a NumPy array or anything that turns into one, or a column of
+            pandas, polars or pyarrow.
+
+    Raises:
+        TypeError: The values are no column.
+    """
+    plain = _plain(values)
+    if isinstance(plain, np.ndarray):
+        if plain.ndim != 1:
+            raise TypeError(f"A column has one cell a row, but this one has the shape {list(plain.shape)}.")
+        if plain.dtype.kind in "fiubM":
+            return _from_array(plain)
+        if plain.dtype.kind == "m":  # tolist() would give bare numbers
+            raise TypeError("JSON has no word for durations. Give numbers, for example x / numpy.timedelta64(1, 'D').")
+        plain = plain.tolist()
+    return _from_objects(plain)
+
+
+def _plain(values: Any) -> NDArray[Any] | list[Any]:
+    """The column as NumPy array or list of Python objects."""
+    if isinstance(values, np.ma.MaskedArray):
+        cells = np.asarray(values.astype(object))
+        cells[np.ma.getmaskarray(values)] = None
+        return cells
+    if isinstance(values, np.ndarray):
+        return values
+    package = type(values).__module__.partition(".")[0]
+    if package == "pandas":
+        return _from_pandas(values)
+    if package == "polars":
+        kind = str(values.dtype)
+        if kind.startswith(("Int", "UInt", "Float", "Date")):  # dates and moments, too
+            return np.asarray(values.to_numpy())
+        return list(values.to_list())
+    if package == "pyarrow":
+        return _from_arrow(values)
+    if isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+        return list(values)
+    if hasattr(values, "__array__"):
+        return np.asarray(values)
+    raise TypeError(f"A column is a list or an array of cells, not a value of the type {type(values).__name__}.")
+
+
+def _from_pandas(values: Any) -> NDArray[Any] | list[Any]:
+    if not hasattr(values, "iloc"):  # an index, or an array of pandas
+        values = sys.modules["pandas"].Series(values)
+    dtype = values.dtype
+    if isinstance(dtype, np.dtype):
+        return np.asarray(values.to_numpy())
+    if hasattr(values, "cat"):
+        # Some categories have no JSON, such as the intervals of pandas.cut; training reads those as their text, too.
+        texts = [_category(category) for category in values.cat.categories] + [None]
+        return [texts[code] for code in values.cat.codes.tolist()]
+    if getattr(dtype, "tz", None) is not None and dtype.kind == "M":
+        return np.asarray(values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+    if getattr(dtype, "kind", "O") in "iuf":
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan) if values.hasnans else values.to_numpy())
+    return list(values.astype(object))
+
+
+def _category(category: object) -> Any:
+    try:
+        return _cell(category)
+    except ValueError:
+        return str(category)
+
+
+def _from_arrow(values: Any) -> NDArray[Any] | list[Any]:
+    kind = str(values.type)
+    if kind.startswith("dictionary"):
+        return _from_arrow(values.cast(values.type.value_type))
+    if kind.startswith(("int", "uint", "float", "double", "halffloat")):
+        chunks = getattr(values, "chunks", [values])
+        arrays = [np.asarray(chunk.to_numpy(zero_copy_only=False)) for chunk in chunks]
+        return np.concatenate(arrays) if arrays else np.zeros(0)
+    if kind.startswith("timestamp"):
+        # Python has no nanoseconds, and a moment with a time zone is in UTC inside Arrow.
+        unit = kind.removeprefix("timestamp[").partition("]")[0].partition(",")[0]
+        moments = np.array(values.cast("int64").to_pylist(), dtype=object)
+        missing = np.array([moment is None for moment in moments], dtype=bool)
+        numbers = np.where(missing, 0, moments).astype(np.int64)
+        return np.where(missing, np.datetime64("NaT"), numbers.astype(f"datetime64[{unit}]"))
+    return list(values.to_pylist())
+
+
+def _from_array(values: NDArray[Any]) -> tuple[Sequence[Any], Faults]:
+    kind = values.dtype.kind
+    if kind == "f":
+        if values.dtype.itemsize > 8:
+            with np.errstate(over="ignore"):
+                values = values.astype(np.float64)
+        return ArrayColumn(values), [(int(row), INFINITE) for row in np.flatnonzero(np.isinf(values))]
+    if kind == "M":
+        missing = np.isnat(values)
+        years = np.where(missing, 0, values.astype("datetime64[Y]").astype(np.int64)) + 1970
+        beyond = ~missing & ((years < 1) | (years > 9999))
+        moments = np.where(beyond, np.datetime64("NaT"), values)
+        return ArrayColumn(moments.astype("datetime64[us]")), [(int(row), BEYOND) for row in np.flatnonzero(beyond)]
+    return ArrayColumn(values), []
+
+
+def _from_objects(values: list[Any]) -> tuple[Sequence[Any], Faults]:
+    types = set(map(type, values))
+    if float in types and types <= {float, int, NoneType}:
+        try:
+            return _from_array(np.array(values, dtype=np.float64))
+        except OverflowError:
+            pass  # an integer beyond float64; found below, with its row
+    if types <= _PLAIN and int not in types:
+        return values, []
+    cells, faults = [], []
+    for row, value in enumerate(values):
+        try:
+            cells.append(_cell(value))
+        except ValueError as error:
+            cells.append(None)
+            faults.append((row, str(error)))
+    return cells, faults
+
+
+def _cell(value: Any) -> bool | float | str | None:
+    """One cell as JSON.
+
+    Raises:
+        ValueError: JSON has no word for it; the message is for people.
+    """
+    kind = type(value).__name__
+    if value is None or kind in ("NAType", "NaTType", "MaskedConstant"):  # pandas.NA, pandas.NaT, numpy.ma.masked
+        return None
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # the value of an Enum of texts, in place of its name
+    if isinstance(value, (Real, Decimal)) and not isinstance(value, np.timedelta64):
+        return _number(value)
+    if isinstance(value, np.datetime64):
+        column, faults = _from_array(np.array([value]))
+        if faults:
+            raise ValueError(faults[0][1])
+        return column[0]  # type: ignore[no-any-return]  # text or None
+    if isinstance(value, date):
+        try:
+            return _date(value)
+        except OverflowError:
+            raise ValueError(BEYOND) from None
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and type(value.item()) is not type(value):
+        return _cell(value.item())
+    raise ValueError(f"JSON has no word for a cell of the type {kind}. {FORMS}")
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, Decimal) and value.is_nan():
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isnan(number):
+        return None
+    if math.isinf(number):
+        raise ValueError(INFINITE)
+    return int(value) if isinstance(value, Integral) else number
+
+
+def _dates(values: NDArray[Any]) -> list[Any]:
+    """Moments in UTC as ISO 8601 text; NaT is None."""
+    days = values.astype("datetime64[D]")
+    missing = np.isnat(values)
+    if np.all((days == values) | missing):
+        cells: list[Any] = np.datetime_as_string(days).tolist()
+        for row in np.flatnonzero(missing):
+            cells[row] = None
+        return cells
+    return [None if moment is None else _date(moment) for moment in values.tolist()]
+
+
+def _date(moment: date) -> str:
+    """ISO 8601 text in UTC: a date for midnight. A time without an offset is UTC, as in the service."""
+    if not isinstance(moment, datetime):
+        return moment.isoformat()
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    text = moment.isoformat()
+    return text.removesuffix("T00:00:00") if text.endswith("T00:00:00") else f"{text}Z"

@@ -1,0 +1,318 @@
+"""Tables of every kind become the same JSON cells."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import namedtuple
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from murho_client._cells import ArrayColumn, read_column
+from murho_client._data import Batch, Labels, to_batch
+from murho_client._errors import InvalidInput
+
+COLUMNS: dict[str, list[Any]] = {
+    "Weight": [3504.0, None, 2372.5],
+    "Count": [8, 4, 6],
+    "Diesel": [True, None, False],
+    "Origin": ["USA", None, "Japan"],
+    "Year": ["1970-01-01", None, "1982-06-30"],
+}
+MOMENTS = [datetime(1970, 1, 1), None, datetime(1982, 6, 30)]
+FRAME = pd.DataFrame(COLUMNS | {"Year": pd.to_datetime(MOMENTS)})
+DATED = COLUMNS | {"Year": [None if moment is None else moment.date() for moment in MOMENTS]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(COLUMNS, id="columns"),
+        pytest.param(DATED, id="columns with dates"),
+        pytest.param([dict(zip(DATED, row, strict=True)) for row in zip(*DATED.values(), strict=True)], id="records"),
+        pytest.param(FRAME, id="pandas"),
+        pytest.param(FRAME.astype(object), id="pandas objects"),
+        pytest.param(FRAME.convert_dtypes(), id="pandas nullable"),
+        pytest.param(FRAME.convert_dtypes(dtype_backend="pyarrow"), id="pandas on arrow"),
+        pytest.param(FRAME.astype({"Origin": "category"}), id="pandas categories"),
+        pytest.param(FRAME.assign(Year=FRAME["Year"].dt.tz_localize("UTC")), id="pandas time zone"),
+        pytest.param(dict(FRAME), id="dict of pandas series"),
+        pytest.param(pl.DataFrame(DATED), id="polars"),
+        pytest.param(pl.DataFrame(DATED).with_columns(pl.col("Origin").cast(pl.Categorical)), id="polars categories"),
+        pytest.param(pl.DataFrame(DATED | {"Year": MOMENTS}), id="polars moments"),
+        pytest.param(dict(pl.DataFrame(DATED).to_dict()), id="dict of polars series"),
+        pytest.param(pa.table(DATED), id="arrow"),
+        pytest.param(pa.table(DATED).to_batches()[0], id="arrow batch"),
+        pytest.param(pa.table(DATED).to_reader(), id="arrow reader"),
+        pytest.param(
+            pa.table(DATED | {"Origin": pa.array(DATED["Origin"]).dictionary_encode()}), id="arrow dictionary"
+        ),
+        pytest.param(pa.table(DATED | {"Year": pa.array(MOMENTS, pa.timestamp("ns"))}), id="arrow nanoseconds"),
+        pytest.param(pa.table(DATED | {"Year": pa.array(MOMENTS, pa.timestamp("us", tz="UTC"))}), id="arrow UTC"),
+        pytest.param(
+            DATED | {"Weight": np.array([3504, np.nan, 2372.5]), "Count": np.array([8, 4, 6], np.int8)}, id="arrays"
+        ),
+    ],
+)
+def test_tables_of_all_kinds_have_the_same_cells(data: object) -> None:
+    batch = to_batch(data)
+
+    assert batch.names == tuple(COLUMNS)
+    assert batch.inputs() == COLUMNS
+    assert batch.rows == 3
+    assert batch.labels is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [np.array([[1, 2.5], [3, np.nan]]), [[1, 2.5], (3, None)], pd.DataFrame(np.array([[1, 2.5], [3, np.nan]]))],
+    ids=["array", "lists", "pandas without names"],
+)
+def test_a_matrix_has_no_names(data: object) -> None:
+    batch = to_batch(data)
+
+    assert batch.names is None
+    assert batch.inputs() == [[1, 2.5], [3, None]]
+
+
+def test_one_record_is_one_row() -> None:
+    assert to_batch({"a": 1, "b": None}).inputs() == {"a": [1], "b": [None]}
+
+
+def test_named_rows_keep_their_names() -> None:
+    car = namedtuple("car", ["a", "b"])  # the untyped form is the one to be read
+    structured = np.array([(1, 2.0)], dtype=[("a", int), ("b", float)])
+
+    assert to_batch([car(1, 2.0)]).inputs() == to_batch(structured).inputs() == {"a": [1], "b": [2.0]}
+
+
+def test_rows_of_an_iterator_are_read() -> None:
+    assert to_batch({"a": number} for number in range(3)).inputs() == {"a": [0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (pd.NA, None),
+        (pd.NaT, None),
+        (float("nan"), None),
+        (np.float32("nan"), None),
+        (np.datetime64("NaT"), None),
+        (Decimal("NaN"), None),
+        (np.ma.masked, None),
+        (np.bool_(True), True),
+        (np.int16(3), 3),
+        (np.float32(0.5), 0.5),
+        (Decimal("1.25"), 1.25),
+        (np.str_("x"), "x"),
+        (np.array(2.0), 2.0),
+        (date(2024, 5, 31), "2024-05-31"),
+        (datetime(2024, 5, 31), "2024-05-31"),
+        (datetime(2024, 5, 31, 12, 30), "2024-05-31T12:30:00Z"),
+        (datetime(2024, 5, 31, 1, tzinfo=timezone(timedelta(hours=1))), "2024-05-31"),
+        (pd.Timestamp("2024-05-31 12:30", tz="Europe/Berlin"), "2024-05-31T10:30:00Z"),
+        (np.datetime64("2024-05-31T12:30:00.5"), "2024-05-31T12:30:00.500000Z"),
+        (np.datetime64("2024-05"), "2024-05-01"),
+        (2**70, 2**70),
+    ],
+)
+def test_a_cell_of_any_type_is_plain_json(cell: object, expected: object) -> None:
+    found = to_batch({"a": cell}).inputs()
+
+    assert found == {"a": [expected]}
+    assert type(next(iter(found["a"]))) is type(expected)
+
+
+BERLIN = pd.Series(pd.to_datetime(["2024-05-31 12:30", None, "2024-06-01 02:00"])).dt.tz_localize("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(BERLIN, id="pandas"),
+        pytest.param(pd.Index(BERLIN), id="index"),
+        pytest.param(BERLIN.array, id="array of pandas"),
+        pytest.param(BERLIN.tolist(), id="list"),
+        pytest.param(pl.from_pandas(BERLIN), id="polars"),
+        pytest.param(pa.array(BERLIN), id="arrow"),
+        pytest.param(pa.chunked_array([pa.array(BERLIN)[:1], pa.array(BERLIN)[1:]]), id="arrow chunks"),
+        pytest.param(BERLIN.astype(pd.ArrowDtype(pa.timestamp("ns", "Europe/Berlin"))), id="pandas on arrow"),
+    ],
+)
+def test_moments_of_a_time_zone_are_written_in_utc(moments: object) -> None:
+    assert to_batch({"a": moments}).inputs() == {"a": ["2024-05-31T10:30:00Z", None, "2024-06-01"]}
+
+
+@pytest.mark.parametrize("convert", [pl.Series, pa.array, pd.array, pd.Index, tuple, np.array])
+def test_columns_of_all_kinds_hold_numbers(convert: Any) -> None:
+    assert to_batch({"a": convert([1.5, 2.0])}).inputs() == {"a": [1.5, 2.0]}
+    assert to_batch({"a": convert([1, 2])}).inputs() == {"a": [1, 2]}
+
+
+def test_only_numpy_is_imported() -> None:
+    packages = "{'pandas', 'polars', 'pyarrow', 'torch', 'murho'}"
+    code = f"import sys, murho_client as m; m._data.to_batch({{'a': [1]}}); print({{*sys.modules}} & {packages})"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+def test_categories_that_are_no_cells_are_their_text() -> None:
+    intervals = pd.cut(pd.Series([1, 9]), [0, 5, 10])
+
+    assert to_batch(pd.DataFrame({"a": intervals})).inputs() == {"a": ["(0, 5]", "(5, 10]"]}
+
+
+def test_a_masked_array_has_missing_cells() -> None:
+    masked = np.ma.MaskedArray([[1.0, 2.0]], [[False, True]])
+
+    assert to_batch(masked).inputs() == [[1.0, None]]
+
+
+def test_a_slice_has_its_rows_and_labels() -> None:
+    batch = to_batch(FRAME.set_axis(["a", "b", "c"], axis=0)).slice(1, 9)
+
+    assert batch.rows == 2
+    assert isinstance(batch.labels, Labels)
+    assert list(batch.labels) == ["b", "c"]
+    assert batch.inputs() == {name: cells[1:] for name, cells in COLUMNS.items()}
+
+
+def test_a_batch_stays_as_it_is() -> None:
+    batch = to_batch({"a": [1]})
+
+    assert to_batch(batch) is batch
+
+
+class TestRefusedTables:
+    @pytest.mark.parametrize(
+        ("data", "words"),
+        [
+            ([], "no rows"),
+            ({}, "no rows"),
+            ({"a": []}, "no rows"),
+            (np.zeros((0, 3)), "no rows"),
+            (pd.DataFrame({"a": []}), "no rows"),
+            (np.zeros(3), r"reshape\(1, -1\)"),
+            (np.zeros((2, 2, 2)), r"shape \[2, 2, 2\]"),
+            ([1, 2], r"row 0 has the type int"),
+            ("a", "the type str"),
+            (None, "the type NoneType"),
+            ([{"a": 1}, [1]], "row 1: Expected a dict"),
+            ([[1], {"a": 1}], "row 1 has the type dict"),
+            ({"a": [1], "b": 2}, "'a' is a column, but 'b' is a single value"),
+            (pd.Series([1]), "to_frame"),
+            (pl.Series([1]), "to_frame"),
+            (pl.LazyFrame({"a": [1]}), "collect"),
+            (pa.array([1]), "a table or a record batch"),
+            (pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])), "several levels"),
+            ({"a": np.zeros((2, 2))}, r"^a: .*shape \[2, 2\]"),
+            ({"a": np.array([1], "m8[ns]")}, "^a: JSON has no word for durations"),
+            ({"a": [1, 2], "b": [1]}, "^b: The column has 1 values, but 'a' has 2"),
+            (pd.DataFrame([[1, 2]], columns=["a", "a"]), "^a: There is more than one column"),
+            ({1: [1], "1": [2]}, "^1: There is more than one column"),
+            ([[1, 2], [1]], "^row 1: The row has 1 values, but row 0 has 2"),
+            ([{"a": 1, "b": 2}, {"a": 1}], "^row 1, b: The row doesn't have this feature"),
+        ],
+    )
+    def test_the_message_says_what_is_wrong(self, data: object, words: str) -> None:
+        with pytest.raises(InvalidInput, match=words):
+            to_batch(data)
+
+    @pytest.mark.parametrize(
+        ("cell", "words"),
+        [
+            (float("inf"), "infinite"),
+            (Decimal("-Infinity"), "infinite"),
+            (10**400, "infinite"),
+            (b"x", "the type bytes"),
+            ([1], "the type list"),
+            ({"a": 1}, "the type dict"),
+            (1j, "the type complex"),
+            (timedelta(days=1), "the type timedelta"),
+            (np.timedelta64(1, "D"), "the type timedelta"),
+            (np.datetime64(-(10**9), "D"), "years 1 to 9999"),
+        ],
+    )
+    def test_a_cell_is_named_by_row_label_and_column(self, cell: object, words: str) -> None:
+        column = pd.Series([0.5, 0.5, cell], dtype=object)
+        with pytest.raises(InvalidInput, match=words) as caught:
+            to_batch(pd.DataFrame({"a": [1, 2, 3], "b": column}).set_axis(["x", "y", "z"], axis=0))
+
+        (problem,) = caught.value.problems
+        assert (problem.row, problem.label, problem.feature) == (2, "z", "b")
+
+    @pytest.mark.parametrize("convert", [np.array, pl.Series, pa.array, pd.Series])
+    def test_infinite_numbers_of_all_kinds_of_columns_are_found(self, convert: Any) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            to_batch({"a": convert([1.0, -np.inf, np.inf])})
+
+        assert [problem.row for problem in caught.value.problems] == [1, 2]
+
+    def test_only_the_first_problems_are_listed(self) -> None:
+        with pytest.raises(InvalidInput, match="1000 things are wrong") as caught:
+            to_batch(np.full((500, 2), np.inf))
+
+        assert len(caught.value.problems) == 20
+        assert [problem.row for problem in caught.value.problems[:3]] == [0, 0, 1]
+
+
+CELLS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_infinity=False), st.text(), st.dates(), st.datetimes()
+)
+
+
+@given(st.lists(CELLS, min_size=1))
+def test_any_cells_can_be_written_as_json_and_read_again(cells: list[Any]) -> None:
+    inputs = to_batch({"a": cells}).inputs()
+
+    assert json.loads(json.dumps(inputs, allow_nan=False)) == inputs
+
+
+@given(st.lists(st.one_of(st.none(), st.datetimes()), min_size=1))
+def test_moments_are_the_same_in_a_list_and_in_an_array(moments: list[datetime | None]) -> None:
+    array = np.array(
+        [np.datetime64("NaT") if moment is None else np.datetime64(moment) for moment in moments], "M8[us]"
+    )
+
+    assert to_batch({"a": array}).inputs() == to_batch({"a": moments}).inputs()
+
+
+@given(st.lists(st.one_of(st.none(), st.datetimes(timezones=st.just(UTC))), min_size=1))
+def test_moments_are_read_again_as_they_were(moments: list[datetime | None]) -> None:
+    cells, faults = read_column(moments)
+
+    assert not faults
+    for cell, moment in zip(cells, moments, strict=True):
+        assert moment is None if cell is None else datetime.fromisoformat(cell).replace(tzinfo=UTC) == moment
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(allow_infinity=False)), min_size=1), st.data())
+def test_a_column_of_an_array_reads_as_a_list(numbers: list[float | None], data: st.DataObject) -> None:
+    column, _ = read_column(np.array(numbers, dtype=float))
+    cells = [None if number is None or np.isnan(number) else number for number in numbers]
+    row = data.draw(st.integers(0, len(cells) - 1))
+    end = data.draw(st.integers(row, len(cells)))
+
+    assert isinstance(column, ArrayColumn)
+    assert column == cells
+    assert column[row] == cells[row]
+    assert column[row:end] == cells[row:end]
+    assert column[-1] == cells[-1]
+
+
+@given(st.integers(1, 30), st.integers(1, 10))
+def test_slices_join_to_the_whole(rows: int, size: int) -> None:
+    batch = to_batch({"a": np.arange(rows), "b": [str(row) for row in range(rows)]})
+    parts = [batch.slice(start, start + size) for start in range(0, rows, size)]
+
+    assert sum(part.rows for part in parts) == rows
+    joined = Batch(batch.names, [[cell for part in parts for cell in part.columns[at]] for at in (0, 1)], rows)
+    assert joined.inputs() == batch.inputs()

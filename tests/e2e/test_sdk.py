@@ -1,0 +1,165 @@
+"""The client and a real service over loopback; every snippet of the client's documents runs."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from murho_client import AsyncClient, Client, InvalidInput, UnknownModel, Unreachable
+
+from tests.e2e.support import Service, serve
+from tests.support import ROOT, call_murho, made_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CARS = ROOT / "examples" / "cars.csv"
+QUICK = ("--epochs", 20, "--noise", "homoscedastic", "--hidden", 16)
+CAR: dict[str, Any] = {
+    "Cylinders": 4,
+    "Displacement": 97,
+    "Horsepower": None,
+    "Weight_in_lbs": 2130,
+    "Acceleration": 14.5,
+    "Year": "1974-01-01",
+    "Origin": "Japan",
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    config = ROOT / "examples" / "cars.toml"
+    checkpoints = made_once(
+        tmp_path_factory,
+        "quick cars",
+        lambda root: call_murho("train", CARS, "--config", config, "--checkpoints", root, *QUICK),
+    )
+    with serve(checkpoints, tmp_path_factory.mktemp("log") / "log") as service:
+        service.wait_for_line("(Ready: )")
+        yield service
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[Client]:
+    with Client(service.address) as client:
+        yield client
+
+
+def snippets(path: Path) -> str:
+    """All Python of a page, one block after the other."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("page", ["docs/sdk.md", "client/README.md", "README.md"])
+def test_every_snippet_runs(
+    service: Service,
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    code = snippets(ROOT / page)
+    assert "murho_client" in code
+    code = code.replace("http://127.0.0.1:8000", service.address)
+    exec(compile(code, page, "exec"), {"__name__": "snippets"})  # noqa: S102 - our own documents
+    printed = capsys.readouterr().out
+    if page == "docs/sdk.md":
+        assert "Weight_in_lbs" in printed  # of the warning about the truck
+        assert "1 Cylinders" in printed  # of the wrong cell
+        assert "406 rows" in printed
+
+
+def test_the_answer_is_that_of_plain_http(service: Service, client: Client) -> None:
+    body = {"inputs": [CAR], "seed": 3, "samples": 64, "thresholds": [30.0], "include": ["draws", "mc_error"]}
+    told = service.client.post("/models/cars/predict", json=body).json()
+    answer = client.predict(CAR, "cars", seed=3, samples=64, thresholds=[30.0], include=["draws", "mc_error"])
+    for name in ("mean", "std", "epistemic_std", "aleatoric_std", "draws"):
+        np.testing.assert_array_equal(getattr(answer, name), told[name])
+    np.testing.assert_array_equal(answer.percentiles, told["percentiles"]["values"])
+    np.testing.assert_array_equal(answer.exceedance(30.0), np.array(told["exceedance"]["values"])[:, 0])
+    assert (answer.model, answer.version, answer.target, answer.seed) == ("cars", "1", "Miles_per_Gallon", 3)
+
+
+def test_every_form_of_the_data_gets_the_same_answer(client: Client) -> None:
+    frame = pd.read_csv(CARS).drop(columns="Miles_per_Gallon").head(30)
+    records = [
+        {name: None if pd.isna(value) else value for name, value in row.items()}
+        for row in frame.to_dict(orient="records")
+    ]
+    forms = {
+        "pandas": frame,
+        "pandas with dates": frame.assign(Year=pd.to_datetime(frame["Year"])),
+        "records": records,
+        "columns": {name: [row[name] for row in records] for name in frame.columns},
+        "polars": pl.DataFrame(records),
+        "arrow": pa.Table.from_pylist(records),
+        "matrix": frame.to_numpy(dtype=object),
+    }
+    means = {name: client.predict(data, "cars", samples=16).mean for name, data in forms.items()}
+    for name, mean in means.items():
+        np.testing.assert_allclose(mean, means["records"], rtol=1e-5, err_msg=name)
+
+
+def test_a_split_table_gets_the_answer_of_one_request(service: Service) -> None:
+    frame = pd.read_csv(CARS)
+    with Client(service.address) as one, Client(service.address, max_rows_per_request=50) as many:
+        whole, split = (client.predict(frame, "cars", samples=16) for client in (one, many))
+    assert len(split) == 406
+    np.testing.assert_allclose(split.mean, whole.mean, rtol=1e-4)
+    np.testing.assert_allclose(split.percentile(95), whole.percentile(95), rtol=1e-4)
+
+
+def test_many_tasks_share_an_async_client(service: Service, client: Client) -> None:
+    cars = [CAR | {"Weight_in_lbs": 2000 + 10 * index} for index in range(20)]
+
+    async def ask() -> list[float]:
+        async with AsyncClient(service.address) as shared:
+            answers = await asyncio.gather(*(shared.predict(car, "cars", samples=16) for car in cars))
+        return [float(answer.mean[0]) for answer in answers]
+
+    np.testing.assert_allclose(asyncio.run(ask()), client.predict(cars, "cars", samples=16).mean, rtol=1e-4)
+
+
+def test_mistakes_are_named_in_the_data_as_given(client: Client) -> None:
+    frame = pd.DataFrame([CAR, CAR | {"Weight_in_lbs": "heavy"}], index=["first", "second"])
+    with pytest.raises(InvalidInput) as raised:
+        client.predict(frame, "cars")
+    (problem,) = raised.value.problems
+    assert (problem.row, problem.label, problem.feature) == (1, "second", "Weight_in_lbs")
+    with pytest.raises(InvalidInput, match="Horsepower"):
+        client.predict({name: value for name, value in CAR.items() if name != "Horsepower"}, "cars")
+    with pytest.raises(InvalidInput) as by_service:
+        client.predict(CAR, "cars", percentiles=[0.0])
+    assert by_service.value.status == 422
+    with pytest.raises(UnknownModel, match="boats"):
+        client.predict(CAR, "boats")
+
+
+def test_nobody_there_is_told() -> None:
+    with Client("http://127.0.0.1:9", retries=1) as client, pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
+        client.predict(CAR)
+
+
+def test_a_file_gets_the_answers_of_murho_predict(service: Service, client: Client, tmp_path: Path) -> None:
+    scored, printed = tmp_path / "scored.csv", tmp_path / "printed.csv"
+    assert client.predict_file(CARS, scored, samples=16, rows_per_chunk=100, keep_inputs=True) == 406
+    options = ("--samples", 16, "--keep-inputs", "--output", printed)
+    call_murho("predict", CARS, "--model", "cars", "--url", service.address, *options)
+    with scored.open(newline="") as ours, printed.open(newline="") as theirs:
+        pairs = list(zip(csv.DictReader(ours), csv.DictReader(theirs), strict=True))
+    assert len(pairs) == 406
+    for one, other in pairs:
+        assert list(one) == list(other)
+        for name in ("mean", "std", "p5", "p95"):
+            assert float(one[name]) == pytest.approx(float(other[name]), rel=1e-4)
