@@ -11,6 +11,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=igno
 WORKDIR /build
 RUN python -m venv /opt/venv
 COPY pyproject.toml constraints.txt ./
+COPY client/pyproject.toml client/
 COPY scripts/install.py scripts/
 RUN /opt/venv/bin/python scripts/install.py --runtime-dependencies
 
@@ -20,7 +21,8 @@ COPY README.md LICENSE ./
 COPY src src
 COPY model model
 COPY service service
-RUN /opt/venv/bin/python -m pip install --no-deps --no-build-isolation --target /app .
+COPY client client
+RUN /opt/venv/bin/python -m pip install --no-deps --no-build-isolation --target /app . ./client
 COPY examples /app/examples
 COPY scripts/container_health.py /app/
 

@@ -232,7 +232,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     install_through_constraints("--quiet", *common, *project["build-system"]["requires"])
     if options.runtime_dependencies:
         extras = project["project"]["optional-dependencies"]
-        install_through_constraints(*common, *project["project"]["dependencies"], *extras["compiled"])
+        client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))
+        wanted = [*project["project"]["dependencies"], *extras["compiled"], *client["project"]["dependencies"]]
+        install_through_constraints(*common, *wanted)
     else:
         editable = ("--editable", f"{ROOT}[dev]", "--editable", str(ROOT / "client"))
         install_through_constraints(*common, "--no-build-isolation", *editable)
