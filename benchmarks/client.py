@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import orjson
-import stamina
 from murho_client import Client, MurhoClientError
 
 from benchmarks.command_line import add_output, add_rounds, positive
@@ -231,7 +230,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_rounds(parser, 200, "small calls")
     add_output(parser)
     chosen = parser.parse_args(arguments)
-    stamina.instrumentation.set_on_retry_hooks([])  # retries are counted, not logged
     try:
         if not 0.0 <= chosen.faults < 1.0:
             raise OptionError(f"--faults: a probability from 0 to below 1, not {chosen.faults:g}")

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
-import stamina
 
 from murho_client._answers import Reply, broken, read_ready
 from murho_client._core import Call, Catalogue, Dialogue, Job, join, options_of
@@ -167,13 +166,14 @@ class AsyncClient:
         """What the reply to one request means, after as many attempts as it takes."""
         deadline = self._setup.deadline(whole)
         attempts = Attempts(self._setup.retries if call.retried else 0, deadline)
-        try:
-            async for attempt in stamina.retry_context(on=attempts.wait, attempts=attempts.most, timeout=None):
-                with attempt:
-                    return call.read(await self._exchange(call, deadline))
-        except Transient as failure:
-            error = attempts.last(failure.error)
-        raise error
+        while True:
+            try:
+                return call.read(await self._exchange(call, deadline))
+            except Transient as failure:
+                error, wait = failure.error, attempts.wait(failure)
+            if wait is None:
+                raise attempts.last(error)
+            await asyncio.sleep(wait)
 
     async def _exchange(self, call: Call, deadline: Deadline) -> Reply:
         """One attempt: sends the request and reads the whole reply; see `Client._exchange`."""

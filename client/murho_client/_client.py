@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
-import stamina
 
 from murho_client._answers import Reply, broken, read_ready
 from murho_client._core import Call, Catalogue, Dialogue, Job, join, options_of
@@ -248,13 +248,14 @@ class Client:
         """What the reply to one request means, after as many attempts as it takes."""
         deadline = self._setup.deadline(whole)
         attempts = Attempts(self._setup.retries if call.retried else 0, deadline, stop)
-        try:
-            for attempt in stamina.retry_context(on=attempts.wait, attempts=attempts.most, timeout=None):
-                with attempt:
-                    return call.read(self._exchange(call, deadline))
-        except Transient as failure:
-            error = attempts.last(failure.error)
-        raise error
+        while True:
+            try:
+                return call.read(self._exchange(call, deadline))
+            except Transient as failure:
+                error, wait = failure.error, attempts.wait(failure)
+            if wait is None:
+                raise attempts.last(error)
+            time.sleep(wait)
 
     def _exchange(self, call: Call, deadline: Deadline) -> Reply:
         """One attempt: sends the request and reads the whole reply.

@@ -72,6 +72,7 @@ def read_chunks(source: Path, rows: int, wanted: Collection[str] | None = None) 
 
 def _csv_chunks(source: Path, rows: int) -> Iterator[Chunk]:
     with source.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file, strict=True)
         try:
             head = next((line for line in file if line.strip()), "")
             separator = max(SEPARATORS, key=head.count)

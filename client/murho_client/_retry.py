@@ -111,17 +111,17 @@ class Attempts:
         error.args = (f"{error.args[0]} (Tried {times}.)", *error.args[1:])
         return error
 
-    def wait(self, failure: Exception) -> float | bool:
-        """Seconds to wait before the next attempt; False if there is none."""
-        if not isinstance(failure, Transient):
-            return False
+    def wait(self, failure: Transient) -> float | None:
+        """Seconds to wait before the next attempt; None if there is none."""
         self._failed += 1
+        if self._failed >= self.most:
+            return None
         backoff = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (self._failed - 1))
         wait = random.uniform(backoff / 2, backoff)  # noqa: S311 - no secret
         if failure.retry_after is not None:
             wait = failure.retry_after + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
         if wait >= self._deadline.remaining():
-            return False
+            return None
         if self._stop is None:
             return wait
-        return False if self._stop.wait(wait) else 0.0
+        return None if self._stop.wait(wait) else 0.0

@@ -126,15 +126,12 @@ def connect(url: str) -> Client:
         MurhoError: The text is no address.
     """
     try:
-        import stamina
         from murho_client import Client
     except ModuleNotFoundError as error:
         raise OptionError(
             f"--url takes the client of the service, but there is no {error.name}: "
             "pip install ./client in a clone of the repository"
         ) from error
-    # Where structlog is installed, stamina would log each retry to stdout, among the lines of the CSV.
-    stamina.instrumentation.set_on_retry_hooks([])
     try:
         return Client(url, timeout=SECONDS_PER_REQUEST, max_rows_per_request=ROWS_PER_REQUEST, retries=RETRIES)
     except ValueError as error:
