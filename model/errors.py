@@ -26,7 +26,15 @@ class MurhoError(Exception):
 
 
 class TableError(MurhoError):
-    """A file or a table can't be used."""
+    """A file or a table can't be used.
+
+    Attributes:
+        row: Number of the offending row, from 1; None if no single row is to blame.
+    """
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class OptionError(MurhoError):

@@ -9,6 +9,7 @@
         ├── UnknownModelError          no such model or version
         ├── TooLargeError              body, rows or work above a limit
         ├── MediaTypeError             a body in a form that the service doesn't read
+        ├── NotAcceptableError         an answer in a form that the service doesn't write
         ├── ClientGoneError            the client closed the connection
         └── ComputationError           the model gave no finite answer: a bug, never the client's fault
 
@@ -34,6 +35,7 @@ __all__ = [
     "ComputationError",
     "DeadlineError",
     "MediaTypeError",
+    "NotAcceptableError",
     "NotReadyError",
     "ProblemDetails",
     "QueueFullError",
@@ -83,6 +85,10 @@ class TooLargeError(ServiceError):
 
 class MediaTypeError(ServiceError):
     """The body is in a form that the service doesn't read."""
+
+
+class NotAcceptableError(ServiceError):
+    """The answer is wanted in a form that the service doesn't write."""
 
 
 class ClientGoneError(ServiceError):
@@ -145,6 +151,7 @@ TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (UnknownModelError, 404, "unknown-model", "There is no such model"),
     (TooLargeError, 413, "too-large", "The request is too large"),
     (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
+    (NotAcceptableError, 406, "not-acceptable", "The answer can't have this media type"),
     (SlowRequestError, 408, "slow-request", "The request didn't arrive in time"),
     (QueueFullError, 429, "queue-full", "The service is busy"),
     (NotReadyError, 503, "not-ready", "The service isn't ready"),

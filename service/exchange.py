@@ -1,4 +1,4 @@
-"""Reading one HTTP request: its media type, its body in time, and whether the client still waits."""
+"""Reading one HTTP request: its body in time, and whether the client still waits."""
 
 from __future__ import annotations
 
@@ -7,31 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import ClientDisconnect
 
-from murho.service.errors import ClientGoneError, MediaTypeError, SlowRequestError
+from murho.service.errors import ClientGoneError, SlowRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from starlette.requests import Request
 
-__all__ = ["in_thread_if_large", "read_body", "require_json", "while_connected"]
+__all__ = ["in_thread_if", "read_body", "while_connected"]
 
 Result = TypeVar("Result")
-
-
-def require_json(request: Request) -> None:
-    """Checks that the Content-Type of the request is JSON or absent.
-
-    Raises:
-        MediaTypeError: The Content-Type is another one, or the body is compressed.
-    """
-    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    json = media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
-    if media_type and not json:
-        raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send JSON with Content-Type: application/json.")
-    coding = request.headers.get("content-encoding", "identity").strip().lower()
-    if coding not in {"", "identity"}:
-        raise MediaTypeError(f"Content-Encoding {coding[:80]!r} isn't read here. Send the body uncompressed.")
 
 
 async def read_body(request: Request, seconds: float) -> bytes:
@@ -75,6 +60,6 @@ async def while_connected(request: Request, work: Coroutine[object, object, Resu
         await asyncio.wait({answer, gone})
 
 
-async def in_thread_if_large(size: int, limit: int, work: Callable[[], Result]) -> Result:
-    """Runs work directly if its size is within the limit, else in a thread, so that other requests go on meanwhile."""
-    return work() if size <= limit else await asyncio.to_thread(work)
+async def in_thread_if(large: bool, work: Callable[[], Result]) -> Result:
+    """Runs large work in a thread, so that other requests go on meanwhile; other work directly."""
+    return await asyncio.to_thread(work) if large else work()

@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from murho.service.codecs.answer import PredictResponse
 from murho.service.codecs.envelope import EXAMPLE, PredictRequest
+from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.examples import example_row
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points
 REFERENCE = "#/components/schemas/{model}"
 PROBLEMS = {
     "404": "There is no such model or version.",
+    "406": "The answer can't have the media type that `Accept` asks for.",
     "408": "The body didn't arrive in time.",
     "413": "The body, the rows or the work asked for are above a limit.",
-    "415": "The body isn't announced as JSON.",
+    "415": "The body's media type or compression isn't read.",
     "422": "The input can't be used; `errors` says where.",
     "429": "The service is busy; try again after `Retry-After` seconds.",
     "500": "The service failed.",
@@ -118,8 +120,21 @@ def _complete(method: str, operation: dict[str, Any]) -> None:
             "content": {"application/problem+json": {"schema": schema}},
         }
     if method == "post":
-        responses["200"]["content"] = _json("PredictResponse")
-        operation["requestBody"] = {"required": True, "content": _json("PredictRequest")}
+        responses["200"]["content"] = _json("PredictResponse") | _tables(
+            "mean, std, epistemic_std, aleatoric_std, p5, …"
+        )
+        operation["requestBody"] = {
+            "required": True,
+            "content": _json("PredictRequest") | _tables("One column a feature; options are query parameters."),
+        }
+
+
+def _tables(description: str) -> dict[str, Any]:
+    """Returns the bodies of the other formats."""
+    return {
+        media_type: {"schema": {"type": "string", "format": "binary", "description": description}}
+        for media_type in MEDIA_TYPES[1:]
+    }
 
 
 def _json(model: str) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+from murho_client._arrow import MEDIA_TYPE, arrow_answer
 from murho_client._errors import (
     AuthenticationError,
     Busy,
@@ -60,10 +63,15 @@ class Reply:
     body: bytes
 
     @property
+    def media_type(self) -> str:
+        """What the reply says that its body is, in lower case and without parameters."""
+        kind: str = self.headers.get("content-type", "")
+        return kind.partition(";")[0].strip().lower()
+
+    @property
     def is_json(self) -> bool:
         """Whether the reply says that it is JSON."""
-        kind: str = self.headers.get("content-type", "")
-        return kind.partition(";")[0].strip().lower().endswith(("/json", "+json"))
+        return self.media_type.endswith(("/json", "+json"))
 
     def describe(self) -> str:
         """The reply for people: address, status, kind and beginning."""
@@ -119,16 +127,26 @@ def read_answer(reply: Reply, batch: Batch, start: int) -> dict[str, Any]:
     """
     if reply.status == 422 and reply.is_json and (problem := _parse(reply.body)) is not None:
         raise _invalid(problem, batch, start)
-    answer = read_json(reply)
+    answer = _read_arrow(reply) if reply.media_type == MEDIA_TYPE and reply.status == 200 else read_json(reply)
     missing = [key for key in ("model", "target", "samples", "seed") if key not in answer]
     rows = answer.get("mean", answer.get("prediction"))
     if missing or rows is None:
         what = ", ".join(missing or ["mean"])
         raise UnexpectedAnswer(f"{reply.address} left out {what}: the service is too old or too new for this client.")
-    if not isinstance(rows, list) or len(rows) != batch.rows:
-        count = len(rows) if isinstance(rows, list) else type(rows).__name__
+    listed = isinstance(rows, list | np.ndarray)
+    if not listed or len(rows) != batch.rows:
+        count = len(rows) if listed else type(rows).__name__
         raise UnexpectedAnswer(f"{reply.address} answered for {count} rows; {batch.rows} were sent.")
     return answer
+
+
+def _read_arrow(reply: Reply) -> dict[str, Any]:
+    """The answer in an Arrow stream; another attempt may bring the whole of one that is cut."""
+    document = arrow_answer(reply.body)
+    if document is None:
+        fault = f"{reply.address} answered with {len(reply.body)} bytes that are no Arrow answer; they may be cut."
+        raise Transient(UnexpectedAnswer(fault))
+    return document
 
 
 def broken(address: str, error: httpx.RequestError, *, answering: bool) -> Transient:

@@ -50,6 +50,11 @@ class ArrayColumn(Sequence[Any]):
         """The type of the cells that aren't missing."""
         return {"b": bool, "M": str, "f": float}.get(self._values.dtype.kind, int)
 
+    @property
+    def values(self) -> NDArray[Any]:
+        """The array `[B]`."""
+        return self._values
+
     def tolist(self) -> list[Any]:
         """The cells, ready for `json.dumps`."""
         values = self._values

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from murho_client._answers import Reply, read_answer, read_json
+from murho_client._arrow import LEAST_CELLS, MEDIA_TYPE, arrow_body, is_installed, query_of
 from murho_client._data import Batch, to_batch
 from murho_client._errors import (
     Busy,
@@ -42,7 +43,8 @@ class Call:
         method: GET or POST.
         path: Below the address of the service.
         read: What the reply means; raises an error or `Transient`.
-        body: The JSON document, or None.
+        body: The body, or None.
+        media_type: Media type of the body, and of the answer to it.
         retried: Whether to try again after failures that may mend themselves.
     """
 
@@ -50,12 +52,13 @@ class Call:
     path: str
     read: Callable[[Reply], Any]
     body: bytes | None = None
+    media_type: str = "application/json"
     retried: bool = True
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of this request alone."""
-        return {} if self.body is None else {"Content-Type": "application/json"}
+        return {} if self.body is None else {"Content-Type": self.media_type, "Accept": self.media_type}
 
 
 Dialogue = Generator[Call, Any, Result]
@@ -119,6 +122,19 @@ class Catalogue:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str | None, str | None], Model | None] = {}
+        self._formats: frozenset[str] | None = None
+
+    def formats(self) -> Dialogue[frozenset[str]]:
+        """The media types that the service reads; it is asked once."""
+        if self._formats is None:
+            try:
+                listing = yield Call("GET", "/models", read_json)
+                self._formats = frozenset(map(str, listing.get("formats", ())))
+            except (Busy, NotReady):
+                raise
+            except (ServiceError, UnexpectedAnswer, TypeError):
+                self._formats = frozenset()
+        return self._formats
 
     def models(self) -> Dialogue[list[Model]]:
         """All models of the service, latest versions."""
@@ -201,12 +217,14 @@ class Job:
         options: The options of each request, as JSON.
         path: Path of all requests.
         rows: The most rows of one request.
+        arrow: The columns' names, where the rows go as Arrow; None where they go as JSON.
     """
 
     batch: Batch
     options: dict[str, Any]
     path: str
     rows: int
+    arrow: tuple[str, ...] | None = None
 
     @classmethod
     def prepare(
@@ -251,7 +269,12 @@ class Job:
             batch = fitted(batch, model)
             if several:  # all requests of a table go to one version, also when a newer one appears meanwhile
                 path = _path(model.name, model.version)
-        return cls(batch, options, f"{path}/predict", rows)
+        arrow = None
+        if model is not None and min(rows, batch.rows) * len(batch.columns) >= LEAST_CELLS and is_installed():
+            formats = yield from catalogue.formats()
+            if MEDIA_TYPE in formats:
+                arrow = batch.names or tuple(feature.name for feature in model.features)
+        return cls(batch, options, f"{path}/predict", rows, arrow)
 
     @property
     def starts(self) -> range:
@@ -265,13 +288,15 @@ class Job:
     def call(self, start: int) -> Call:
         """The request for the rows from `start` on."""
         part = self.batch.slice(start, start + self.size(start))
-        body = json.dumps(
-            {"inputs": part.inputs(), **self.options}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-        )
 
         def read(reply: Reply) -> dict[str, Any]:
             return read_answer(reply, part, start)
 
+        if self.arrow is not None and (stream := arrow_body(part, self.arrow)) is not None:
+            return Call("POST", f"{self.path}?{query_of(self.options)}", read, stream, MEDIA_TYPE)
+        body = json.dumps(
+            {"inputs": part.inputs(), **self.options}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
         return Call("POST", self.path, read, body.encode("utf-8", "surrogatepass"))
 
 

@@ -200,7 +200,8 @@ def _numbers(cells: pa.ChunkedArray, stored: CellType, name: str) -> npt.NDArray
         row = int(np.argmax(infinite)) + 1
         raise TableError(
             f"column {name!r}, row {row}: {numbers[row - 1]} is not finite: correct it, or leave the cell "
-            "empty if the value is missing"
+            "empty if the value is missing",
+            row=row,
         )
     return numbers
 
@@ -221,5 +222,6 @@ def _parsed(
             results.append(parse(value))
         except ValueError as error:
             # Distinct cells come in the order of their first rows, so this is the first bad row.
-            raise TableError(f"column {name!r}, row {values.first_row(index)}: {error}") from error
+            row = values.first_row(index)
+            raise TableError(f"column {name!r}, row {row}: {error}", row=row) from error
     return values.spread(results, missing, dtype)

@@ -20,7 +20,7 @@ from murho.model.errors import TableError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MISSING_TOKENS", "read_csv"]
+__all__ = ["MISSING_TOKENS", "parse_csv", "read_csv"]
 
 MISSING_TOKENS = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
@@ -42,13 +42,22 @@ def read_csv(path: Path) -> pa.Table:
         TableError: The file is empty, isn't UTF-8, has ragged lines, or its header has empty or repeated names.
         OSError: The file can't be read.
     """
-    data = path.read_bytes()
+    return parse_csv(path.read_bytes(), str(path))
+
+
+def parse_csv(data: bytes, where: str) -> pa.Table:
+    """The table in the bytes of a CSV file; see `read_csv`.
+
+    Args:
+        data: The bytes, with a header line.
+        where: Name of their source, for messages.
+    """
     start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     if not data[start : start + 4096].strip() and not data[start:].strip():
-        raise TableError(f"{path} is empty: expected a header line with the column names, then one line a row")
+        raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
-        raise TableError(f"{path} is not UTF-8 text: {_ENCODING_HINT}")
-    separator, names, more = _header(path, data[start:])
+        raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
+    separator, names, more = _header(where, data[start:])
     if not more:
         return pa.table([pa.array([], pa.string())] * len(names), names=names)
     try:
@@ -68,7 +77,7 @@ def read_csv(path: Path) -> pa.Table:
             ),
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _diagnosis(path, data[start:], separator, len(names), error) from error
+        raise _diagnosis(where, data[start:], separator, len(names), error) from error
     tokens = pa.array(sorted(MISSING_TOKENS))
     null = pa.scalar(None, pa.string())
     cells = [pc.utf8_trim_whitespace(column) for column in table.columns]
@@ -80,7 +89,7 @@ def _leading_blank_lines(data: bytes) -> int:
     return len(lines)
 
 
-def _header(path: Path, data: bytes) -> tuple[str, list[str], bool]:
+def _header(where: str, data: bytes) -> tuple[str, list[str], bool]:
     """Return the separator, the stripped names, and whether the file has rows.
 
     The separator is the one that splits the first lines into equal numbers of cells, and into the most cells.
@@ -90,7 +99,7 @@ def _header(path: Path, data: bytes) -> tuple[str, list[str], bool]:
     try:
         text = sample.decode()
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, data, error) from error
+        raise _not_utf8(where, data, error) from error
     best: tuple[bool, int, str, list[str], bool] | None = None
     for separator in _SEPARATORS:
         try:
@@ -108,31 +117,31 @@ def _header(path: Path, data: bytes) -> tuple[str, list[str], bool]:
                 bool(others) or len(sample) < len(data),
             )
     if best is None:
-        raise TableError(f"{path}: the header line can't be read as CSV: check its quotes")
+        raise TableError(f"{where}: the header line can't be read as CSV: check its quotes")
     return best[2:]
 
 
-def _diagnosis(path: Path, data: bytes, separator: str, width: int, error: Exception) -> TableError:
+def _diagnosis(where: str, data: bytes, separator: str, width: int, error: Exception) -> TableError:
     """Find the line on which the fast reader failed, with a slower reader that counts lines."""
     try:
         text = data.decode()
     except UnicodeDecodeError as decoding:
-        return _not_utf8(path, data, decoding)
+        return _not_utf8(where, data, decoding)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     line = 1
     try:
         for row in reader:
             if row and len(row) != width:
                 return TableError(
-                    f"{path}, line {line}: {len(row)} cells where the header has {width}: "
+                    f"{where}, line {line}: {len(row)} cells where the header has {width}: "
                     "check for a missing or extra separator, or an unquoted one within a cell"
                 )
             line = reader.line_num + 1
     except csv.Error as broken:
-        return TableError(f"{path}, line {line}: {broken}: check the quotes from this line on")
-    return TableError(f"{path} can't be read as CSV: {error}")
+        return TableError(f"{where}, line {line}: {broken}: check the quotes from this line on")
+    return TableError(f"{where} can't be read as CSV: {error}")
 
 
-def _not_utf8(path: Path, data: bytes, error: UnicodeDecodeError) -> TableError:
+def _not_utf8(where: str, data: bytes, error: UnicodeDecodeError) -> TableError:
     line = data.count(b"\n", 0, error.start) + 1
-    return TableError(f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8: {_ENCODING_HINT}")
+    return TableError(f"{where}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8: {_ENCODING_HINT}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["read_table", "write_table"]
+__all__ = ["csv_bytes", "read_table", "write_table"]
 
 
 def read_table(path: Path) -> pa.Table:
@@ -90,6 +90,15 @@ def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
         _write_atomically(path, data)
     except OSError as error:
         raise TableError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def csv_bytes(columns: Mapping[str, Any]) -> bytes:
+    """The CSV text that `write_table` writes for columns, in UTF-8.
+
+    Raises:
+        TableError: The columns differ in length, or have cells that CSV has no text for.
+    """
+    return _csv_bytes(_table(columns))
 
 
 def _read_parquet(path: Path) -> pa.Table:

@@ -16,7 +16,7 @@ from murho.model.errors import Problem
 from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
 from murho.service.errors import BadInputError
 
-__all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options"]
+__all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options", "validate_document"]
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
@@ -115,6 +115,15 @@ def parse_document(body: bytes) -> PredictRequest:
             (Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in islice(unknown, MAX_LISTED)),
             len(unknown),
         )
+    return validate_document(document)
+
+
+def validate_document(document: dict[str, Any]) -> PredictRequest:
+    """Returns the request in a parsed document of known keys.
+
+    Raises:
+        BadInputError: An option has a wrong value.
+    """
     try:
         return PredictRequest.model_validate(document)
     except ValidationError as error:

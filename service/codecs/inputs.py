@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Feature, Schema
 
-__all__ = ["Form", "Inputs", "parse_inputs"]
+__all__ = ["Form", "Inputs", "check_rows", "explain_unknown", "parse_inputs"]
 
 FORMS = "a list of objects (records), a list of lists (a matrix) or an object of lists (columns)"
 
@@ -76,7 +76,7 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
     if isinstance(inputs, dict):
         form, cells = Form.COLUMNS, _from_columns(inputs, schema, max_rows, problems)
     elif isinstance(inputs, list) and inputs:
-        _check_rows(len(inputs), max_rows)
+        check_rows(len(inputs), max_rows)
         form = Form.MATRIX if isinstance(inputs[0], list) else Form.RECORDS
         read = _from_matrix if form is Form.MATRIX else _from_records
         cells = read(inputs, schema, problems)
@@ -155,7 +155,7 @@ def _from_columns(
         else:
             cells[feature.name] = column
     counts = {name: len(column) for name, column in cells.items()}
-    _check_rows(max(counts.values(), default=0), max_rows)
+    check_rows(max(counts.values(), default=0), max_rows)
     if counts and max(counts.values()) == 0:
         problems.add(0, 0, "/inputs", "The columns are empty; at least one row is needed.")
     elif len(set(counts.values())) > 1:
@@ -168,7 +168,12 @@ def _from_columns(
     return cells
 
 
-def _check_rows(count: int, max_rows: int) -> None:
+def check_rows(count: int, max_rows: int) -> None:
+    """Checks the number of rows.
+
+    Raises:
+        TooLargeError: There are more than `max_rows`.
+    """
     if count > max_rows:
         raise TooLargeError(f"The request has {count} rows; this service takes at most {max_rows} at once. Send parts.")
 
@@ -191,11 +196,11 @@ def _refuse_unknown(
     """Adds a problem for each unknown name, with a message only for those that can be listed."""
     room = max(0, MAX_LISTED - problems.listed)
     for position, name in enumerate(islice(unknown, room), start=len(schema.features)):
-        problems.add(row, position, pointer(*base, name), _explain_unknown(name, schema))
+        problems.add(row, position, pointer(*base, name), explain_unknown(name, schema))
     problems.total += max(0, len(unknown) - room)
 
 
-def _explain_unknown(name: str, schema: Schema) -> str:
+def explain_unknown(name: str, schema: Schema) -> str:
     """Returns why a name is no feature, and the feature that is probably meant."""
     shown = shorten(name)
     if name == schema.target.name:

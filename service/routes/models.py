@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
+from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.parts import PartsDependency
 from murho.service.responses import JSONBytes
 
@@ -31,7 +32,10 @@ router = APIRouter(tags=["models"])
 
 @router.get("/models", summary="What is served, and what was refused and why")
 async def list_models(parts: PartsDependency) -> JSONBytes:
-    """Lists every model with its versions, and every checkpoint that can't be served with the reason."""
+    """Lists every model with its versions, and every checkpoint that can't be served with the reason.
+
+    `formats` are the media types that the predict routes read and write.
+    """
     snapshot = parts.registry.snapshot
     if not snapshot.loaded:
         snapshot.require_models()
@@ -50,7 +54,7 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
     default = parts.settings.default_model
     if default is None and len(snapshot.models) == 1:
         default = next(iter(snapshot.models))
-    return JSONBytes({"default": default, "models": models, "refused": refused})
+    return JSONBytes({"default": default, "models": models, "refused": refused, "formats": list(MEDIA_TYPES)})
 
 
 @router.get("/models/{name}", summary="One model: features, target, metrics, calibration, training")

@@ -1,0 +1,82 @@
+"""The seam of formats: a `Codec` reads the bodies of one media type and writes answers in it.
+
+A new format is a new file with a codec, and its entry in `codecs.formats`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from murho.model.data.schema import Schema
+    from murho.model.engines.prediction import Prediction, PredictOptions
+    from murho.service.codecs.inputs import Inputs
+    from murho.service.settings import Settings
+
+__all__ = ["Answered", "Codec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer, ready to be encoded.
+
+    Attributes:
+        model: Name and version of the checkpoint.
+        target: The target's name.
+        options: The options of the request.
+        prediction: Finite arrays in the target's unit.
+        warnings: Values unlike the training rows: `pointer` and `message` each.
+    """
+
+    model: tuple[str, str]
+    target: str
+    options: PredictOptions
+    prediction: Prediction
+    warnings: list[dict[str, str]]
+
+
+class Codec(Protocol):
+    """Reads requests and writes answers of one media type."""
+
+    media_type: str
+    """Of the answers, and the first of those that are read."""
+
+    def reads(self, media_type: str) -> bool:
+        """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
+        ...
+
+    def decode(
+        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
+    ) -> tuple[Inputs, PredictOptions]:
+        """Returns the rows and the options of a request.
+
+        Args:
+            body: The whole body, not compressed.
+            query: The query parameters.
+            schema: The features of the model.
+            settings: The limits.
+
+        Raises:
+            BadInputError: A row or an option can't be used; every problem has its pointer.
+            TooLargeError: The request is above a limit.
+        """
+        ...
+
+    def require_place(self, options: PredictOptions) -> None:
+        """Checks that the format has a place for all that is asked for.
+
+        Raises:
+            BadInputError: It has not.
+        """
+        ...
+
+    def encode(self, answered: Answered) -> bytes:
+        """Returns the body of the answer."""
+        ...
+
+    def headers(self, answered: Answered) -> Mapping[str, str]:
+        """Returns headers for what the body has no place for."""
+        ...

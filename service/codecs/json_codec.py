@@ -1,0 +1,56 @@
+"""JSON bodies: options and rows in one document, the answer in another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from murho.model.errors import Problem
+from murho.service.codecs.answer import encode_answer
+from murho.service.codecs.envelope import parse_document, predict_options
+from murho.service.codecs.inputs import Inputs, parse_inputs
+from murho.service.codecs.problems import pointer, shorten
+from murho.service.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from murho.model.data.schema import Schema
+    from murho.model.engines.prediction import PredictOptions
+    from murho.service.codecs.codec import Answered
+    from murho.service.settings import Settings
+
+__all__ = ["JSONCodec"]
+
+
+class JSONCodec:
+    """The codec of `application/json`; see `Codec`."""
+
+    media_type = "application/json"
+
+    def reads(self, media_type: str) -> bool:
+        """Returns true for JSON under each of its names, and for a body without a media type."""
+        return media_type in ("", self.media_type) or (
+            media_type.startswith("application/") and media_type.endswith("+json")
+        )
+
+    def decode(
+        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
+    ) -> tuple[Inputs, PredictOptions]:
+        """Returns the rows and the options of a document; see `Codec.decode`."""
+        if query:
+            message = "With a JSON body, options are keys of the document, not query parameters."
+            raise BadInputError(Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in query)
+        document = parse_document(body)
+        options = predict_options(document, settings.samples, settings.max_samples)
+        return parse_inputs(document.inputs, schema, settings.max_rows), options
+
+    def require_place(self, options: PredictOptions) -> None:
+        """Accepts all options."""
+
+    def encode(self, answered: Answered) -> bytes:
+        """Returns the document; see `Codec.encode`."""
+        return encode_answer(answered.model, answered.target, answered.options, answered.prediction, answered.warnings)
+
+    def headers(self, answered: Answered) -> Mapping[str, str]:  # noqa: ARG002 - the document has everything
+        """Returns no headers."""
+        return {}

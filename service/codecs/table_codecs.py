@@ -1,0 +1,175 @@
+"""Tables as bodies: CSV, Arrow streams and Parquet. Options come as query parameters."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet
+
+from murho.model.data.csv_files import parse_csv
+from murho.model.data.tables import csv_bytes
+from murho.model.errors import Problem, TableError
+from murho.service.codecs.answer_columns import answer_columns, answer_facts, fact_headers
+from murho.service.codecs.envelope import predict_options
+from murho.service.codecs.inputs import check_rows
+from murho.service.codecs.query_options import parse_query
+from murho.service.codecs.table_inputs import check_names, inputs_of_table
+from murho.service.errors import BadInputError, TooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Schema
+    from murho.model.engines.prediction import PredictOptions
+    from murho.service.codecs.codec import Answered
+    from murho.service.codecs.inputs import Inputs
+    from murho.service.settings import Settings
+
+__all__ = ["FACTS", "ArrowCodec", "CSVCodec", "ParquetCodec"]
+
+FACTS = b"murho"
+"""Key of the schema's metadata that has the facts of an answer, as JSON."""
+EXPANSION = 16
+"""A table may take this many times the memory of the largest body. Compressed tables could take any amount."""
+
+
+class _TableCodec:
+    """What the codecs of tables share; see `Codec`."""
+
+    media_type: str
+    aliases: frozenset[str] = frozenset()
+
+    def reads(self, media_type: str) -> bool:
+        """Returns whether the media type is this codec's."""
+        return media_type == self.media_type or media_type in self.aliases
+
+    def decode(
+        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
+    ) -> tuple[Inputs, PredictOptions]:
+        """Returns the rows and the options of a request; see `Codec.decode`."""
+        options = predict_options(parse_query(query), settings.samples, settings.max_samples)
+        try:
+            table = self._table(body, schema, settings)
+        except TableError as error:
+            raise BadInputError([Problem("/inputs", f"{str(error)[:1].upper()}{str(error)[1:]}.")]) from None
+        return inputs_of_table(table, schema, settings.max_rows), options
+
+    def require_place(self, options: PredictOptions) -> None:
+        """Accepts all options."""
+
+    def headers(self, answered: Answered) -> Mapping[str, str]:
+        """Returns the facts of the answer."""
+        return fact_headers(answered)
+
+    def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
+        """Returns the features' columns of the body, with their names checked."""
+        raise NotImplementedError
+
+
+class CSVCodec(_TableCodec):
+    """CSV with a header line, in UTF-8; the answer is CSV too."""
+
+    media_type = "text/csv"
+    aliases = frozenset({"application/csv", "text/tab-separated-values"})
+
+    def require_place(self, options: PredictOptions) -> None:
+        """Refuses draws, which are a list in each row."""
+        if options.draws:
+            message = "CSV has no place for draws. Ask for the answer in JSON, Arrow or Parquet (Accept)."
+            raise BadInputError([Problem("/include", message)])
+
+    def encode(self, answered: Answered) -> bytes:
+        """Returns one line a row, in the columns of `murho predict`."""
+        return csv_bytes(answer_columns(answered))
+
+    def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
+        check_rows(max(0, body.count(b"\n") - 1 - body.count(b'"')), settings.max_rows)
+        table = parse_csv(body, "the body")
+        check_names(table.column_names, schema)
+        return table
+
+
+class ArrowCodec(_TableCodec):
+    """A stream of Arrow record batches; so is the answer."""
+
+    media_type = "application/vnd.apache.arrow.stream"
+
+    def encode(self, answered: Answered) -> bytes:
+        """Returns the stream of a table with `draws` as lists, and the facts in its metadata."""
+        sink = io.BytesIO()
+        table = _arrow_table(answered)
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue()
+
+    def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
+        most, batches, rows, taken = EXPANSION * settings.max_body_bytes, [], 0, 0
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+                check_names(reader.schema.names, schema)
+                for batch in reader:
+                    batch.validate(full=True)
+                    rows, taken = rows + batch.num_rows, taken + batch.nbytes
+                    check_rows(rows, settings.max_rows)
+                    _check_memory(taken, most)
+                    batches.append(batch)
+                return pa.Table.from_batches(batches, reader.schema)
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"the body is not a whole Arrow stream: {error}") from None
+
+
+class ParquetCodec(_TableCodec):
+    """A Parquet file; so is the answer."""
+
+    media_type = "application/vnd.apache.parquet"
+    aliases = frozenset({"application/x-parquet", "application/parquet"})
+
+    def encode(self, answered: Answered) -> bytes:
+        """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
+        sink = io.BytesIO()
+        pa.parquet.write_table(_arrow_table(answered), sink)
+        return sink.getvalue()
+
+    def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
+        try:
+            with pa.parquet.ParquetFile(pa.BufferReader(body)) as file:
+                check_names(file.schema_arrow.names, schema)
+                check_rows(file.metadata.num_rows, settings.max_rows)
+                groups = range(file.metadata.num_row_groups)
+                taken = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+                _check_memory(taken, EXPANSION * settings.max_body_bytes)
+                table = file.read(columns=[feature.name for feature in schema.features], use_threads=False)
+            table.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise TableError(f"the body is not a whole Parquet file: {error}") from None
+        return table
+
+
+def _check_memory(taken: int, most: int) -> None:
+    if taken > most:
+        raise TooLargeError(
+            f"The table takes {taken} bytes, more than this service reads at once ({most}). Send parts."
+        )
+
+
+def _arrow_table(answered: Answered) -> pa.Table:
+    columns = {name: _arrow_column(values) for name, values in answer_columns(answered).items()}
+    return pa.table(columns).replace_schema_metadata({FACTS: orjson.dumps(answer_facts(answered))})
+
+
+def _arrow_column(values: NDArray[np.float64]) -> pa.Array:
+    if values.ndim == 1:
+        return pa.array(np.ascontiguousarray(values), from_pandas=True)  # NaN, which stands for none, becomes null
+    flat = pa.array(np.ascontiguousarray(values).ravel())
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.shape[1] else _empty_lists(len(values))
+
+
+def _empty_lists(rows: int) -> pa.Array:
+    none: Sequence[list[float]] = [[]] * rows
+    return pa.array(none, pa.list_(pa.float64()))
