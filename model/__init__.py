@@ -2,7 +2,7 @@
 
 Each package imports only from those before it in this list::
 
-    runtime        devices, threads, budgets of time, progress
+    runtime        devices, threads, progress
     data           tables, columns, schema, splits
     encoding       rows as the inputs of a network, and their distance from the training rows
     distributions  mixtures of Gaussians, the predictive distribution, target transforms, calibration

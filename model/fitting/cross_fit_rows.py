@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
-__all__ = ["LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
+__all__ = ["DRAWS", "LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
 
 LEAST_LOG_DENSITY = -15.0
 """Floor of the log density of a validation row, nats: that of a target 5.3 standard deviations from the mean.
@@ -29,6 +29,7 @@ A single cell with a misplaced decimal point may lie thousands of standard devia
 would decide when to stop and which observation model to keep."""
 
 DRAWS = 32
+"""Draws per row of `held_out_scores`, divided among the judges of the row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from murho.model.fitting.objective import kl_weights
 from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.fitting.parameter_averaging import ParameterAverage
 from murho.model.fitting.schedule import Schedule
-from murho.model.runtime.time_budget import TimeBudget
+from murho.model.fitting.work import WorkModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
-_NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured")
-"""Fields of a running fit that its state holds, about the best parameters so far."""
+_NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured", "work")
+"""Fields of a running fit that its state holds: about the best parameters so far, and the work."""
 
 
 def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
@@ -91,6 +91,10 @@ class _Running:
             1, math.ceil(_steps_between_validations(len(validation), options) / self._minibatches)
         )
         self.schedule = Schedule(options, options.epochs * self._minibatches)
+        work, judges = WorkModel(network.architecture, device.type), validation.judges(options.members)
+        self._work_of_epoch = self._minibatches * work.step(total_rows / self._minibatches, options.draws_per_step)
+        self._work_of_validation = work.validation(len(validation) * judges, options.validation_draws)
+        self.work = 0.0
         self.history: list[Epoch] = []
         self.best, self.best_epoch, self.best_temperature = math.inf, 0, options.temperature
         self.waited, self.measured = 0, math.nan
@@ -122,11 +126,13 @@ class _Running:
             self._averaged.step()
             self.schedule.step()
             sums += torch.stack((energy.negative_log_likelihood, energy.kl))
+        self.work += self._work_of_epoch
         nll, kl = (sums / self._minibatches).tolist()
         return nll, kl
 
     def validate(self, number: int) -> None:
         """Validate the average of the parameters, and keep it if it is the best."""
+        self.work += self._work_of_validation
         current = self._averaged.load(self._averaged.average)
         self.measured = self._mixture_nll()
         self._clipping.check_validation(self.measured, number)
@@ -155,6 +161,7 @@ class _Running:
             stopped,
             history,
             self.best_temperature,
+            self.work,
         )
 
     def _keep(self, number: int) -> None:
@@ -211,7 +218,7 @@ class _Running:
         self.best = math.inf if numbers["best"] is None else numbers["best"]
         self.measured = math.nan if numbers["measured"] is None else numbers["measured"]
         self.best_epoch, self.best_temperature = numbers["best_epoch"], numbers["best_temperature"]
-        self.waited = numbers["waited"]
+        self.waited, self.work = numbers["waited"], numbers["work"]
         return float(numbers["seconds"])
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -262,15 +269,14 @@ def fit(
     running = _Running(training, validation, options, initial, device or torch.device("cpu"))
     before = running.restore(state) if state is not None else 0.0
     began = time.monotonic() - before
-    time_budget = TimeBudget(before, patience=options.budget_patience)
     stopped = "epochs"
     try:
         for number in range(len(running.history) + 1, options.epochs + 1):
             nll, kl = running.epoch(number)
-            worked = time_budget.spent()
-            running.schedule.keep_within_budget(worked)
-            out_of_time = options.budget is not None and worked > options.budget
-            last = running.schedule.done or out_of_time
+            spent = time.monotonic() - began if options.budget_by_clock else running.work
+            running.schedule.keep_within_budget(spent)
+            out_of_budget = options.budget is not None and spent > options.budget
+            last = running.schedule.done or out_of_budget
             if number % running.epochs_between == 0 or last:
                 running.validate(number)
             elapsed = time.monotonic() - began
@@ -279,7 +285,7 @@ def fit(
             if progress is not None:
                 progress.epoch(epoch)
             if last:
-                stopped = "budget" if out_of_time or number < options.epochs else "epochs"
+                stopped = "budget" if out_of_budget or number < options.epochs else "epochs"
                 break
             if running.waited >= options.patience:
                 stopped = "converged"

@@ -34,7 +34,7 @@ __all__ = [
     "start_from",
 ]
 
-_OUTCOME = ("validation", "epochs", "best_epoch", "stopped", "temperature")
+_OUTCOME = ("validation", "epochs", "best_epoch", "stopped", "temperature", "work")
 """Fields of a `Fit` that are plain numbers or words."""
 
 

@@ -48,9 +48,9 @@ class FitOptions:
         seed: Seed of initial means, minibatches and draws.
         beta_nll: Whether noisy rows have at first the same effect on their means as other rows (beta of
             `Likelihood.gradient`). Off for a fit that starts from a posterior.
-        budget: Most seconds to run, or None. If the fit is too slow, its schedule speeds up, so that the fit still ends
-            with a small learning rate and the full weight of the KL.
-        budget_patience: Most clock time as a multiple of ``budget`` (`model.runtime.time_budget.TimeBudget`).
+        budget: Most work, in reference seconds (`model.fitting.work`), or None. If the steps are too many, the schedule
+            speeds up, so that the fit still ends with a small learning rate and the full weight of the KL.
+        budget_by_clock: Whether ``budget`` is in seconds of the clock instead; the fit then depends on the machine.
     """
 
     prior: Prior
@@ -76,7 +76,7 @@ class FitOptions:
     seed: int = 0
     beta_nll: bool = True
     budget: float | None = None
-    budget_patience: float = 1.0
+    budget_by_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,7 @@ class Fit:
         stopped: Why the fit ended: ``converged``, ``epochs``, ``budget`` or ``interrupted``.
         history: All epochs.
         temperature: The KL's factor at the best parameters.
+        work: Work of all epochs, reference seconds (`model.fitting.work`).
     """
 
     network: BayesianNetwork
@@ -136,3 +137,4 @@ class Fit:
     stopped: str
     history: tuple[Epoch, ...]
     temperature: float
+    work: float

@@ -1,4 +1,4 @@
-"""Schedule of learning rate, temperature and beta over the steps of a fit, within a time budget."""
+"""Schedule of learning rate, temperature and beta over the steps of a fit, within a budget."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Schedule:
         self._steps += 1
         self._progress += self._pace
 
-    def keep_within_budget(self, elapsed: float) -> None:
-        """Speed up the schedule if the remaining steps would take longer than the remaining time."""
+    def keep_within_budget(self, spent: float) -> None:
+        """Speed up the schedule if the remaining steps would take more than what is left of the budget."""
         budget = self._options.budget
-        if budget is None or elapsed < 0.05 * budget:
+        if budget is None or spent < 0.05 * budget:
             return
-        affordable = (0.95 * budget - elapsed) * self._steps / elapsed
+        affordable = (0.95 * budget - spent) * self._steps / spent
         self._pace = max(1.0, (self._total - self._progress) / max(affordable, 1.0))
 
     @property

@@ -1,1 +1,1 @@
-"""Devices, threads, time budgets, progress bars and durable files."""
+"""Devices, threads, progress bars and durable files."""

@@ -24,8 +24,8 @@ from murho.model.data.splits import folds_of
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import held_out_scores
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
+from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
-from murho.model.runtime.time_budget import TimeBudget
 from murho.model.training.candidates import Attempt, Candidate, SearchResult
 from murho.model.training.resuming import fit_or_resume
 from murho.model.training.search_space import TEMPERATURES, SearchDimension, next_temperature
@@ -65,14 +65,12 @@ WELL_HIDDEN = 0.01
 larger variance without whitening."""
 NARROW = 0.05
 """Difference of two losses, nats, below which later choices may reverse the order."""
-PATIENCE = 2.0
-"""Most clock time of a search, as a multiple of its budget, where other programs use the processor."""
 SECOND_SEED = 10
 """Added to the seed for the settling fit; a fit uses its seed and the next few."""
 
 
 def default_budget(rows: int) -> float:
-    """The default budget of a search, in seconds of processor time (`model.runtime.time_budget`).
+    """The default budget of a search, in reference seconds (`model.fitting.work`).
 
     48 up to 1,000 rows, 290 from 10,000 to 50,000 rows, then in proportion to the rows, at most 900. Scoring and
     calibration take up to a minute more.
@@ -98,10 +96,9 @@ class _Search:
         self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.snapshots = snapshots
         self.attempts: list[Attempt] = []
-        # A budget that the user has set counts clock time.
-        self.patience = 1.0 if options.budget else PATIENCE
+        # A budget that the user has set is in seconds of the clock; the default is in work, the same on every machine.
         self.budget = options.budget or default_budget(len(data.split.training))
-        self.time_budget = TimeBudget(snapshots.carried, patience=self.patience)
+        self.began, self.work = time.monotonic() - snapshots.carried, 0.0
         self.time_left = 1.0
         self.narrow: dict[str, Candidate] = {}
         self.interrupted = False
@@ -122,7 +119,7 @@ class _Search:
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
-        left = self.budget - self.time_budget.spent() + self.snapshots.spent(name)
+        left = self.budget - (began - self.began if options.budget else self.work)
         share = TIME_OF_STAGE[stage]
         budget = max(0.1, left) * share / max(share, self.time_left)
         self.time_left -= share
@@ -149,7 +146,7 @@ class _Search:
             patience=options.patience,
             seed=options.seed + (SECOND_SEED if settling else 0),
             budget=budget,
-            budget_patience=self.patience,
+            budget_by_clock=options.budget is not None,
         )
 
         title = "" if stage == FULL else f"{stage}: "
@@ -169,10 +166,13 @@ class _Search:
             )
         except FitError as error:
             self.failure = error
+            self.work += budget  # how far it came is not known once it is resumed
             attempt = Attempt(candidate, stage, math.inf, math.inf, time.monotonic() - began)
             self.reporter.say(f"{title}{candidate}: passed over: {error}")
         else:
             outcome = scored.fit
+            scoring = WorkModel(outcome.network.architecture, self.device.partition(":")[0])
+            self.work += outcome.work + scoring.score(len(validation), outcome.likelihood.means)
             candidate = replace(candidate, temperature=outcome.temperature)
             attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds)
             self.reporter.say(
@@ -192,6 +192,8 @@ class _Search:
 
     def run(self) -> SearchResult:
         """Run the trials, then the full fit and the settling fit. An interruption ends the search."""
+        if self.options.budget is not None:
+            self.reporter.say("a budget in seconds: another machine, or a busy one, gives another fit")
         chosen = self._base()
         dimensions = list(self._dimensions())
         trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0

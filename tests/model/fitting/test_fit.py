@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import orjson
 import pytest
@@ -123,10 +124,24 @@ def test_it_stops_when_validation_stops_improving() -> None:
     assert outcome.best_epoch < outcome.epochs < 3000
 
 
-def test_a_budget_ends_the_fit() -> None:
+@pytest.mark.parametrize("by_clock", [False, True])
+def test_a_budget_ends_the_fit(by_clock: bool) -> None:
     rows = small_rows()
-    outcome = fit(rows, rows, small_options(epochs=10**6, patience=10**6, budget=0.2))
+    options = small_options(epochs=10**6, patience=10**6, budget=0.2, budget_by_clock=by_clock)
+    outcome = fit(rows, rows, options)
     assert outcome.stopped == "budget"
+    assert by_clock or 0.18 < outcome.work < 0.21
+
+
+def test_a_budget_of_work_ends_at_the_same_step_on_a_slow_machine() -> None:
+    class Slow:
+        def epoch(self, _: Epoch) -> None:
+            time.sleep(0.005)
+
+    rows, options = small_rows(), small_options(epochs=10**6, patience=10**6, budget=0.1)
+    quick, slow = (fit(rows, rows, options, progress=progress) for progress in (None, Slow()))
+    assert (quick.epochs, quick.work) == (slow.epochs, slow.work)
+    assert torch.equal(quick.network.mu, slow.network.mu)
 
 
 def test_a_fit_that_becomes_non_finite_says_so_with_the_epoch() -> None:
@@ -217,7 +232,7 @@ def test_a_resumed_fit_waits_no_longer_for_a_gain() -> None:
 
 
 def test_a_resumed_fit_carries_the_seconds_spent() -> None:
-    rows, options, keeper = small_rows(), small_options(epochs=20, budget=1e6), _KeepAt(10)
+    rows, options, keeper = small_rows(), small_options(epochs=20, budget=1e6, budget_by_clock=True), _KeepAt(10)
     fit(rows, rows, options, keeper=keeper)
     assert keeper.state is not None
     late = FitState(keeper.state.tensors, {**keeper.state.numbers, "seconds": 2e6})

@@ -16,6 +16,7 @@ import torch
 
 from murho.model.errors import CheckpointError, FitError, OptionError
 from murho.model.posterior.checkpoint import list_checkpoints, write_checkpoint
+from murho.model.training import search
 from murho.model.training.options import make_options
 from murho.model.training.snapshot_files import SnapshotFiles
 from murho.model.training.snapshots import DIRECTORY, Snapshots
@@ -51,6 +52,14 @@ class DiesAt(Notes):
             raise self.how
 
 
+class Slow(Notes):
+    """A busy machine: every epoch takes longer."""
+
+    def epoch(self, epoch: Epoch) -> None:
+        super().epoch(epoch)
+        time.sleep(0.01)
+
+
 class FirstEpoch(Notes):
     """Remembers where each fit went on."""
 
@@ -73,8 +82,7 @@ def run(
     **changes: object,
 ) -> Trained:
     """A training with snapshots after every epoch; the checkpoint is not written, nor the snapshot removed."""
-    # Without a hurry: what is compared must not depend on how fast the machine is today.
-    options = make_options(QUICK | {"members": 3, "budget": 1e6} | changes)
+    options = make_options(QUICK | {"members": 3} | changes)
     with Snapshots(home, resume=resume, seconds=seconds) as snapshots:
         return train(table, "rent", options, reporter=notes or Notes(), snapshots=snapshots)
 
@@ -101,6 +109,27 @@ def test_a_resumed_training_ends_with_the_same_tensors_bit_for_bit(tmp_path: Pat
     _assert_same(run(None, noise=noise), resumed)
     assert list(notes.first.values()) == [9]  # the state after epoch 8: the ninth died before its snapshot
     assert any(line.startswith("resuming after ") for line in notes.lines)
+
+
+def test_a_slow_machine_and_an_interruption_change_no_bit_of_a_fit_in_a_hurry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "default_budget", lambda _: 0.25)
+    changes: dict[str, Any] = {"noise": "auto", "temperature": None, "epochs": 60}
+    quick = run(None, **changes)
+    assert quick.spec.training["stopped"] == "budget"  # the schedule was sped up
+    assert quick.spec.training["epochs"] < 60
+    slow = Slow()
+    _assert_same(quick, run(None, slow, **changes))
+    assert not any("a budget in seconds" in line for line in slow.lines)
+    die(tmp_path, epoch=4, fit=3, **changes)
+    _assert_same(quick, run(tmp_path, resume=True, **changes))
+
+
+def test_a_budget_in_seconds_says_that_the_fit_depends_on_the_machine() -> None:
+    notes = Notes()
+    run(None, notes, budget=60.0, epochs=2)
+    assert "a budget in seconds: another machine, or a busy one, gives another fit" in notes.lines
 
 
 def test_finished_fits_are_not_repeated(tmp_path: Path) -> None:
@@ -311,7 +340,7 @@ def _wait_for_a_fit_under_way(directory: Path, process: subprocess.Popen[bytes])
 
 @pytest.mark.slow
 def test_a_killed_process_is_resumed_to_the_same_file(tmp_path: Path) -> None:
-    where = ("--checkpoints", tmp_path, "--target", "Miles_per_Gallon", "--budget", "100000")
+    where = ("--checkpoints", tmp_path, "--target", "Miles_per_Gallon")
     arguments = ("train", CARS, *where, "--hidden", "8", "--epochs", "60", "--members", "2", "--name")
     murho(*arguments, "whole")
     with subprocess.Popen(
