@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["TABLES", "MadeTable", "main", "measure", "render"]
 
 FRESH = 2_000
+PAST, AHEAD, FUTURES = 1_000, 100, 20
+"""Rows of a table in time, rows to come, and futures: a single one would say little, since its rows go together."""
 FIRST_DAY = np.datetime64("2015-01-01")
 COVERAGE = "90"
 
@@ -120,27 +122,41 @@ def patients(generator: np.random.Generator) -> MadeTable:
 
 
 def autoregressive(generator: np.random.Generator) -> MadeTable:
-    """1,000 days with two features and AR(1) noise of correlation 0.95; asked for the next 100 days."""
-    count, ahead = 1_000, 100
-    features = generator.random((count + ahead, 4))
-    shocks = generator.standard_normal(count + ahead)
-    noise = np.empty(count + ahead)
-    noise[0] = shocks[0]
-    for day in range(1, count + ahead):
-        noise[day] = 0.95 * noise[day - 1] + np.sqrt(1.0 - 0.95**2) * shocks[day]
-    days = FIRST_DAY + np.arange(count + ahead)
-    rows = _table(features, _friedman(features) + 1.5 * noise, day=pa.array(days))
-    return MadeTable(rows.slice(0, count), rows.slice(count), {"time": "day"})
+    """1,000 days with four features and AR(1) noise of correlation 0.98; asked for the next 100 days, in 20 futures."""
+    correlation, days = 0.98, FIRST_DAY + np.arange(PAST + AHEAD)
+
+    def rows(noise: NDArray[np.float64], when: NDArray[np.datetime64]) -> pa.Table:
+        features = generator.random((len(noise), 4))
+        white = 0.3 * generator.standard_normal(len(noise))
+        return _table(features, _friedman(features) + 1.5 * noise + white, day=pa.array(when))
+
+    def path(first: float, count: int) -> NDArray[np.float64]:
+        noise = np.empty(count + 1)
+        noise[0] = first
+        for day, shock in enumerate(generator.standard_normal(count)):
+            noise[day + 1] = correlation * noise[day] + np.sqrt(1.0 - correlation**2) * shock
+        return noise[1:]
+
+    past = path(float(generator.standard_normal()), PAST)
+    futures = [rows(path(float(past[-1]), AHEAD), days[PAST:]) for _ in range(FUTURES)]
+    return MadeTable(rows(past, days[:PAST]), pa.concat_tables(futures), {"time": "day"})
 
 
 def drift(generator: np.random.Generator) -> MadeTable:
-    """1,000 rows in the order of time; the coefficient of a feature is a random walk; asked for the next 100 rows."""
-    count, ahead = 1_000, 100
-    features = generator.random((count + ahead, 4))
-    coefficient = 4.0 + np.cumsum(0.12 * generator.standard_normal(count + ahead))
-    noise = 0.5 * generator.standard_normal(count + ahead)
-    rows = _table(features, _friedman(features) + coefficient * features[:, 0] + noise)
-    return MadeTable(rows.slice(0, count), rows.slice(count), {"time": "row-order"})
+    """1,000 rows in time; the coefficient of a feature is a random walk; asked for the next 100 rows, in 20 futures."""
+
+    def path(first: float, count: int) -> NDArray[np.float64]:
+        walk: NDArray[np.float64] = first + np.cumsum(0.15 * generator.standard_normal(count))
+        return walk
+
+    def rows(coefficient: NDArray[np.float64]) -> pa.Table:
+        features = generator.random((len(coefficient), 4))
+        noise = 0.5 * generator.standard_normal(len(coefficient))
+        return _table(features, _friedman(features) + coefficient * (features[:, 0] + 0.5) + noise)
+
+    past = path(2.0, PAST)
+    futures = [rows(path(float(past[-1]), AHEAD)) for _ in range(FUTURES)]
+    return MadeTable(rows(past), pa.concat_tables(futures), {"time": "row-order"})
 
 
 TABLES: Mapping[str, Callable[[np.random.Generator], MadeTable]] = {

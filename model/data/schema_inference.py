@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUPS",
+    "IGNORED",
     "ColumnPlan",
     "columns_from_table",
     "make_schema",
@@ -35,8 +36,9 @@ __all__ = [
 ]
 
 
+IGNORED = "ignored"
 GROUPS = "it names the groups that are held out"
-"""Reason why a group column is no feature."""
+"""Reasons why a column is no feature: the user has said so, or it is a group column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def plan_columns(
         if name == target:
             continue
         if name in ignore:
-            left_out[name] = "ignored"
+            left_out[name] = IGNORED
             continue
         if name in groups:
             left_out[name] = GROUPS

@@ -22,6 +22,7 @@ from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.model.training.extrapolation_prior import extrapolation_slope, with_extrapolation_prior
 from murho.model.training.fingerprint import make_fingerprint
+from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out, left_out_groups
 from murho.model.training.last_fit import fit_to_all_rows
 from murho.model.training.search import search
@@ -105,6 +106,9 @@ def train(
     split = holding_out.split
     for note in (*holding_out.notes, split.describe()):
         reporter.say(note)
+    advice = [] if options.group or options.time else advise(table, plan, columns, targets, split, options.seed)
+    for piece in advice:
+        reporter.say(f"advice: {piece.message}")
     training_columns = select_rows(columns, split.learned)
     schema = make_schema(plan, training_columns, holding_out.ahead)
     for feature in schema.features:
@@ -163,6 +167,7 @@ def train(
         "validation_rows": len(split.validation),
         "calibration_rows": len(split.calibration),
         "left_out_rows": left_out_rows,
+        "advice": [piece.to_json() for piece in advice],
         "epochs": chosen.epochs,
         "best_epoch": chosen.best_epoch,
         "stopped": chosen.stopped,
