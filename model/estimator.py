@@ -18,7 +18,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from murho.model.data.frames import is_frame, table_from_frame, table_from_matrix, target_name, unnamed
-from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.schema_inference import GROUPS, IGNORED, columns_from_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BBBRegressor"]
 
-HARMLESS = ("ignored", "every cell is the same", "every cell is missing")
+HARMLESS = (IGNORED, GROUPS, "every cell is the same", "every cell is missing")
 """Reasons to leave out a column without a warning."""
 
 

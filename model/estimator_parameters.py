@@ -172,7 +172,8 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         described = dict(options.columns)
         for name, kind in declared_kinds(table).items():
             given = described.get(name, ColumnOverride())
-            if name not in options.ignore and given.kind is None:
+            left_out = name in options.ignore or (name in options.group and not options.keep_groups)
+            if not left_out and given.kind is None:
                 described[name] = replace(given, kind=kind)
         return options.model_copy(update={"columns": described})
 

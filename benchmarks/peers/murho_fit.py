@@ -72,7 +72,7 @@ class Murho:
             validation_draws=1,
             seed=task.seed,
         )
-        seen = self._training.seen_by(task.members).shape[1]
+        seen = self._training.seen_by(task.members).longest
         self._minibatches = -(-seen // task.batch)
         self._fit: Fit | None = None
 

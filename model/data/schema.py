@@ -48,7 +48,8 @@ class Feature:
         missing: Whether missing cells are accepted.
         minimum: Smallest training value (dates: days since 1970-01-01 UTC). None for a categorical feature, and if no
             training row has a value.
-        maximum: Largest training value, or None, as for the minimum.
+        maximum: Largest training value, or None, as for the minimum. For the column of ``--time`` it lies as far ahead
+            as networks were judged.
         categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
     """
 

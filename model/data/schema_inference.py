@@ -25,12 +25,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "GROUPS",
+    "IGNORED",
     "ColumnPlan",
     "columns_from_table",
     "make_schema",
     "plan_columns",
+    "require_column",
     "target_from_table",
 ]
+
+
+IGNORED = "ignored"
+GROUPS = "it names the groups that are held out"
+"""Reasons why a column is no feature: the user has said so, or it is a group column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ def plan_columns(
     target: str,
     *,
     ignore: Collection[str] = (),
+    groups: Collection[str] = (),
     overrides: Mapping[str, ColumnOverride] | None = None,
 ) -> ColumnPlan:
     """Infer kinds, units and missing policy from the whole table.
@@ -69,6 +78,7 @@ def plan_columns(
         table: All rows.
         target: The name of the column to predict.
         ignore: Columns to leave out.
+        groups: Columns to leave out because they only name groups of rows.
         overrides: Column → kind and unit given by the user.
 
     Returns:
@@ -80,7 +90,7 @@ def plan_columns(
         OptionError: An ignored or overridden column doesn't exist, or an override doesn't fit the target.
     """
     overrides = overrides or {}
-    _require(table, target, "the target")
+    require_column(table, target, "the target")
     _check_options(table, target, ignore, overrides)
     _check_target(table, target)
     kinds: dict[str, FeatureKind] = {}
@@ -91,7 +101,10 @@ def plan_columns(
         if name == target:
             continue
         if name in ignore:
-            left_out[name] = "ignored"
+            left_out[name] = IGNORED
+            continue
+        if name in groups:
+            left_out[name] = GROUPS
             continue
         override = overrides.get(name, ColumnOverride())
         inference = infer_column(table.column(name), name, override.kind)
@@ -128,7 +141,7 @@ def columns_from_table(table: pa.Table, layout: ColumnPlan | Schema) -> dict[str
         required = {feature.name for feature in layout.features if not feature.missing}
     columns = {}
     for name, kind in kinds.items():
-        _require(table, name, "the feature")
+        require_column(table, name, "the feature")
         columns[name] = canonical_column(table.column(name), kind, name)
         if name in required and (absent := is_missing(columns[name])).any():
             raise TableError(
@@ -144,7 +157,7 @@ def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
     Raises:
         TableError: The column doesn't exist, or a cell is no finite number; the message names the row (from 1).
     """
-    _require(table, target, "the target")
+    require_column(table, target, "the target")
     column = table.column(target)
     if cell_type(plain(column, target)) is CellType.BOOLEAN:
         raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
@@ -152,12 +165,14 @@ def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
     return canonical_column(column, FeatureKind.NUMERIC, target).copy()
 
 
-def make_schema(plan: ColumnPlan, columns: Columns) -> Schema:
+def make_schema(plan: ColumnPlan, columns: Columns, ahead: Mapping[str, float] | None = None) -> Schema:
     """Add ranges and categories to a plan.
 
     Args:
         plan: The features.
         columns: Canonical columns of the training rows, each ``[N]``.
+        ahead: Feature → how far its range goes on beyond the largest training value: held-out rows as far ahead of the
+            rows learned from have calibrated the bands (`model.data.time_blocks`).
 
     Returns:
         The schema.
@@ -173,7 +188,7 @@ def make_schema(plan: ColumnPlan, columns: Columns) -> Schema:
                 unit=plan.units[name],
                 missing=plan.missing[name],
                 minimum=float(present.min()) if numbers else None,
-                maximum=float(present.max()) if numbers else None,
+                maximum=float(present.max()) + (ahead or {}).get(name, 0.0) if numbers else None,
                 categories=_most_frequent(present.tolist()) if kind is FeatureKind.CATEGORICAL else (),
             )
         )
@@ -185,7 +200,14 @@ def _most_frequent(values: list[str]) -> tuple[str, ...]:
     return tuple(sorted(value for value, _ in counted[:MOST_CATEGORIES]))
 
 
-def _require(table: pa.Table, name: str, role: str) -> None:
+def require_column(table: pa.Table, name: str, role: str) -> None:
+    """Raise a TableError that lists the columns of the table if it has no column of this name.
+
+    Args:
+        table: The table.
+        name: The column.
+        role: What the column is for, such as "the target".
+    """
     if name not in table.column_names:
         raise TableError(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
 

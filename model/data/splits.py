@@ -5,6 +5,9 @@ one fold, and the members that have not seen a row score it. So a small table lo
 calibration. With a multiple of ten members, two partitions into folds are used: members that share a held-out row are
 then otherwise fitted to different rows, as any two members are. Fitted to the same rows they would agree too much, and
 their scores would not describe the whole ensemble. A single network holds out separate rows for both purposes.
+
+Folds are made of units (`model.data.units`), which are never parted. With times, folds are blocks in time
+(`model.data.time_blocks`), and a member learns only from rows before the block that it judges.
 """
 
 from __future__ import annotations
@@ -14,10 +17,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from murho.model.data.time_blocks import time_blocks
+from murho.model.data.unit_folds import assign_folds, take_units
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEWEST_ROWS_TO_CALIBRATE", "FOLDS", "HeldOut", "Split", "folds_of", "partition_of", "split_rows"]
+    from murho.model.data.units import Units
+
+__all__ = [
+    "FEWEST_ROWS_TO_CALIBRATE",
+    "FOLDS",
+    "HeldOut",
+    "Split",
+    "folds_of",
+    "partition_of",
+    "split_in_time",
+    "split_rows",
+]
 
 FOLDS = 5
 """Number of folds if it divides the number of members; with ten or more, at least two members score a row together."""
@@ -51,12 +68,26 @@ class Split:
         calibration: Rows that calibrate the bands; empty if the table has too few rows.
         folds: Fold of every row of the table in each of P partitions, ``[P, N]``; None without cross-fitting. With F
             folds, fold ``m mod F`` of its partition (`partition_of`) is held out from member m.
+        forward: Whether folds are blocks in time: a member does not see the blocks after the one held out from it
+            either. Without folds: whether validation and calibration rows come after the training rows.
+        ahead: With ``forward``, how far ahead rows are judged, in the unit of the times.
+        units: The units of all rows, which no fold parts; None if each row is one.
     """
 
     training: NDArray[np.int64]
     validation: NDArray[np.int64]
     calibration: NDArray[np.int64]
     folds: NDArray[np.int64] | None = None
+    forward: bool = False
+    ahead: float = 0.0
+    units: Units | None = None
+
+    @property
+    def learned(self) -> NDArray[np.int64]:
+        """Rows that the network which serves has learned from: after forward judging all rows, else `training`."""
+        if not self.forward:
+            return self.training
+        return np.unique(np.concatenate((self.training, self.validation, self.calibration)))
 
     def held_out(self, members: int) -> list[HeldOut]:
         """Return groups of held-out rows. The last group calibrates the bands; with folds, all groups do.
@@ -83,12 +114,21 @@ class Split:
 
     def describe(self) -> str:
         """Describe the split in one line, for people."""
+        grouped = self.units is not None and self.units.grouped
+        groups = f" in {self.units.count} groups" if self.units is not None and grouped else ""
+        if self.folds is not None and self.forward:
+            return (
+                f"{len(self.training)} rows: each member learns from rows before one of {int(self.folds.max()) + 1} "
+                f"blocks in time, and is judged on that block ({len(self.validation)} rows in all)"
+            )
         if self.folds is not None:
             folds = int(self.folds.max()) + 1
-            return f"{len(self.training)} rows: each member learns from all but one of {folds} parts"
+            whole = ", and no group is in two parts" if grouped else ""
+            return f"{len(self.training)} rows{groups}: each member learns from all but one of {folds} parts{whole}"
         if self.training is self.validation:
             return f"{len(self.training)} rows: too few to hold any out: not validated, not calibrated"
-        parts = f"rows: {len(self.training)} training, {len(self.validation)} validation"
+        order = ", in time" if self.forward else f",{groups}" if grouped else ""
+        parts = f"rows{order}: {len(self.training)} training, {len(self.validation)} validation"
         if not len(self.calibration):
             return f"{parts}; too few to hold out calibration rows, so bands are not calibrated"
         return f"{parts}, {len(self.calibration)} calibration"
@@ -110,8 +150,8 @@ def partition_of(member: int, members: int, partitions: int) -> int:
     return member // folds_of(members) % partitions
 
 
-def split_rows(count: int, seed: int, members: int = 1) -> Split:
-    """Split shuffled rows into training, validation and calibration rows.
+def split_rows(count: int, seed: int, members: int = 1, units: Units | None = None) -> Split:
+    """Split shuffled units into training, validation and calibration rows.
 
     Args:
         count: Number of rows with a target.
@@ -119,22 +159,57 @@ def split_rows(count: int, seed: int, members: int = 1) -> Split:
         members: M. Two or more members and at least 50 rows are cross-fitted in `folds_of` folds, in two partitions if
             M is a multiple of ten. Otherwise validation and calibration rows are 15 % of the rows each. Below 50 rows
             there are no calibration rows, and below 20 the training rows are also the validation rows.
+        units: Units of the rows; by default each row is one.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
     order = generator.permutation(count)
+    if units is not None and units.count == count:
+        units = None
     if count < FEWEST_ROWS_TO_VALIDATE:
-        return Split(order, order, order[:0])
+        return Split(order, order, order[:0], units=units)
     if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
         partitions = 2 if members % (2 * FOLDS) == 0 else 1
         folds = np.empty((partitions, count), dtype=np.int64)
         for partition in range(partitions):
             shuffled = order if partition == 0 else generator.permutation(count)
-            folds[partition, shuffled] = np.arange(count) % folds_of(members)
+            folds[partition] = assign_folds(shuffled, folds_of(members), units, generator)
         rows = np.sort(order)
         judged = order[:MOST_HELD_OUT]
-        return Split(rows, judged, judged, folds)
+        return Split(rows, judged, judged, folds, units=units)
     held_out = min(MOST_HELD_OUT, max(3, round(HELD_OUT_SHARE * count)))
-    if count < FEWEST_ROWS_TO_CALIBRATE:
-        return Split(order[held_out:], order[:held_out], order[:0])
-    held_out = max(10, held_out)
-    return Split(order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out])
+    calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
+    if calibrates:
+        held_out = max(10, held_out)
+    validation, calibration, training = take_units(order, (held_out, held_out if calibrates else 0), units)
+    return Split(training, validation, calibration, units=units)
+
+
+def split_in_time(times: NDArray[np.float64], members: int = 1) -> Split:
+    """Split rows in time: every judged row comes after all rows that its judges have learned from.
+
+    With two or more members and at least 50 rows, the newer half of the rows makes a block for each fold
+    (`model.data.time_blocks`). Otherwise the rows after 70 % and 85 % of all are for validation and calibration, with
+    the exceptions of `split_rows` for tiny tables.
+
+    Args:
+        times: Time of each row, ``[N]``; NaN for an unknown one, which counts as old.
+        members: M.
+
+    Raises:
+        TableError: All rows have the same time.
+    """
+    count = len(times)
+    rows = np.arange(count)
+    if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
+        blocks = time_blocks(times, folds_of(members))
+        judged = np.flatnonzero(blocks.of_rows >= 0)
+        if len(judged) > MOST_HELD_OUT:
+            judged = judged[np.linspace(0, len(judged) - 1, MOST_HELD_OUT).round().astype(int)]
+        return Split(rows, judged, judged, blocks.of_rows[None], forward=True, ahead=blocks.ahead)
+    calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
+    held_out = (2 if calibrates else 1) * HELD_OUT_SHARE
+    blocks = time_blocks(times, 2 if calibrates else 1, base_share=1.0 - held_out)
+    if count < FEWEST_ROWS_TO_VALIDATE:
+        return Split(rows, rows, rows[:0], forward=True)
+    training, validation, calibration = (np.flatnonzero(blocks.of_rows == block) for block in (-1, 0, 1))
+    return Split(training, validation, calibration, forward=True, ahead=blocks.ahead)

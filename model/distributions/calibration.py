@@ -115,11 +115,20 @@ def _interpolate(scores: Tensor, source: np.ndarray, goal: np.ndarray, slope: fl
     return torch.sign(scores) * torch.as_tensor(mapped, dtype=scores.dtype, device=scores.device)
 
 
-def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
+def fit_conformal_map(
+    scores: np.ndarray, weights: np.ndarray | None = None, units: int | None = None
+) -> ConformalMap | None:
     """Fit the map to the normal scores of held-out rows.
+
+    Rows of one group tell about the same group, so G groups of rows are evidence like G rows, and not like n. The
+    quantile at c then is that of the weighted scores at ``c (G + 1) / G``, each row of a group of k rows with the
+    weight ``1 / k``: a new row of a new group is covered with probability c if the groups are exchangeable (Dunn,
+    Wasserman & Ramdas 2023; Lee, Barber & Willett 2023). With groups of one row this is the quantile above.
 
     Args:
         scores: ``z`` of each held-out row, ``[n]``, from `model.distributions.predictive.Predictive.normal_score`.
+        weights: Relative weight of each score, ``[n]``, positive; by default all count the same.
+        units: Number of groups that are held out together, G; by default each row is one.
 
     Returns:
         The map; None for fewer than 10 rows, which are too few for one.
@@ -127,7 +136,11 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
     count = len(scores)
     if count < MINIMUM_ROWS:
         return None
-    magnitudes = np.sort(np.abs(scores))
+    magnitudes = np.abs(scores)
+    order = np.argsort(magnitudes, kind="stable")
+    magnitudes = magnitudes[order]
+    shares = np.arange(1, count + 1) / count if weights is None else np.cumsum(weights[order]) / np.sum(weights)
+    units = count if units is None else units
     ranks = np.arange(1, count + 1)
     if count > MAXIMUM_KNOTS:
         # Evenly spaced ranks, then every one of the outermost ranks: most requests are for wide bands.
@@ -139,7 +152,7 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
                 ]
             )
         ).astype(int)
-    nominal = _normal_quantile(0.5 + 0.5 * ranks / (count + 1))
+    nominal = _normal_quantile(0.5 + 0.5 * np.minimum(shares[ranks - 1], 1.0) * units / (units + 1))
     # Ties and zeros (a target with few distinct values) would make the map constant: separate them by 1e-9.
     observed = np.maximum.accumulate(np.maximum(magnitudes[ranks - 1], 1e-9))
     observed = observed + 1e-9 * np.arange(len(observed))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.splits import HeldOut
+    from murho.model.data.units import Units
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.posterior.posterior import Posterior
 
@@ -31,6 +32,8 @@ def calibrate_and_score(
     groups: Sequence[HeldOut],
     *,
     calibrating: Sequence[int],
+    units: Units | None = None,
+    narrow: bool = True,
 ) -> tuple[ConformalMap | None, dict[str, Any]]:
     """The conformal map of held-out rows, and their scores.
 
@@ -47,6 +50,9 @@ def calibrate_and_score(
         targets: Their targets, ``[N]``, the target's unit.
         groups: Held-out rows, each with the members that have not seen them.
         calibrating: Numbers of the groups that make the map; empty for no map.
+        units: Units of all rows of the table, which are held out together; by default each row is one.
+        narrow: Whether bands are narrowed for the gain of all members over those that have not seen a row. Not if these
+            have learned from the same rows: they then agree more than any two members.
 
     Returns:
         The map, or None, and the metrics of `model.evaluation.evaluate.evaluate_rows`. They have ``calibrated`` only
@@ -57,14 +63,20 @@ def calibrate_and_score(
     if calibrating:
         chosen = [groups[index] for index in calibrating]
         together = np.concatenate([scores[index] for index in calibrating])
-        factor = _sharpening(posterior, encoded, targets, chosen, together)
-        conformal = fit_conformal_map(factor * together)
+        factor = _sharpening(posterior, encoded, targets, chosen, together) if narrow else 1.0
+        conformal = _fit_map(factor * together, np.concatenate([group.rows for group in chosen]), units)
     parts = []
     for index, group in enumerate(groups):
         others = None
         if conformal is not None:
-            rest = [score for other, score in enumerate(scores) if other != index]
-            others = (fit_conformal_map(np.concatenate(rest)) if rest else None) or conformal
+            rest = [other for other in range(len(groups)) if other != index]
+            if rest:
+                others = _fit_map(
+                    np.concatenate([scores[other] for other in rest]),
+                    np.concatenate([groups[other].rows for other in rest]),
+                    units,
+                )
+            others = others or conformal
         parts.append(
             score_rows(
                 posterior,
@@ -79,6 +91,19 @@ def calibrate_and_score(
     if conformal is None:
         del report["calibrated"]
     return conformal, report
+
+
+def _fit_map(scores: NDArray[np.float64], rows: NDArray[np.int64], units: Units | None) -> ConformalMap | None:
+    """The conformal map of the normal scores of some rows, ``[n]`` each, which may belong to units of several rows.
+
+    Every group that the user has named counts the same. Equal rows that are units by themselves count as often as they
+    come: a new row may be any of them.
+    """
+    if units is None:
+        return fit_conformal_map(scores)
+    _, unit, sizes = np.unique(units.of_rows[rows], return_inverse=True, return_counts=True)
+    weights = 1.0 / sizes[unit.reshape(-1)] if units.grouped else None
+    return fit_conformal_map(scores, weights, len(sizes))
 
 
 def _scores(

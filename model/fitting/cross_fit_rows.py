@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
-__all__ = ["DRAWS", "LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
+__all__ = ["DRAWS", "LEAST_LOG_DENSITY", "Rows", "SeenRows", "held_out_scores", "mixture_nll"]
 
 LEAST_LOG_DENSITY = -15.0
 """Floor of the log density of a validation row, nats: that of a target 5.3 standard deviations from the mean.
@@ -41,11 +41,13 @@ class Rows:
         targets: ``[N]``, float32.
         folds: Fold of each row in each of P partitions, ``[P, N]``. Of F folds, member m does not see fold ``m mod F``
             of its partition (`model.data.splits.partition_of`). None: every member sees all rows.
+        forward: Whether folds are blocks in time: member m then does not see later folds either.
     """
 
     features: Tensor
     targets: Tensor
     folds: Tensor | None = None
+    forward: bool = False
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -53,19 +55,17 @@ class Rows:
     def to(self, device: torch.device) -> Rows:
         """The same rows on another device."""
         folds = None if self.folds is None else self.folds.to(device)
-        return Rows(self.features.to(device), self.targets.to(device), folds)
+        return Rows(self.features.to(device), self.targets.to(device), folds, self.forward)
 
-    def seen_by(self, members: int) -> Tensor:
-        """Numbers of the rows that each member sees, ``[M, n]``, or ``[1, N]`` if all members see all rows.
-
-        All members see the same number of rows: if folds differ in size, the last rows of longer lists are dropped.
-        """
-        unseen = self._unseen_by(members)
-        if unseen is None:
-            return torch.arange(len(self), device=self.targets.device).unsqueeze(0)
-        lists = [(~mask).nonzero().squeeze(1) for mask in unseen]
-        shortest = min(len(rows) for rows in lists)
-        return torch.stack([rows[:shortest] for rows in lists])
+    def seen_by(self, members: int) -> SeenRows:
+        """The rows that each member sees."""
+        if self.folds is None:
+            return SeenRows(torch.arange(len(self), device=self.targets.device).unsqueeze(0), (len(self),))
+        lists = []
+        for folds, fold in self._folds_of(members):
+            seen = folds < fold if self.forward else folds != fold
+            lists.append(seen.nonzero().squeeze(1))
+        return SeenRows(torch.nn.utils.rnn.pad_sequence(lists, batch_first=True), tuple(len(rows) for rows in lists))
 
     def judges(self, members: int) -> int:
         """Number of judges of a row, J: of M members those that have not seen the row; all M without folds."""
@@ -77,14 +77,14 @@ class Rows:
         Without folds all members judge all rows: ``[B]``. With folds each member judges the rows that it has not seen:
         ``[M, B]``, with shorter lists padded.
         """
-        unseen, device = self._unseen_by(members), self.targets.device
-        if unseen is None:
+        device = self.targets.device
+        if self.folds is None:
             for numbers in torch.arange(len(self), device=device).split(size):
                 valid = torch.ones((members, len(numbers)), dtype=torch.bool, device=device)
                 judge = torch.arange(members, device=device).unsqueeze(1).expand_as(valid)
                 yield numbers, Judgements(valid, judge[valid], numbers.expand_as(valid)[valid])
             return
-        lists = [mask.nonzero().squeeze(1) for mask in unseen]
+        lists = [(folds == fold).nonzero().squeeze(1) for folds, fold in self._folds_of(members)]
         rows = torch.nn.utils.rnn.pad_sequence(lists, batch_first=True)
         lengths = torch.tensor([len(rows) for rows in lists], device=device)
         not_padding = torch.arange(rows.shape[1], device=device) < lengths.unsqueeze(1)
@@ -93,12 +93,56 @@ class Rows:
         for numbers, valid in zip(rows.split(width, dim=1), not_padding.split(width, dim=1), strict=True):
             yield numbers, Judgements(valid, judges.expand_as(valid)[valid], numbers[valid])
 
-    def _unseen_by(self, members: int) -> list[Tensor] | None:
-        """For each member the mask of the rows that it does not see, ``[N]``; None without folds."""
+    def _folds_of(self, members: int) -> Iterator[tuple[Tensor, int]]:
+        """For each member the folds of its partition, ``[N]``, and the fold that it judges; nothing without folds."""
         if self.folds is None:
-            return None
+            return
         count, partitions = folds_of(members), len(self.folds)
-        return [self.folds[partition_of(member, members, partitions)] == member % count for member in range(members)]
+        for member in range(members):
+            yield self.folds[partition_of(member, members, partitions)], member % count
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRows:
+    """The rows that each member learns from, and their order in an epoch.
+
+    Folds may differ in size. Members take their steps together, so in an epoch a member with fewer rows sees some of
+    them again, others in each epoch.
+
+    Attributes:
+        rows: Numbers of the rows, ``[M, n]``, with shorter lists padded; ``[1, N]`` if all members see all rows.
+        counts: Number of rows of each member; n is the largest.
+    """
+
+    rows: Tensor
+    counts: tuple[int, ...]
+
+    @property
+    def longest(self) -> int:
+        """Number of rows in an epoch, n."""
+        return self.rows.shape[1]
+
+    @property
+    def uneven(self) -> Tensor | None:
+        """N over the number of rows of each member, ``[M]``; None if the numbers differ by one row at most."""
+        if self.longest - min(self.counts) <= 1:
+            return None
+        return self.longest / torch.tensor(self.counts, dtype=torch.float32, device=self.rows.device).clamp_min(1.0)
+
+    def shuffled(self, generator: torch.Generator) -> Tensor:
+        """Numbers of the rows in a random order, ``[M, n]`` or ``[1, N]``.
+
+        Args:
+            generator: Source of the order, on the CPU.
+        """
+        keys = torch.rand(self.rows.shape, generator=generator)
+        if min(self.counts) < self.longest:
+            counts = torch.tensor(self.counts).clamp_min(1).unsqueeze(1)
+            places = torch.arange(self.longest)
+            order = keys.masked_fill(places >= counts, 2.0).argsort(dim=1).gather(1, places % counts)
+        else:
+            order = keys.argsort(dim=1)
+        return self.rows.gather(1, order.to(self.rows.device))
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,14 @@ class _Running:
         self._averaged = ParameterAverage(list(parameters.values()))
         self._clipping = GradientClipping(network, likelihood)
         self._seen = self._training.seen_by(options.members)
-        total_rows = self._seen.shape[1]
+        total_rows = self._seen.longest
         self._step = GradientStep(
-            network, likelihood, options.prior, total_rows=total_rows, draws=options.draws_per_step
+            network,
+            likelihood,
+            options.prior,
+            total_rows=total_rows,
+            draws=options.draws_per_step,
+            kl_ratios=self._seen.uneven,
         )
         self._minibatches = max(1, math.ceil(total_rows / options.batch_size))
         self._weights = kl_weights(options.kl_weights, self._minibatches)
@@ -101,8 +106,7 @@ class _Running:
 
     def epoch(self, number: int) -> tuple[float, float]:
         """Run all minibatches once; returns the mean negative log likelihood and ``KL / N``."""
-        shuffled = torch.rand(self._seen.shape, generator=self._order).argsort(dim=1).to(self._device)
-        rows = self._seen.gather(1, shuffled)
+        rows = self._seen.shuffled(self._order)
         batches = zip(
             self._training.features[rows].tensor_split(self._minibatches, dim=1),
             self._training.targets[rows].tensor_split(self._minibatches, dim=1),

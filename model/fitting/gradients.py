@@ -48,6 +48,7 @@ class GradientStep:
         *,
         total_rows: int,
         draws: int = 1,
+        kl_ratios: Tensor | None = None,
     ) -> None:
         """Store the parameters and prepare the buffers.
 
@@ -57,8 +58,11 @@ class GradientStep:
             prior: The prior of all weights.
             total_rows: N.
             draws: Draws per row.
+            kl_ratios: N over the number of rows of each member, ``[M]``, if members learn from different numbers of
+                rows, so that the KL of each member counts once for its own rows.
         """
         self.network, self.likelihood, self.prior = network, likelihood, prior
+        self._ratios = kl_ratios
         self.total_rows, self.draws = total_rows, draws
         architecture = network.architecture
         self._skip = architecture.skip and bool(architecture.hidden)
@@ -143,6 +147,9 @@ class GradientStep:
         mean_gradient, by_sigma = torch.cat([part.view(2, members, -1) for part in reversed(gradients)], dim=2)
 
         kl, kl_by_mu, kl_by_sigma = self.prior.kl_gradient(self._mu, sigma, network.groups, generator)
+        if self._ratios is not None:
+            kl, ratios = kl * self._ratios, self._ratios.unsqueeze(1)
+            kl_by_mu, kl_by_sigma = kl_by_mu * ratios, kl_by_sigma * ratios
         share = scale * temperature * kl_weight
         network.mu.grad = mean_gradient.add_(kl_by_mu, alpha=share)
         by_sigma.mul_(sigma).add_(kl_by_sigma, alpha=share)

@@ -50,7 +50,7 @@ class TrainingData:
         """The encoder of an encoding by name, fitted to the training rows."""
         key = (encoding, whitened)
         if key not in self._encoders:
-            training = select_rows(self.columns, self.split.training)
+            training = select_rows(self.columns, self.split.learned)
             self._encoders[key] = Encoder.fit(self.schema, training, encoding=encoding, whitened=whitened)
         return self._encoders[key]
 
@@ -88,6 +88,13 @@ class TrainingData:
             )
         return Standardisation(fitted, location, scale)
 
+    def learned_rows(self, encoding: str, transform: str, *, whitened: bool = False) -> Rows:
+        """All rows that the network which serves learns from, without folds, encoded and standardised."""
+        encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
+        numbers = self.split.learned
+        targets = standardisation.forward(torch.from_numpy(self.targets[numbers])).float()
+        return Rows(torch.from_numpy(encoded[numbers]), targets)
+
     def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
         """Training and validation rows, encoded and standardised."""
         encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
@@ -99,9 +106,10 @@ class TrainingData:
                 torch.from_numpy(encoded[numbers]),
                 targets[numbers],
                 None if folds is None else folds[:, numbers],
+                self.split.forward,
             )
 
         return part(self.split.training), part(self.split.validation)
 
     def _training_targets(self) -> torch.Tensor:
-        return torch.from_numpy(self.targets[self.split.training])
+        return torch.from_numpy(self.targets[self.split.learned])

@@ -36,6 +36,18 @@ class TrainOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ignore: tuple[str, ...] = Field(default=(), description="Columns that are no features.")
+    group: tuple[str, ...] = Field(
+        default=(),
+        description="Columns whose groups of rows are held out whole, because rows of new groups will be asked for; "
+        "no features.",
+    )
+    keep_groups: bool = Field(default=False, description="Whether the columns of --group are features, too.")
+    time: str | None = Field(
+        default=None,
+        description="Column of dates or numbers by which networks are judged on later rows than they have learned "
+        "from; row-order stands for the order of the rows.",
+        json_schema_extra={"unset": "rows are held out at random"},
+    )
     columns: dict[str, ColumnOverride] = Field(
         default_factory=dict,
         description="Kinds and units: name of a column, or of the target, to {'kind': …, 'unit': …}, either of them.",
@@ -157,6 +169,11 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
     except ValidationError as error:
         lines = [f"{_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}" for problem in error.errors()]
         raise OptionError("; ".join(lines)) from None
+    if options.group and options.time is not None:
+        raise OptionError(
+            "--group and --time can't be combined: give --group if rows of new groups will be asked for, or --time if "
+            "later rows of the same groups will be"
+        )
     if options.noise == "fixed" and options.noise_sigma is None:
         raise OptionError("fixed noise needs its standard deviation: give --noise-sigma, in the target's unit")
     if options.noise == "fixed" and options.transform == "log":

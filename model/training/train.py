@@ -11,7 +11,6 @@ import numpy as np
 from murho.model.data.cells import format_date
 from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
-from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.selection import engine_worth
@@ -23,6 +22,9 @@ from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.model.training.extrapolation_prior import extrapolation_slope, with_extrapolation_prior
 from murho.model.training.fingerprint import make_fingerprint
+from murho.model.training.fold_advice import advise
+from murho.model.training.holding_out import hold_out, left_out_groups
+from murho.model.training.last_fit import fit_to_all_rows
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     import torch
 
     from murho.model.data.schema import Columns, Schema
+    from murho.model.encoding.encoder import Encoder
+    from murho.model.fitting.fit_types import Fit
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
 
@@ -86,7 +90,9 @@ def train(
     """
     began = time.monotonic()
     snapshots = snapshots or Snapshots()
-    plan = plan_columns(table, target, ignore=options.ignore, overrides=options.columns)
+    plan = plan_columns(
+        table, target, ignore=options.ignore, groups=left_out_groups(options), overrides=options.columns
+    )
     for column, reason in plan.left_out.items():
         reporter.say(f"left out column {column!r}: {reason}")
     targets = target_from_table(table, target)
@@ -96,10 +102,15 @@ def train(
         reporter.say(f"left out {left_out_rows} of {len(targets)} rows: {target!r} is missing")
     table, targets = table.take(labelled), targets[labelled]
     columns = columns_from_table(table, plan)
-    split = split_rows(len(targets), options.seed, options.members)
-    reporter.say(split.describe())
-    training_columns = select_rows(columns, split.training)
-    schema = make_schema(plan, training_columns)
+    holding_out = hold_out(table, target, columns, options, labelled + 1)
+    split = holding_out.split
+    for note in (*holding_out.notes, split.describe()):
+        reporter.say(note)
+    advice = [] if options.group or options.time else advise(table, plan, columns, targets, split, options.seed)
+    for piece in advice:
+        reporter.say(f"advice: {piece.message}")
+    training_columns = select_rows(columns, split.learned)
+    schema = make_schema(plan, training_columns, holding_out.ahead)
     for feature in schema.features:
         if len(feature.categories) == MOST_CATEGORIES:
             reporter.say(
@@ -107,7 +118,9 @@ def train(
                 "if any, are one"
             )
     data = TrainingData(schema, columns, targets, split)
-    snapshots.begin(make_fingerprint(columns, targets, target, options, device), reporter.say)
+    snapshots.begin(
+        make_fingerprint({**columns, **holding_out.columns}, targets, target, options, device), reporter.say
+    )
     result = search(data, options, reporter, device, snapshots)
     chosen, candidate = result.fit, result.candidate
     reporter.say(f"chose {candidate}")
@@ -120,16 +133,13 @@ def train(
     architecture = chosen.network.architecture
     encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
     slope = extrapolation_slope(len(schema.features))
-    tensors = learned_tensors(chosen.network, chosen.likelihood)
-    tensors = with_extrapolation_prior(
-        tensors, architecture, encoder.zero_in_training, slope, means=chosen.likelihood.means
-    )
+    tensors = _tensors(chosen, encoder, slope)
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
         likelihood=LikelihoodSpec(
             **chosen.likelihood.to_json(),
-            wide=None if candidate.noise == "fixed" else WideRule.after(len(split.training)),
+            wide=None if candidate.noise == "fixed" else WideRule.after(len(split.learned)),
         ),
         target=standardisation,
         schema=schema,
@@ -146,12 +156,18 @@ def train(
         targets,
         groups,
         calibrating=calibrating,
+        units=split.units,
+        narrow=not split.forward,
     )
+    if split.forward and not result.interrupted:
+        served = fit_to_all_rows(data, candidate, chosen, options, reporter, device)
+        tensors = _tensors(served, encoder, slope)
     facts = {
-        "rows": len(split.training),
+        "rows": len(split.learned),
         "validation_rows": len(split.validation),
         "calibration_rows": len(split.calibration),
         "left_out_rows": left_out_rows,
+        "advice": [piece.to_json() for piece in advice],
         "epochs": chosen.epochs,
         "best_epoch": chosen.best_epoch,
         "stopped": chosen.stopped,
@@ -164,6 +180,17 @@ def train(
     }
     spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
     return Trained(tensors, Posterior(spec, tensors, engine=engine))
+
+
+def _tensors(chosen: Fit, encoder: Encoder, slope: float) -> dict[str, torch.Tensor]:
+    """The tensors of a fit, with the prior beyond the range."""
+    return with_extrapolation_prior(
+        learned_tensors(chosen.network, chosen.likelihood),
+        chosen.network.architecture,
+        encoder.zero_in_training,
+        slope,
+        means=chosen.likelihood.means,
+    )
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:
