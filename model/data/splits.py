@@ -17,7 +17,17 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEWEST_ROWS_TO_CALIBRATE", "FOLDS", "HeldOut", "Split", "folds_of", "partition_of", "split_rows"]
+__all__ = [
+    "FEWEST_ROWS_TO_CALIBRATE",
+    "FOLDS",
+    "HELD_OUT_SHARE",
+    "MOST_HELD_OUT",
+    "HeldOut",
+    "Split",
+    "folds_of",
+    "partition_of",
+    "split_rows",
+]
 
 FOLDS = 5
 """Number of folds if it divides the number of members; with ten or more, at least two members score a row together."""
@@ -110,21 +120,23 @@ def partition_of(member: int, members: int, partitions: int) -> int:
     return member // folds_of(members) % partitions
 
 
-def split_rows(count: int, seed: int, members: int = 1) -> Split:
+def split_rows(count: int, seed: int, members: int = 1, *, fewest: int = FEWEST_ROWS_TO_CALIBRATE) -> Split:
     """Split shuffled rows into training, validation and calibration rows.
 
     Args:
         count: Number of rows with a target.
         seed: Seed of the shuffle.
-        members: M. Two or more members and at least 50 rows are cross-fitted in `folds_of` folds, in two partitions if
+        members: M. Two or more members and enough rows are cross-fitted in `folds_of` folds, in two partitions if
             M is a multiple of ten. Otherwise validation and calibration rows are 15 % of the rows each. Below 50 rows
             there are no calibration rows, and below 20 the training rows are also the validation rows.
+        fewest: Number of rows that are enough to cross-fit.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
     order = generator.permutation(count)
-    if count < FEWEST_ROWS_TO_VALIDATE:
+    cross_fitted = members > 1 and count >= fewest
+    if count < FEWEST_ROWS_TO_VALIDATE and not cross_fitted:
         return Split(order, order, order[:0])
-    if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
+    if cross_fitted:
         partitions = 2 if members % (2 * FOLDS) == 0 else 1
         folds = np.empty((partitions, count), dtype=np.int64)
         for partition in range(partitions):

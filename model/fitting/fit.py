@@ -82,6 +82,8 @@ class _Running:
         self._clipping = GradientClipping(network, likelihood)
         self._seen = self._training.seen_by(options.members)
         total_rows = self._seen.shape[1]
+        if options.rows_before:
+            likelihood.remember(options.rows_before / total_rows)
         self._step = GradientStep(
             network, likelihood, options.prior, total_rows=total_rows, draws=options.draws_per_step
         )
