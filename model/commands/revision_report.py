@@ -96,8 +96,11 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
     else:
         lines.append("(after: on the rows just learned from, so better than new rows would show)")
     conformal = updated.revision.spec.calibration
-    if updated.calibration == "made anew" and conformal is not None:
-        lines.append(f"bands calibrated anew on {conformal.rows} new rows")
+    if updated.calibration == "made" and conformal is not None:
+        lines.append(f"bands calibrated on {conformal.rows} new rows")
+    elif updated.calibration == "pooled" and conformal is not None:
+        new = updated.after["n"]
+        lines.append(f"bands calibrated on {new:,} new rows and the {conformal.rows - new:,} of version {version}")
     elif updated.calibration == "kept":
         lines.append(f"bands calibrated as in version {version}")
     else:
@@ -108,7 +111,7 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
 def _scored_by(members: int) -> str:
     if members == 1:
         return "(judged on new rows that were held out)"
-    return "(each new row judged by the members that have not learned from it; all together do a little better)"
+    return "(what all members would score, estimated from those that have not learned the row)"
 
 
 def _shift(shift: PosteriorShift) -> list[str]:

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = ["ensemble_score"]
 
+Score = TypeVar("Score", float, "NDArray[np.float64]")
 
-def ensemble_score(single: float, mixture: float, count: int, members: int) -> float:
+
+def ensemble_score(single: Score, mixture: Score, count: int, members: int) -> Score:
     """Extrapolate a score along ``a + b / m`` from m = 1 and m = ``count`` to m = ``members``.
 
-    For the expected CRPS of m exchangeable members the line is exact: ``E|X - X'|`` of the mixture is ``1 / m`` times
-    its value within a member plus ``1 - 1 / m`` times its value between two (Ferro, Richardson and Weigel 2008, "On
-    the effect of ensemble size on the discrete and continuous ranked probability scores", doi:10.1002/met.45). For the
-    negative log likelihood it is approximate: measured gains of ten members are 0.7 to 1.4 times the predicted ones.
+    For m exchangeable members the line is exact in expectation for
+
+    - the CRPS: ``E|X - X'|`` of the mixture is ``1 / m`` times its value within a member plus ``1 - 1 / m`` times its
+      value between two (Ferro, Richardson and Weigel 2008, "On the effect of ensemble size on the discrete and
+      continuous ranked probability scores", doi:10.1002/met.45);
+    - the squared error of the mean: with members' means ``f_i = E f + e_i``, where the ``e_i`` have variance v and
+      covariance c, ``E(mean_i f_i - y)^2 = E(E f - y)^2 + c + (v - c) / m`` (Ueda and Nakano 1996, "Generalization
+      error of ensemble estimators", doi:10.1109/ICNN.1996.548872);
+    - the variance of the mixture: the mean of the members' variances plus ``1 - 1 / m`` times the variance between
+      their means (the law of total variance).
+
+    For the absolute error of the mean it holds to first order in ``1 / m``. For the negative log likelihood it is
+    approximate: measured gains of ten members are 0.7 to 1.4 times the predicted ones. It holds row by row, so the
+    extrapolated scores of rows have a mean and a standard error like any others.
 
     Args:
-        single: Mean score of single members.
-        mixture: Score of their mixture.
+        single: Score of single members, the mean over those that count; a number, or one for each row, ``[n]``.
+        mixture: Score of their mixture, likewise.
         count: Number of members in that mixture.
         members: M, the number of members that will answer.
 
@@ -24,5 +42,5 @@ def ensemble_score(single: float, mixture: float, count: int, members: int) -> f
     """
     if count <= 1:
         return mixture
-    slope = (single - mixture) / (1.0 - 1.0 / count)
-    return mixture - slope * (1.0 / count - 1.0 / members)
+    gained = (1.0 / count - 1.0 / members) / (1.0 - 1.0 / count)
+    return mixture - gained * (single - mixture)

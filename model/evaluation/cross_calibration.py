@@ -1,13 +1,23 @@
-"""Conformal calibration and scores of a fit on held-out rows; each row is scored with a map made from other rows."""
+"""Conformal calibration of a fit on held-out rows, and the estimate of what will be served, made crosswise."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.distributions.calibration import fit_conformal_map, sharpening
-from murho.model.evaluation.row_scores import RowScores, normal_scores, score_rows
+from murho.model.distributions.calibration import CROSS, SPLIT, fit_conformal_map
+from murho.model.distributions.pooling import pooled_map
+from murho.model.evaluation.ensemble_estimate import (
+    described_members,
+    extrapolated,
+    narrowing_of,
+    report_bands,
+    report_scores,
+)
+from murho.model.evaluation.judged_rows import SAMPLES, judge_rows
+from murho.model.evaluation.weighted_means import RowWeights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,14 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.splits import HeldOut
-    from murho.model.data.units import Units
     from murho.model.distributions.calibration import ConformalMap
+    from murho.model.evaluation.judged_rows import JudgedRows
     from murho.model.posterior.posterior import Posterior
 
 __all__ = ["SAMPLES", "calibrate_and_score"]
-
-SAMPLES = 256
-"""Draws per score, all from the members that have not seen the row."""
 
 
 def calibrate_and_score(
@@ -32,17 +39,23 @@ def calibrate_and_score(
     groups: Sequence[HeldOut],
     *,
     calibrating: Sequence[int],
-    units: Units | None = None,
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.generic] | None = None,
+    even: bool = False,
     narrow: bool = True,
+    earlier: ConformalMap | None = None,
 ) -> tuple[ConformalMap | None, dict[str, Any]]:
-    """The conformal map of held-out rows, and their scores.
+    """The conformal map of held-out rows, and an estimate of what will be served.
 
-    By construction, bands cover the rows that calibrated them. So each group of rows is scored with a map made from the
-    other groups.
+    Answers mix all members, but only few members, the judges, have not seen a held-out row. Scores and bands of all
+    members are estimated from theirs (`model.evaluation.ensemble_estimate`), and the map is made of scores that are
+    narrowed likewise.
 
-    Answers mix all members, but only few members have not seen a held-out row, and more members predict better. Bands
-    that are right for these few are too wide for all. `model.distributions.calibration.sharpening` estimates the excess
-    from the gain of two such members over one.
+    The calibrated bands of each group of rows are made by the map and the narrowing of the other groups. So they are
+    not fitted to the very rows that they are scored on. Even so their coverage is about the nominal one by
+    construction: the map makes it so, and the narrowing of scores and that of bands cancel. It can show whether bands
+    made of some groups hold for the others (where groups differ, it is too low), and its standard error by how much
+    the coverage of fresh rows may be off by chance. It can't show whether the narrowing is right.
 
     Args:
         posterior: The fit, not calibrated.
@@ -50,99 +63,73 @@ def calibrate_and_score(
         targets: Their targets, ``[N]``, the target's unit.
         groups: Held-out rows, each with the members that have not seen them.
         calibrating: Numbers of the groups that make the map; empty for no map.
-        units: Units of all rows of the table, which are held out together; by default each row is one.
-        narrow: Whether bands are narrowed for the gain of all members over those that have not seen a row. Not if these
-            have learned from the same rows: they then agree more than any two members.
+        weights: Relative weights of all rows, ``[N]``; None: all count alike.
+        units: Id of each row's exchangeable unit, ``[N]``: rows of one unit are not independent. None: each row is one.
+        even: Whether every unit counts the same in the map, whatever its number of rows: for a new row of a new unit.
+        narrow: Whether scores and bands count on what the other members add. Not where the judges of a row have learned
+            from the same rows: they then agree more than any two members.
+        earlier: A map of other rows, with which these are pooled (`model.distributions.pooling`); None: there is none.
 
     Returns:
-        The map, or None, and the metrics of `model.evaluation.evaluate.evaluate_rows`. They have ``calibrated`` only
-        with a map.
+        The map, or None, and the metrics: ``n, rmse, mae, r2, nll, crps``, ``raw`` and, with a map, ``calibrated``,
+        each with ``coverage``, ``width`` and ``interval_score``. ``standard_errors`` has those of ``rmse``, ``mae``,
+        ``nll``, ``crps`` and both coverages. ``members`` is the number of members that all this describes. If these are
+        more than a row's judges, ``judges`` has the judges' own scores: ``members``, ``n`` and the keys above, without
+        ``calibrated``.
     """
-    scores = [_scores(posterior, encoded, targets, group.rows, group.members) for group in groups]
-    conformal = None
-    if calibrating:
-        chosen = [groups[index] for index in calibrating]
-        together = np.concatenate([scores[index] for index in calibrating])
-        factor = _sharpening(posterior, encoded, targets, chosen, together) if narrow else 1.0
-        conformal = _fit_map(factor * together, np.concatenate([group.rows for group in chosen]), units)
-    parts = []
-    for index, group in enumerate(groups):
-        others = None
-        if conformal is not None:
-            rest = [other for other in range(len(groups)) if other != index]
-            if rest:
-                others = _fit_map(
-                    np.concatenate([scores[other] for other in rest]),
-                    np.concatenate([groups[other].rows for other in rest]),
-                    units,
-                )
-            others = others or conformal
-        parts.append(
-            score_rows(
-                posterior,
-                encoded[group.rows],
-                targets[group.rows],
-                samples=SAMPLES,
-                members=group.members,
-                calibration=others,
-            )
-        )
-    report = RowScores.joined(parts).report()
-    if conformal is None:
-        del report["calibrated"]
+    judged = judge_rows(posterior, encoded, targets, groups)
+    if not narrow:
+        judged = replace(judged, alone=judged.together)
+    every = RowWeights.of(
+        len(judged),
+        None if weights is None else weights[judged.rows],
+        None if units is None else units[judged.rows],
+    )
+    use = np.isin(judged.groups, list(calibrating))
+    narrowing, error = narrowing_of(judged, every)
+    method = SPLIT if all(group.members is None for group in groups) else CROSS
+    mapped = _Maps(judged, every, method, earlier, even)
+    conformal = mapped.fit(use) if len(calibrating) else None
+    scores, errors = report_scores(extrapolated(judged), judged.targets, every)
+    raw, raw_errors = report_bands(judged, every, narrowing=narrowing, narrowing_error=error)
+    report: dict[str, Any] = {"n": len(judged), **scores, "raw": raw}
+    standard_errors: dict[str, Any] = {**errors, "raw": {"coverage": raw_errors}}
+    if conformal is not None:
+        maps = {int(group): mapped.fit(judged.groups != group) or conformal for group in np.unique(judged.groups)}
+        bands, bands_errors = report_bands(judged, every, narrowing=narrowing, narrowing_error=error, maps=maps)
+        report["calibrated"] = bands
+        standard_errors["calibrated"] = {"coverage": bands_errors}
+    report |= {"standard_errors": standard_errors, "members": described_members(judged)}
+    if narrowing is not None:
+        own, _ = report_scores(judged.together, judged.targets, every)
+        bands, _ = report_bands(judged, every)
+        report["judges"] = {"members": int(judged.judges.min()), "n": len(judged), **own, "raw": bands}
     return conformal, report
 
 
-def _fit_map(scores: NDArray[np.float64], rows: NDArray[np.int64], units: Units | None) -> ConformalMap | None:
-    """The conformal map of the normal scores of some rows, ``[n]`` each, which may belong to units of several rows.
+@dataclass(frozen=True, slots=True)
+class _Maps:
+    """Maps of held-out rows, or of a part of them."""
 
-    Every group that the user has named counts the same. Equal rows that are units by themselves count as often as they
-    come: a new row may be any of them.
-    """
-    if units is None:
-        return fit_conformal_map(scores)
-    _, unit, sizes = np.unique(units.of_rows[rows], return_inverse=True, return_counts=True)
-    weights = 1.0 / sizes[unit.reshape(-1)] if units.grouped else None
-    return fit_conformal_map(scores, weights, len(sizes))
+    judged: JudgedRows
+    weights: RowWeights
+    method: str
+    earlier: ConformalMap | None
+    even: bool
 
-
-def _scores(
-    posterior: Posterior,
-    encoded: NDArray[np.float32],
-    targets: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    members: Sequence[int] | None,
-) -> NDArray[np.float64]:
-    return normal_scores(posterior, encoded[rows], targets[rows], samples=SAMPLES, members=members)
-
-
-def _sharpening(
-    posterior: Posterior,
-    encoded: NDArray[np.float32],
-    targets: NDArray[np.float64],
-    groups: Sequence[HeldOut],
-    together: NDArray[np.float64],
-) -> float:
-    """`calibration.sharpening` of rows that two or more members have not seen; 1 if there are no such rows.
-
-    Args:
-        posterior: The fit.
-        encoded: All rows.
-        targets: Their targets.
-        groups: The calibration rows.
-        together: Normal scores of the calibration rows under all members that have not seen them.
-    """
-    if any(group.members is None or len(group.members) < 2 for group in groups):
-        return 1.0
-    alone = [
-        np.concatenate(
-            [
-                _scores(posterior, encoded, targets, group.rows, group.members[number : number + 1])
-                for group in groups
-                if group.members is not None
-            ]
-        )
-        for number in range(2)
-    ]
-    judges = len(groups[0].members or ())
-    return sharpening(np.stack(alone), together, judges=judges, members=posterior.architecture.members)
+    def fit(self, rows: NDArray[np.bool_]) -> ConformalMap | None:
+        """The map of the rows of a mask ``[n]``, with their own narrowing; None where they are too few."""
+        narrowing, weights, units = None, None, None
+        if rows.any():
+            chosen = self.weights.of_rows(rows)
+            narrowing, _ = narrowing_of(self.judged.of_rows(rows), chosen)
+            weights = chosen.shares if chosen.weighted or self.even else None
+            if weights is not None and self.even:
+                weights = weights / np.bincount(chosen.units)[chosen.units]
+            units = chosen.count if chosen.grouped else None
+        if narrowing is None and self.method == CROSS:
+            narrowing = 1.0  # one judge a row: nothing tells what the other members add
+        scores = self.judged.scores[rows]
+        if self.earlier is not None:
+            return pooled_map(self.earlier, scores, narrowing=narrowing, weights=weights, units=units)
+        return fit_conformal_map(scores, method=self.method, narrowing=narrowing, weights=weights, units=units)

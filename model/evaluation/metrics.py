@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["COVERAGES", "PERCENTILES", "BandScores", "band_levels", "point_scores", "summary"]
+__all__ = ["COVERAGES", "PERCENTILES", "BandScores", "band_levels", "plus_minus", "point_scores", "summary"]
 
 COVERAGES = (50, 80, 90, 95)
 """Nominal coverage of the reported bands, per cent."""
@@ -135,20 +135,34 @@ class BandScores:
 
 
 def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
-    """Held-out metrics as lines for people.
+    """Held-out metrics as lines for people, with standard errors where they are known.
 
     Args:
         scores: The ``metrics`` of a checkpoint.
         unit: The target's unit, if known.
     """
     suffix = f" {unit}" if unit else ""
+    errors = scores.get("standard_errors", {})
     lines = [
-        f"RMSE {scores['rmse']:.4g}{suffix}   MAE {scores['mae']:.4g}{suffix}   "
-        f"NLL {scores['nll']:.3f} nats   CRPS {scores['crps']:.4g}{suffix}"
+        "   ".join(
+            f"{title} {plus_minus(scores[key], errors.get(key))}{suffix if key != 'nll' else ' nats'}"
+            for key, title in (("rmse", "RMSE"), ("mae", "MAE"), ("nll", "NLL"), ("crps", "CRPS"))
+        )
     ]
     for kind in ("raw", "calibrated"):
         if scores.get(kind):  # a checkpoint without calibration has none
-            shares = scores[kind]["coverage"].items()
-            bands = "   ".join(f"{level} %: {100 * share:.1f} %" for level, share in shares)
-            lines.append(f"coverage of {kind} bands   {bands}")
+            spread = errors.get(kind, {}).get("coverage", {})
+            shares = [
+                f"{level} %: {100.0 * share:.1f}{f' ± {100.0 * spread[level]:.1f}' if level in spread else ''} %"
+                for level, share in scores[kind]["coverage"].items()
+            ]
+            lines.append("   ".join([f"{f'coverage of {kind} bands':<{len('coverage of calibrated bands')}}", *shares]))
     return lines
+
+
+def plus_minus(value: float, error: float | None) -> str:
+    """``2.69 ± 0.11``: a value and its standard error, of which two digits are shown; four of the value without it."""
+    if error is None or not (np.isfinite(error) and error > 0.0):
+        return f"{value:.4g}"
+    decimals = max(0, 1 - int(np.floor(np.log10(error))))
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"

@@ -82,6 +82,8 @@ class _Running:
         self._clipping = GradientClipping(network, likelihood)
         self._seen = self._training.seen_by(options.members)
         total_rows = self._seen.longest
+        if options.rows_before:
+            likelihood.remember(options.rows_before / total_rows)
         self._step = GradientStep(
             network,
             likelihood,

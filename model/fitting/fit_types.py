@@ -27,6 +27,7 @@ class FitOptions:
         noise: One of `model.likelihoods.registry.NOISE_KINDS`.
         noise_sigma: Known noise, standardised units, for ``fixed``.
         noise_components: Gaussians per row, K, for ``mixture``.
+        rows_before: Earlier rows that taught the initial noise (`model.likelihoods.likelihood.Likelihood.remember`).
         hidden: Widths of the hidden layers.
         activation: Activation between the layers.
         skip: Whether the last layer also reads the inputs.
@@ -57,6 +58,7 @@ class FitOptions:
     noise: str = "homoscedastic"
     noise_sigma: float | None = None
     noise_components: int | None = None
+    rows_before: int = 0
     hidden: tuple[int, ...] = (50, 50)
     activation: str = "relu"
     skip: bool = False

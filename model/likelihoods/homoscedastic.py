@@ -47,11 +47,16 @@ class HomoscedasticNoise(GaussianNoise):
         super().__init__()
         rho = rho_of(torch.tensor(initial, dtype=torch.float64)).float()
         self.rho = nn.Parameter(rho.expand(members, 1).clone())
+        self._earlier: tuple[float, Tensor] | None = None
 
     @classmethod
     def make(cls, options: LikelihoodOptions) -> Self:
         """Homoscedastic noise for M members; see `Likelihood.make`."""
         return cls(options.members)
+
+    def remember(self, share: float) -> None:
+        """Count earlier rows with squared residuals as large as the present variance; see `Likelihood.remember`."""
+        self._earlier = share, noise_of(self.rho.detach()).square()
 
     def noise(self, outputs: Tensor, members: Tensor | None = None) -> Tensor:  # noqa: ARG002 - the same for every row
         """The noise of each member, ``[M, 1]`` or ``[S, 1]``; see `GaussianNoise.noise`."""
@@ -59,4 +64,9 @@ class HomoscedasticNoise(GaussianNoise):
 
     def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
         by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
+        if self._earlier is not None:
+            # The slope of share (log noise + variance / (2 noise^2)): minus the log density of the earlier rows.
+            share, variance = self._earlier
+            noise = noise_of(self.rho)
+            by_noise += share * (noise.reciprocal() - variance / noise**3)
         self.rho.grad = by_noise.mul_(torch.sigmoid(self.rho))  # the slope of softplus

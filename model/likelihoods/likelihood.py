@@ -75,6 +75,15 @@ class Likelihood(nn.Module, ABC):
         """Kind and known parameters, for ``model.json``. Parameters that the model does not have are null."""
         return {"kind": self.kind, "sigma": None, "components": None}
 
+    def remember(self, share: float) -> None:
+        """Hold the present noise as that of earlier rows, where it is a parameter without a prior of its own.
+
+        The loss of every minibatch then counts these rows, too: ``share`` rows for each row of the fit.
+
+        Args:
+            share: Number of the earlier rows over that of the rows of the fit.
+        """
+
     @property
     def initial_outputs(self) -> dict[int, float]:
         """Number of a network output → its initial value, for outputs that start near the same value in every row."""

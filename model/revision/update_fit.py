@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, Split, split_rows
+from murho.model.data.splits import HELD_OUT_SHARE, MOST_HELD_OUT, Split, folds_of, split_rows
 from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import Fit, FitOptions, default_batch_size
-from murho.model.likelihoods.homoscedastic import HomoscedasticNoise, noise_of, rho_of
-from murho.model.networks.named_tensors import NOISE_RHO, noise_tensors
 from murho.model.networks.posterior_prior import PosteriorPrior
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
     from murho.model.posterior.model_spec import ModelSpec
     from murho.model.revision.revisions import LabelledRows, Revision
     from murho.model.training.candidates import Reporter
@@ -32,13 +26,14 @@ __all__ = [
     "LEARNING_RATE",
     "UpdateOptions",
     "fit_to_new_rows",
-    "noise_of_all_rows",
     "split_new_rows",
     "temperature_of",
 ]
 
-FEWEST_ROWS_TO_HOLD_OUT = FEWEST_ROWS_TO_CALIBRATE
-"""With fewer new rows than this, all rows are learned from, and a learned noise and the calibration stay unchanged."""
+FEWEST_ROWS_TO_HOLD_OUT = 10
+"""With fewer new rows than this, all members learn from all rows, and the calibration stays unchanged."""
+ROWS_TO_JUDGE_A_TEMPERATURE = 25
+"""New rows that tell half of what there is to know of the training's temperature."""
 
 STEPS = 2000
 """Steps of an update. They are fewer than in a training, because the fit starts from the old posterior."""
@@ -75,20 +70,32 @@ class UpdateOptions:
 
 
 def split_new_rows(count: int, seed: int, members: int) -> Split:
-    """Split new rows as a training does; with fewer than 50 rows none is held out and none calibrates."""
-    if count < FEWEST_ROWS_TO_HOLD_OUT:
+    """Split new rows so that each is held out from some members, in equal shares whatever their number.
+
+    Several members are cross-fitted, as in a training. A single one learns from 85 % of the rows, and the others
+    calibrate. Below 10 rows, or two for each fold, none is held out and none calibrates.
+    """
+    fewest = max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds_of(members))
+    if count < fewest:
         everything = np.arange(count)
         return Split(everything, everything, everything[:0])
-    return split_rows(count, seed, members)
+    if members > 1:
+        return split_rows(count, seed, members, fewest=fewest)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
+    held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * count))
+    learned = order[held_out:]
+    return Split(learned, learned, order[:held_out])
 
 
-def temperature_of(spec: ModelSpec, held_out: bool) -> float:
-    """Factor of the KL: that of the training, so that old and new rows have the same weight.
+def temperature_of(spec: ModelSpec, rows: int) -> float:
+    """Factor of the KL in an update with n new rows: from 1 for few rows to the training's, by the same ratio a step.
 
-    It is 1 if no row is held out: only held-out rows can show that a factor below 1 helps, and with such a factor each
-    of a handful of new rows would count as many.
+    The training's temperature t gives old and new rows the same weight. But rows show that a factor below 1 helps only
+    where they are many: with it, each of a handful of rows would count as several. So the factor is ``t^w`` with
+    ``w = n^2 / (n^2 + 25^2)``.
     """
-    return spec.temperature if held_out else 1.0
+    share = rows**2 / (rows**2 + ROWS_TO_JUDGE_A_TEMPERATURE**2)
+    return float(spec.temperature**share)
 
 
 def fit_to_new_rows(
@@ -103,12 +110,12 @@ def fit_to_new_rows(
 ) -> Fit:
     """Fit to new rows from a version's parameters, with its posterior as the prior at full weight from the first step.
 
-    Held-out rows decide which parameters are kept. Without them all epochs are run, and a learned noise stays fixed: it
-    has no prior, so a handful of rows alone would determine it.
+    All epochs are run, and the last parameters are kept, with a learning rate that has fallen to nothing: held-out rows
+    that decide when to stop would make the outcome of a few rows more depend on chance. A learned noise of a single
+    value has no prior in the weights; it remembers the earlier rows by their number.
     """
     old, spec = revision.posterior, revision.spec
     architecture, target = old.architecture, torch.device(device)
-    held_out = len(split.calibration) > 0
     features, targets = torch.from_numpy(rows.encoded), rows.standardised(old)
     folds = None if split.folds is None else torch.from_numpy(split.folds)
 
@@ -118,11 +125,6 @@ def fit_to_new_rows(
     training = part(split.training)
     batch_size = default_batch_size(len(training))
     epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // math.ceil(len(training) / batch_size))
-    initial = dict(revision.tensors)
-    kind, sigma = spec.likelihood.kind, spec.likelihood.sigma
-    if isinstance(old.likelihood, HomoscedasticNoise) and not held_out:
-        noise = noise_of(initial.pop(NOISE_RHO))
-        kind, sigma = "fixed", float(noise.square().mean().sqrt())
     reporter.begin(f"update of version {old.version}")
     try:
         return fit(
@@ -131,9 +133,10 @@ def fit_to_new_rows(
             FitOptions(
                 beta_nll=False,
                 prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
-                noise=kind,
-                noise_sigma=sigma,
+                noise=spec.likelihood.kind,
+                noise_sigma=spec.likelihood.sigma,
                 noise_components=spec.likelihood.components,
+                rows_before=spec.rows_learned,
                 hidden=architecture.hidden,
                 activation=architecture.activation,
                 skip=architecture.skip,
@@ -142,32 +145,14 @@ def fit_to_new_rows(
                 learning_rate=options.learning_rate,
                 batch_size=batch_size,
                 epochs=epochs,
-                early_stop=held_out,
+                early_stop=False,
                 warm_up_steps=0,
-                temperature=temperature_of(spec, held_out),
+                temperature=temperature_of(spec, len(rows)),
                 seed=seed,
             ),
-            initial=initial,
+            initial=revision.tensors,
             device=target,
             progress=reporter,
         )
     finally:
         reporter.end()
-
-
-def noise_of_all_rows(
-    old: Mapping[str, Tensor], outcome: Fit, rows_before: int, rows_learned: int
-) -> dict[str, Tensor]:
-    """The learned noise parameters after an update; empty if the observation model has none.
-
-    A learned noise has no prior that could carry what the earlier rows taught. So its variance is the mean of the old
-    variance and the one fitted to the new rows, weighted by the numbers of rows. A noise that the fit kept fixed stays.
-    """
-    if NOISE_RHO not in old:
-        return {}
-    fitted = noise_tensors(outcome.likelihood).get(NOISE_RHO)
-    if fitted is None:
-        return {NOISE_RHO: old[NOISE_RHO]}
-    before, after = (noise_of(rho.double()).square() for rho in (old[NOISE_RHO], fitted))
-    square = torch.lerp(before, after, rows_learned / (rows_before + rows_learned))
-    return {NOISE_RHO: rho_of(square.sqrt()).float()}

@@ -11,24 +11,24 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from murho.model.data.splits import HeldOut
+from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
 from murho.model.distributions.wide_component import WideRule
 from murho.model.errors import OptionError
 from murho.model.evaluation.cross_calibration import calibrate_and_score
+from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.posterior import Posterior
 from murho.model.revision.posterior_shift import PosteriorShift
 from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import is_removed
 from murho.model.revision.update_fit import (
-    FEWEST_ROWS_TO_HOLD_OUT,
     UpdateOptions,
     fit_to_new_rows,
-    noise_of_all_rows,
     split_new_rows,
     temperature_of,
 )
 
 if TYPE_CHECKING:
+    from murho.model.data.splits import Split
     from murho.model.revision.revisions import LabelledRows
     from murho.model.training.candidates import Reporter
 
@@ -44,9 +44,9 @@ class Updated:
         shift: Shift of the posterior.
         before: Scores of the old version on the new rows, as
             `model.evaluation.cross_calibration.calibrate_and_score` returns them.
-        after: Scores of the new version. If ``held_out``, each row is scored by members that have not learned from it.
+        after: Scores of the new version. If ``held_out``, estimated from members that have not learned the row.
         held_out: Whether new rows were held out. If not, ``after`` has scores on rows that the version has learned.
-        calibration: ``kept``, ``made anew`` or ``none``.
+        calibration: ``pooled`` with the new rows, ``made`` from them, ``kept`` or ``none``.
     """
 
     revision: Revision
@@ -67,8 +67,10 @@ def update(
 ) -> Updated:
     """Learn from new rows with a version's posterior as the prior.
 
-    Schema, encoding and standardisation of the version stay, because its weights are only valid with them. With 50 new
-    rows or more, rows are held out and cross-fitted as in a training, and the bands are calibrated anew.
+    Schema, encoding and standardisation of the version stay, because its weights are only valid with them. From 10 new
+    rows on, they are held out and cross-fitted as in a training, and pooled with the rows behind the calibration. From
+    50 rows on, a version without calibration gets one, and the held-out metrics are those of the new rows. All else
+    changes little with one row more, whatever their number.
 
     Args:
         revision: The version to update; it is not changed.
@@ -86,35 +88,38 @@ def update(
     _refuse_pruned(revision)
     seed = old.seed if options.seed is None else options.seed
     split = split_new_rows(len(rows), seed, old.architecture.members)
-    enough = len(split.calibration) > 0
-    if enough:
-        reporter.say(f"new {split.describe()}" if split.folds is None else split.describe())
-    else:
+    held_out, many = len(split.calibration) > 0, len(rows) >= FEWEST_ROWS_TO_CALIBRATE
+    if not held_out:
         reporter.say(
-            f"{len(rows)} new rows: fewer than {FEWEST_ROWS_TO_HOLD_OUT}, so none is held out: all are learned from; "
-            f"noise and calibration stay those of version {old.version}"
+            f"{len(rows)} new rows are too few to hold any out: all are learned from, and bands stay as they are"
         )
+    elif split.folds is not None:
+        reporter.say(f"new {split.describe()}")
+    else:
+        reporter.say(f"new rows: {len(split.training)} learned from, {len(split.calibration)} held out")
     outcome = fit_to_new_rows(revision, rows, split, options, seed=seed, reporter=reporter, device=device)
     if outcome.stopped == "interrupted":
         reporter.say(f"interrupted: kept the best parameters so far (epoch {outcome.best_epoch})")
 
-    tensors = {name: tensor.detach() for name, tensor in outcome.network.named_tensors().items()}
+    tensors = learned_tensors(outcome.network, outcome.likelihood)
     rows_before = revision.spec.rows_learned
     learned = len(split.training)
-    tensors |= noise_of_all_rows(revision.tensors, outcome, rows_before, learned)
     spec = revision.spec.made_now()
     if spec.likelihood.wide is not None:
         wide = WideRule.after(rows_before + learned)
         spec = replace(spec, likelihood=replace(spec.likelihood, wide=wide))
     new = Posterior(spec, tensors)
-    groups = split.held_out(old.architecture.members) if enough else [HeldOut(split.training, None)]
-    calibrating = range(0 if split.folds is not None else 1, len(groups)) if enough else ()
+    groups = _groups(split, old.architecture.members)
+    calibrating = range(len(groups)) if held_out and (many or spec.calibration is not None) else ()
     _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
-    conformal, after = calibrate_and_score(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
+    conformal, after = calibrate_and_score(
+        new, rows.encoded, rows.targets, groups, calibrating=calibrating, earlier=spec.calibration
+    )
     calibration = "none" if spec.calibration is None else "kept"
     if conformal is not None:
-        spec, calibration = replace(spec, calibration=conformal), "made anew"
-    if enough:
+        calibration = "made" if spec.calibration is None else "pooled"
+        spec = replace(spec, calibration=conformal)
+    if many:
         spec = replace(spec, metrics=after)
     shift = PosteriorShift.between(revision.tensors, tensors, old.architecture)
     facts = {
@@ -125,7 +130,7 @@ def update(
         "total_rows": rows_before + learned,
         "outside": rows.outside,
         **shift.to_json(),
-        "held_out": enough,
+        "held_out": held_out,
         "calibration": calibration,
         "before": _scores(before),
         "after": _scores(after),
@@ -133,13 +138,20 @@ def update(
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
         "interrupted": outcome.stopped == "interrupted",
-        "temperature": temperature_of(revision.spec, enough),
+        "temperature": temperature_of(revision.spec, len(rows)),
         "learning_rate": options.learning_rate,
         "seed": seed,
         "seconds": round(time.monotonic() - began, 3),
     }
     spec = replace(spec, records={**spec.records, "update": facts})
-    return Updated(Revision(tensors, Posterior(spec, tensors)), shift, before, after, enough, calibration)
+    return Updated(Revision(tensors, Posterior(spec, tensors)), shift, before, after, held_out, calibration)
+
+
+def _groups(split: Split, members: int) -> list[HeldOut]:
+    """New rows to judge, with the members that have not learned from them; all rows, if none is held out."""
+    if split.folds is not None:
+        return split.held_out(members)
+    return [HeldOut(split.calibration if len(split.calibration) else split.training, None)]
 
 
 def _refuse_pruned(revision: Revision) -> None:

@@ -156,7 +156,8 @@ def train(
         targets,
         groups,
         calibrating=calibrating,
-        units=split.units,
+        units=None if split.units is None else split.units.of_rows,
+        even=split.units is not None and split.units.grouped,
         narrow=not split.forward,
     )
     if split.forward and not result.interrupted:
