@@ -29,6 +29,7 @@ __all__ = [
     "columns_from_table",
     "make_schema",
     "plan_columns",
+    "require_column",
     "target_from_table",
 ]
 
@@ -80,7 +81,7 @@ def plan_columns(
         OptionError: An ignored or overridden column doesn't exist, or an override doesn't fit the target.
     """
     overrides = overrides or {}
-    _require(table, target, "the target")
+    require_column(table, target, "the target")
     _check_options(table, target, ignore, overrides)
     _check_target(table, target)
     kinds: dict[str, FeatureKind] = {}
@@ -128,7 +129,7 @@ def columns_from_table(table: pa.Table, layout: ColumnPlan | Schema) -> dict[str
         required = {feature.name for feature in layout.features if not feature.missing}
     columns = {}
     for name, kind in kinds.items():
-        _require(table, name, "the feature")
+        require_column(table, name, "the feature")
         columns[name] = canonical_column(table.column(name), kind, name)
         if name in required and (absent := is_missing(columns[name])).any():
             raise TableError(
@@ -144,7 +145,7 @@ def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
     Raises:
         TableError: The column doesn't exist, or a cell is no finite number; the message names the row (from 1).
     """
-    _require(table, target, "the target")
+    require_column(table, target, "the target")
     column = table.column(target)
     if cell_type(plain(column, target)) is CellType.BOOLEAN:
         raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
@@ -185,7 +186,12 @@ def _most_frequent(values: list[str]) -> tuple[str, ...]:
     return tuple(sorted(value for value, _ in counted[:MOST_CATEGORIES]))
 
 
-def _require(table: pa.Table, name: str, role: str) -> None:
+def require_column(table: pa.Table, name: str, role: str) -> None:
+    """Check that a table has a column; ``role`` says in the message what it is for.
+
+    Raises:
+        TableError: It has not; the message names similar columns and all others.
+    """
     if name not in table.column_names:
         raise TableError(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
 

@@ -115,11 +115,21 @@ def _interpolate(scores: Tensor, source: np.ndarray, goal: np.ndarray, slope: fl
     return torch.sign(scores) * torch.as_tensor(mapped, dtype=scores.dtype, device=scores.device)
 
 
-def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
+def fit_conformal_map(
+    scores: np.ndarray,
+    *,
+    weights: np.ndarray | None = None,
+    units: np.ndarray | None = None,  # noqa: ARG001 - rows count one by one here
+) -> ConformalMap | None:
     """Fit the map to the normal scores of held-out rows.
 
     Args:
         scores: ``z`` of each held-out row, ``[n]``, from `model.distributions.predictive.Predictive.normal_score`.
+        weights: Weight of each row, ``[n]``, positive. The bands then cover the share c of the *weight* of new rows
+            (Tibshirani et al. 2019, "Conformal prediction under covariate shift"). A row's level is the weight up to
+            and including it over the weight of all rows and one new row. The new row's weight counts as its mean under
+            the weighted rows, ``sum(w^2) / sum(w)``. None: all are equal.
+        units: Not used.
 
     Returns:
         The map; None for fewer than 10 rows, which are too few for one.
@@ -127,7 +137,7 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
     count = len(scores)
     if count < MINIMUM_ROWS:
         return None
-    magnitudes = np.sort(np.abs(scores))
+    magnitudes, levels = _conformal_levels(np.abs(scores), weights)
     ranks = np.arange(1, count + 1)
     if count > MAXIMUM_KNOTS:
         # Evenly spaced ranks, then every one of the outermost ranks: most requests are for wide bands.
@@ -139,14 +149,25 @@ def fit_conformal_map(scores: np.ndarray) -> ConformalMap | None:
                 ]
             )
         ).astype(int)
-    nominal = _normal_quantile(0.5 + 0.5 * ranks / (count + 1))
+    nominal = _normal_quantile(0.5 + 0.5 * levels[ranks - 1])
     # Ties and zeros (a target with few distinct values) would make the map constant: separate them by 1e-9.
     observed = np.maximum.accumulate(np.maximum(magnitudes[ranks - 1], 1e-9))
     observed = observed + 1e-9 * np.arange(len(observed))
     return ConformalMap(tuple(nominal.tolist()), tuple(observed.tolist()), count)
 
 
-def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members: int) -> float:
+def _conformal_levels(magnitudes: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted magnitudes, and the conformal level of each: its rank, or its share of the weight, ``[n]`` each."""
+    if weights is None:
+        return np.sort(magnitudes), np.arange(1, len(magnitudes) + 1) / (len(magnitudes) + 1)
+    order = np.argsort(magnitudes, kind="stable")
+    new_row = float((weights**2).sum() / weights.sum())
+    return magnitudes[order], weights[order].cumsum() / (weights.sum() + new_row)
+
+
+def sharpening(
+    alone: np.ndarray, together: np.ndarray, *, judges: int, members: int, weights: np.ndarray | None = None
+) -> float:
     """Factor by which normal scores shrink when all members answer, not only those that have not seen the row.
 
     The spread of scores falls with the number m of members about as ``a + b / m``: the errors of single members
@@ -158,11 +179,15 @@ def sharpening(alone: np.ndarray, together: np.ndarray, *, judges: int, members:
         together: Scores under the mixture of all members that have not seen the row, ``[n]``.
         judges: Number of members that have not seen a row, at least 2.
         members: M.
+        weights: Weight of each row in the means, ``[n]``; None: all are equal.
 
     Returns:
         The factor, from 0.5 to 1.
     """
-    one, several = (float(np.minimum(np.abs(scores), FURTHEST_SCORE).mean()) for scores in (alone, together))
+    one, several = (
+        float(np.average(np.minimum(np.abs(scores), FURTHEST_SCORE), axis=-1, weights=weights).mean())
+        for scores in (alone, together)
+    )
     if several <= 0.0:
         return 1.0
     return float(np.clip(ensemble_score(one, several, judges, members) / several, 0.5, 1.0))

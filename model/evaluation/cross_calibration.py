@@ -31,6 +31,7 @@ def calibrate_and_score(
     groups: Sequence[HeldOut],
     *,
     calibrating: Sequence[int],
+    weights: NDArray[np.float64] | None = None,
 ) -> tuple[ConformalMap | None, dict[str, Any]]:
     """The conformal map of held-out rows, and their scores.
 
@@ -47,6 +48,7 @@ def calibrate_and_score(
         targets: Their targets, ``[N]``, the target's unit.
         groups: Held-out rows, each with the members that have not seen them.
         calibrating: Numbers of the groups that make the map; empty for no map.
+        weights: Weight of each row of the table in the map and in the metrics, ``[N]``; None: all are equal.
 
     Returns:
         The map, or None, and the metrics of `model.evaluation.evaluate.evaluate_rows`. They have ``calibrated`` only
@@ -57,14 +59,20 @@ def calibrate_and_score(
     if calibrating:
         chosen = [groups[index] for index in calibrating]
         together = np.concatenate([scores[index] for index in calibrating])
-        factor = _sharpening(posterior, encoded, targets, chosen, together)
-        conformal = fit_conformal_map(factor * together)
+        of_chosen = _weights_of(chosen, weights)
+        factor = _sharpening(posterior, encoded, targets, chosen, together, of_chosen)
+        conformal = fit_conformal_map(factor * together, weights=of_chosen)
     parts = []
     for index, group in enumerate(groups):
         others = None
         if conformal is not None:
-            rest = [score for other, score in enumerate(scores) if other != index]
-            others = (fit_conformal_map(np.concatenate(rest)) if rest else None) or conformal
+            rest = [other for other in range(len(groups)) if other != index]
+            if rest:
+                others = fit_conformal_map(
+                    np.concatenate([scores[other] for other in rest]),
+                    weights=_weights_of([groups[other] for other in rest], weights),
+                )
+            others = others or conformal
         parts.append(
             score_rows(
                 posterior,
@@ -73,12 +81,17 @@ def calibrate_and_score(
                 samples=SAMPLES,
                 members=group.members,
                 calibration=others,
+                weights=None if weights is None else weights[group.rows],
             )
         )
     report = RowScores.joined(parts).report()
     if conformal is None:
         del report["calibrated"]
     return conformal, report
+
+
+def _weights_of(groups: Sequence[HeldOut], weights: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    return None if weights is None else weights[np.concatenate([group.rows for group in groups])]
 
 
 def _scores(
@@ -97,6 +110,7 @@ def _sharpening(
     targets: NDArray[np.float64],
     groups: Sequence[HeldOut],
     together: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
 ) -> float:
     """`calibration.sharpening` of rows that two or more members have not seen; 1 if there are no such rows.
 
@@ -106,6 +120,7 @@ def _sharpening(
         targets: Their targets.
         groups: The calibration rows.
         together: Normal scores of the calibration rows under all members that have not seen them.
+        weights: Their weights; None: all are equal.
     """
     if any(group.members is None or len(group.members) < 2 for group in groups):
         return 1.0
@@ -120,4 +135,5 @@ def _sharpening(
         for number in range(2)
     ]
     judges = len(groups[0].members or ())
-    return sharpening(np.stack(alone), together, judges=judges, members=posterior.architecture.members)
+    members = posterior.architecture.members
+    return sharpening(np.stack(alone), together, judges=judges, members=members, weights=weights)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.cells import format_date
+from murho.model.data.row_weights import row_weights
 from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 from murho.model.data.splits import split_rows
@@ -86,7 +87,16 @@ def train(
     """
     began = time.monotonic()
     snapshots = snapshots or Snapshots()
-    plan = plan_columns(table, target, ignore=options.ignore, overrides=options.columns)
+    weights = None
+    if options.weight is not None:
+        weights = row_weights(table, options.weight, target=target)
+        table = table.drop_columns([options.weight])
+    plan = plan_columns(
+        table,
+        target,
+        ignore=[name for name in options.ignore if name != options.weight],
+        overrides={name: given for name, given in options.columns.items() if name != options.weight},
+    )
     for column, reason in plan.left_out.items():
         reporter.say(f"left out column {column!r}: {reason}")
     targets = target_from_table(table, target)
@@ -94,6 +104,13 @@ def train(
     left_out_rows = len(targets) - len(labelled)
     if left_out_rows:
         reporter.say(f"left out {left_out_rows} of {len(targets)} rows: {target!r} is missing")
+    if weights is not None:
+        weightless = int((weights[labelled] == 0.0).sum())
+        if weightless:
+            reporter.say(f"left out {weightless} of {len(targets)} rows: their weight {options.weight!r} is 0")
+        labelled = labelled[weights[labelled] > 0.0]
+        left_out_rows += weightless
+        weights = weights[labelled]
     table, targets = table.take(labelled), targets[labelled]
     columns = columns_from_table(table, plan)
     split = split_rows(len(targets), options.seed, options.members)
@@ -106,8 +123,10 @@ def train(
                 f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
                 "if any, are one"
             )
-    data = TrainingData(schema, columns, targets, split)
-    snapshots.begin(make_fingerprint(columns, targets, target, options, device), reporter.say)
+    if weights is not None:
+        weights = weights / weights[split.training].mean()
+    data = TrainingData(schema, columns, targets, split, weights)
+    snapshots.begin(make_fingerprint(columns, targets, target, options, device, weights), reporter.say)
     result = search(data, options, reporter, device, snapshots)
     chosen, candidate = result.fit, result.candidate
     reporter.say(f"chose {candidate}")
@@ -146,6 +165,7 @@ def train(
         targets,
         groups,
         calibrating=calibrating,
+        weights=weights,
     )
     facts = {
         "rows": len(split.training),
