@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     import torch
 
     from murho.model.data.schema import Columns, Schema
-    from murho.model.training.candidates import Reporter
+    from murho.model.training.candidates import Reporter, SearchResult
     from murho.model.training.options import TrainOptions
 
 __all__ = ["Trained", "train"]
+
+ROWS_IN_A_HURRY = 500
+"""Most rows that calibrate and score a training which was interrupted after the search: about a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +80,15 @@ def train(
         snapshots: Keeps the state of the training, to resume it after an interruption; by default nothing is kept.
 
     Returns:
-        The content of a checkpoint. After a KeyboardInterrupt during the fit it holds the best parameters so far and is
-        marked as interrupted.
+        The content of a checkpoint. After a KeyboardInterrupt it holds the best parameters so far and is marked as
+        interrupted. Interrupted during the calibration, it is calibrated on fewer rows.
 
     Raises:
         TableError: The table can't be used; file, column and row are named.
         FitError: Every fit became non-finite.
         OptionError: The snapshot that should be resumed is from another table or from other options.
         CheckpointError: The snapshot that should be resumed is damaged.
+        KeyboardInterrupt: Interrupted before the first fit was scored, or again while calibrating in a hurry.
     """
     began = time.monotonic()
     snapshots = snapshots or Snapshots()
@@ -128,12 +133,49 @@ def train(
     data = TrainingData(schema, columns, targets, split, weights)
     snapshots.begin(make_fingerprint(columns, targets, target, options, device, weights), reporter.say)
     result = search(data, options, reporter, device, snapshots)
+    finished = partial(_finished, data, options=options, left_out_rows=left_out_rows, began=began - snapshots.carried)
+    try:
+        reporter.say(f"chose {result.candidate}")
+        if result.interrupted:
+            reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
+            _say_how_to_go_on(snapshots, reporter)
+        return finished(result)
+    except KeyboardInterrupt:
+        reporter.say(
+            f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
+            "checkpoint"
+        )
+        if not result.interrupted:
+            _say_how_to_go_on(snapshots, reporter)
+        return finished(replace(result, interrupted=True), hurried=True)
+
+
+def _say_how_to_go_on(snapshots: Snapshots, reporter: Reporter) -> None:
+    if snapshots.resumable:
+        reporter.say("the same command with --resume goes on from the last snapshot, and writes a further version")
+
+
+def _finished(
+    data: TrainingData,
+    result: SearchResult,
+    *,
+    options: TrainOptions,
+    left_out_rows: int,
+    began: float,
+    hurried: bool = False,
+) -> Trained:
+    """The content of a checkpoint from the outcome of a search: calibrated and scored on held-out rows.
+
+    Args:
+        data: The table.
+        result: Outcome of the search; it is not changed.
+        options: Validated options.
+        left_out_rows: Number of rows of the table that were left out, for ``model.json``.
+        began: When the training began, in monotonic seconds.
+        hurried: Whether to calibrate and score on `ROWS_IN_A_HURRY` rows at most.
+    """
     chosen, candidate = result.fit, result.candidate
-    reporter.say(f"chose {candidate}")
-    if result.interrupted:
-        reporter.say(f"interrupted: kept the best parameters so far (epoch {chosen.best_epoch})")
-        if snapshots.resumable:
-            reporter.say("--resume goes on from the last snapshot, and writes a further version")
+    schema, split, targets = data.schema, data.split, data.targets
     standardisation = data.standardisation(candidate.transform)
 
     architecture = chosen.network.architecture
@@ -157,6 +199,9 @@ def train(
         default_seed=options.seed,
     )
     groups = split.held_out(architecture.members)
+    if hurried:
+        most = max(1, ROWS_IN_A_HURRY // len(groups))
+        groups = [replace(group, rows=group.rows[:most]) for group in groups]
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     engine = engine_worth(len(targets), SAMPLES)
     conformal, metrics = calibrate_and_score(
@@ -165,7 +210,7 @@ def train(
         targets,
         groups,
         calibrating=calibrating,
-        weights=weights,
+        weights=data.weights,
     )
     facts = {
         "rows": len(split.training),
@@ -179,8 +224,8 @@ def train(
         "temperature": candidate.temperature,
         "candidates": [attempt.to_json() for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
-        "example": _example(schema, training_columns),
-        "seconds": round(snapshots.carried + time.monotonic() - began, 3),
+        "example": _example(schema, select_rows(data.columns, split.training)),
+        "seconds": round(time.monotonic() - began, 3),
     }
     spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
     return Trained(tensors, Posterior(spec, tensors, engine=engine))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.splits import split_rows
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
+from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_table
 from murho.model.training import train as training
 from tests.model.conftest import Notes, make_table, present, train_quickly
@@ -121,6 +123,58 @@ def test_an_interrupted_fit_is_marked_and_ends_the_search() -> None:
     assert trained.spec.training["interrupted"] is True
     assert len(notes.titles) == 1
     assert np.isfinite(trained.spec.metrics["nll"])
+
+
+class InterruptedAt(Notes):
+    """Ctrl-C at the first message that begins with a word."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+
+    def say(self, message: str) -> None:
+        super().say(message)
+        if message.startswith(self.word):
+            self.word = "never again"
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("word", ["trial: homoscedastic", "h", "settling: ", "chose "])
+def test_an_interruption_between_fits_keeps_the_best_so_far(word: str) -> None:
+    trained = train_quickly(make_table(), InterruptedAt(word), noise="auto", temperature=None, members=2)
+    assert trained.spec.training["interrupted"] is True
+    assert trained.spec.calibration is not None
+
+
+def test_an_interruption_before_anything_is_scored_ends_the_training() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train_quickly(make_table(), InterruptedAt("160 rows"))
+
+
+def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def interrupted_once(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return calibrate_and_score(*arguments, **options)
+
+    monkeypatch.setattr(training, "calibrate_and_score", interrupted_once)
+    monkeypatch.setattr(training, "ROWS_IN_A_HURRY", 60)
+    notes = Notes()
+    trained = train_quickly(make_table(), notes, members=5)
+    assert trained.spec.training["interrupted"] is True
+    assert trained.spec.metrics["n"] == present(trained.spec.calibration).rows == 60
+    assert any("at most 60 rows" in line and "once more" in line for line in notes.lines)
+    whole = train_quickly(make_table(), members=5)
+    assert all(torch.equal(tensor, whole.tensors[name]) for name, tensor in trained.tensors.items())
+
+
+def test_a_second_interruption_while_calibrating_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "calibrate_and_score", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        train_quickly(make_table())
 
 
 def test_the_example_row_can_be_asked() -> None:
