@@ -64,12 +64,14 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         feature_names_in_: Names of the columns of X, if X was a data frame and all its column names were strings.
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit networks to rows, calibrate their bands, and score them on held-out rows.
 
         Args:
             X: Features ``[N, columns]``: a data frame, or numbers with NaN for missing. N is at least 2.
             y: Targets ``[N]``, numbers, not all the same. The name of a Series becomes the name of the target.
+            sample_weight: Weights of the rows, ``[N]``, from 0 on: how important each row is, see the parameter
+                ``weight``, which names a column of X instead. None: all are equal.
 
         Returns:
             The estimator itself.
@@ -87,11 +89,15 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         with as_value_errors():
             device = resolve_device(self.device)
             options = self.with_kinds(options, table)
+            options, table = self.with_weights(options, table, sample_weight)
             table = table.append_column(target, pa.array(np.asarray(targets, dtype=np.float64)))
             with use_threads_for_fitting(device):
                 trained = train(table, target, options, reporter=self.reporter(), device=device)
         names = {"columns": self._names(), "named": hasattr(self, "feature_names_in_")}
         spec = replace(trained.spec, records={**trained.spec.records, "estimator": names})
+        if sample_weight is not None:  # given to `fit`, not to the estimator: a copy of it has no such column
+            recorded = {**spec.training["options"], "weight": None}
+            spec = replace(spec, training={**spec.training, "options": recorded})
         self._adopt(spec, trained.tensors, device)
         if spec.training["interrupted"]:
             raise KeyboardInterrupt

@@ -14,6 +14,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
@@ -28,8 +29,6 @@ from murho.model.training.options import TrainOptions, make_options
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
-
     from murho.model.fitting.fit_types import Epoch
     from murho.model.training.candidates import Reporter
     from murho.model.training.option_texts import OptionText
@@ -39,6 +38,8 @@ __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors
 RENAMED = {"seed": "random_state", "transform": "target_transform"}
 """Options with another name here: scikit-learn calls the seed ``random_state``, and ``transform`` is a method name."""
 MOST_RANDOM_SEED = 2**31 - 1
+WEIGHT = "sample_weight"
+"""Name of the column of weights that are given to `fit`."""
 OWN: dict[str, Any] = {"samples": DEFAULT_SAMPLES, "random_state": None, "device": "cpu", "verbose": False}
 """Parameters that only the estimator has, with defaults; ``random_state`` replaces the seed, with another default."""
 PLACE_OF_OPTIONS = re.compile(r"^( *)\[options of a training\]", re.MULTILINE)
@@ -176,6 +177,27 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             if not left_out and given.kind is None:
                 described[name] = replace(given, kind=kind)
         return options.model_copy(update={"columns": described})
+
+    @staticmethod
+    def with_weights(options: TrainOptions, table: pa.Table, sample_weight: Any) -> tuple[TrainOptions, pa.Table]:
+        """Options and table with the weights given to `fit` as one more column; both unchanged if there are none.
+
+        Raises:
+            DataError: There is not one weight for each row.
+            ParameterError: The parameter ``weight`` names a column of weights, too.
+        """
+        if sample_weight is None:
+            return options, table
+        if options.weight is not None:
+            raise ParameterError(f"weight: {options.weight!r} names a column of X: give it or sample_weight, not both")
+        weights = np.array(sample_weight, dtype=np.float64)
+        if weights.shape != (table.num_rows,):
+            raise DataError(f"sample_weight: one number for each of the {table.num_rows} rows, not {weights.shape}")
+        name = WEIGHT
+        while name in table.column_names:
+            name += "_"
+        table = table.append_column(name, pa.array(weights))
+        return options.model_copy(update={"weight": name}), table
 
     def reporter(self) -> Reporter:
         """A reporter that shows the progress of a fit if ``verbose``, and nothing otherwise."""

@@ -29,6 +29,9 @@ def evaluate(
     model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
     version: VersionOption = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column with the weights of the rows; rows of weight 0 are left out.")
+    ] = None,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
@@ -45,10 +48,11 @@ def evaluate(
     posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
     table = read_table(data)
     with naming(data), advancing("judging", table.num_rows) as advance:
-        report = evaluate_table(posterior, table, advance=advance)
+        report = evaluate_table(posterior, table, weight=weight, advance=advance)
     left_out = report.pop("left_out")
     if left_out:
-        sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}\n")
+        or_weight = "" if weight is None else f" or of {weight!r} 0"
+        sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}{or_weight}\n")
     if json:
         print_json(report)
         return

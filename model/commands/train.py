@@ -49,6 +49,7 @@ def train(
     from murho.model.data.tables import read_table
     from murho.model.posterior.checkpoint import check_writable, validate_name, write_checkpoint
     from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
+    from murho.model.runtime.interrupts import interrupts_held_back
     from murho.model.training.snapshots import Snapshots
     from murho.model.training.train import train as train_on_table
 
@@ -67,9 +68,10 @@ def train(
     with Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots:
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(table, column, options, reporter=reporter, device=resolved, snapshots=snapshots)
-        directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors)
-        if not trained.spec.training["interrupted"]:
-            snapshots.remove()
+        with interrupts_held_back():
+            directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors)
+            if not trained.spec.training["interrupted"]:
+                snapshots.remove()
     _report(trained, directory, as_json=json)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.data.row_weights import row_weights
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
@@ -29,18 +30,24 @@ ROWS_PER_CHUNK = 4_096
 
 
 def evaluate_table(
-    posterior: Posterior, table: pa.Table, *, samples: int = DEFAULT_SAMPLES, advance: Advance = ignore_rows
+    posterior: Posterior,
+    table: pa.Table,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    weight: str | None = None,
+    advance: Advance = ignore_rows,
 ) -> dict[str, Any]:
     """Evaluate a posterior on a table, in full.
 
     Args:
         posterior: The posterior.
-        table: Labelled rows; rows without a target are left out.
+        table: Labelled rows; rows without a target are left out, and so are rows of weight 0.
         samples: S.
+        weight: Column with the weights of the rows in all means (`model.data.row_weights`); None: all are equal.
         advance: Called with the number of rows of each finished chunk.
 
     Returns:
-        The report of `evaluate_in_full`, and ``left_out``, the number of rows without a target.
+        The report of `evaluate_in_full`, and ``left_out``, the number of rows without a target or of weight 0.
 
     Raises:
         TableError: The target column is missing, no row has a target, or a cell can't be used.
@@ -48,12 +55,20 @@ def evaluate_table(
     """
     name = posterior.schema.target.name
     targets = target_from_table(table, name)
-    labelled = np.flatnonzero(~np.isnan(targets))
+    weights = None if weight is None else row_weights(table, weight, target=name)
+    labelled = np.flatnonzero(~np.isnan(targets) & (True if weights is None else weights > 0.0))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
     columns = columns_from_table(table.take(labelled), posterior.schema)
     return {
-        **evaluate_in_full(posterior, columns, targets[labelled], samples=samples, advance=advance),
+        **evaluate_in_full(
+            posterior,
+            columns,
+            targets[labelled],
+            samples=samples,
+            weights=None if weights is None else weights[labelled],
+            advance=advance,
+        ),
         "left_out": len(targets) - len(labelled),
     }
 
@@ -86,6 +101,7 @@ def evaluate_in_full(
     targets: np.ndarray,
     *,
     samples: int = DEFAULT_SAMPLES,
+    weights: np.ndarray | None = None,
     advance: Advance = ignore_rows,
 ) -> dict[str, Any]:
     """The scores of `evaluate_rows`, with calibration errors and coverage in subgroups of the rows.
@@ -95,12 +111,13 @@ def evaluate_in_full(
         columns: Canonical columns of the schema's features, ``[N]`` each.
         targets: ``[N]``, the target's unit.
         samples: S.
+        weights: Weight of each row in all means, ``[N]``, positive; None: all are equal.
         advance: Called with the number of rows of each finished chunk.
 
     Returns:
         The report of `evaluate_rows`, with more keys: ``sharpness``, the root mean square of ``std``;
         ``epistemic_share``, the epistemic share of that mean square; ``spearman``, the rank correlation of ``std`` and
-        the absolute error of the mean; ``coverage_by_std`` and ``coverage_by_category`` of
+        the absolute error of the mean, without weights; ``coverage_by_std`` and ``coverage_by_category`` of
         `model.evaluation.subgroup_coverage`. ``raw`` and ``calibrated`` also have ``pinball``
         (`model.evaluation.metrics.BandScores.pinball_report`), ``calibration_error`` and ``pit``
         (`model.evaluation.pit.reliability`).
@@ -120,19 +137,20 @@ def evaluate_in_full(
                 samples=samples,
                 calibration=posterior.calibration,
                 levels=sorted({*band_levels(), *PERCENTILES}),
+                weights=None if weights is None else weights[chunk],
             )
         )
         advance(len(rows))
     row_scores = RowScores.joined(parts)
     report = row_scores.report()
-    report["raw"] |= {"pinball": row_scores.raw.pinball_report(), **reliability(pit_of(row_scores.scores))}
+    report["raw"] |= {"pinball": row_scores.raw.pinball_report(), **reliability(pit_of(row_scores.scores), weights)}
     if row_scores.calibrated is not None:
         pit = pit_of(row_scores.scores, posterior.calibration, row_scores.outside)
-        report["calibrated"] |= {"pinball": row_scores.calibrated.pinball_report(), **reliability(pit)}
-    square = float(np.mean(row_scores.std**2))
+        report["calibrated"] |= {"pinball": row_scores.calibrated.pinball_report(), **reliability(pit, weights)}
+    square = row_scores.mean(row_scores.std**2)
     return report | {
         "sharpness": square**0.5,
-        "epistemic_share": float(np.mean(row_scores.epistemic**2)) / square,
+        "epistemic_share": row_scores.mean(row_scores.epistemic**2) / square,
         "spearman": spearman(row_scores.std, np.abs(row_scores.errors)),
         "coverage_by_std": coverage_by_std(row_scores),
         "coverage_by_category": coverage_by_category(row_scores, posterior.schema, columns),

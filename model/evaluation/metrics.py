@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["COVERAGES", "PERCENTILES", "BandScores", "band_levels", "plus_minus", "point_scores", "summary"]
+__all__ = [
+    "COVERAGES",
+    "PERCENTILES",
+    "BandScores",
+    "band_levels",
+    "joined_weights",
+    "plus_minus",
+    "point_scores",
+    "summary",
+]
 
 COVERAGES = (50, 80, 90, 95)
 """Nominal coverage of the reported bands, per cent."""
@@ -29,21 +38,25 @@ def band_levels() -> list[float]:
     return [level for coverage in COVERAGES for level in (50.0 - coverage / 2.0, 50.0 + coverage / 2.0)]
 
 
-def point_scores(errors: NDArray[np.float64], targets: NDArray[np.float64]) -> dict[str, float | None]:
+def point_scores(
+    errors: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+) -> dict[str, float | None]:
     """Scores of the mean.
 
     Args:
         errors: Predicted mean minus target, ``[B]``, the target's unit.
         targets: ``[B]``.
+        weights: Weight of each row, ``[B]``, in all means and in the variance; None: all are equal.
 
     Returns:
         ``rmse`` and ``mae``, the target's unit, and ``r2``, the explained share of the variance of these targets,
         ``1 - mean(error^2) / Var(target)``. ``r2`` is None if the targets are all the same.
     """
-    square, variance = float(np.mean(np.square(errors))), float(np.var(targets))
+    square = float(np.average(np.square(errors), weights=weights))
+    variance = float(np.average(np.square(targets - np.average(targets, weights=weights)), weights=weights))
     return {
         "rmse": square**0.5,
-        "mae": float(np.mean(np.abs(errors))),
+        "mae": float(np.average(np.abs(errors), weights=weights)),
         "r2": 1.0 - square / variance if variance > 0.0 else None,
     }
 
@@ -55,9 +68,10 @@ class BandScores:
     Attributes:
         levels: K percentile levels, which include `band_levels`.
         inside: Whether the target lay in each band of `COVERAGES`, ends included, ``[B, len(COVERAGES)]``.
-        width: Sum over rows of each band's width, ``[len(COVERAGES)]``, the target's unit.
-        interval_score: Sum over rows of each band's interval score, ``[len(COVERAGES)]``, the target's unit.
-        pinball: Sum over rows of the pinball loss at each level, ``[K]``, the target's unit.
+        width: Weighted sum over rows of each band's width, ``[len(COVERAGES)]``, the target's unit.
+        interval_score: Weighted sum over rows of each band's interval score, ``[len(COVERAGES)]``, the target's unit.
+        pinball: Weighted sum over rows of the pinball loss at each level, ``[K]``, the target's unit.
+        weights: Weight of each row, ``[B]``; None: all are 1.
     """
 
     levels: tuple[float, ...]
@@ -65,9 +79,16 @@ class BandScores:
     width: NDArray[np.float64]
     interval_score: NDArray[np.float64]
     pinball: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
 
     @classmethod
-    def of(cls, percentiles: NDArray[np.float64], targets: NDArray[np.float64], levels: Sequence[float]) -> Self:
+    def of(
+        cls,
+        percentiles: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        levels: Sequence[float],
+        weights: NDArray[np.float64] | None = None,
+    ) -> Self:
         """Score percentiles.
 
         The interval score (Winkler 1972; Gneiting & Raftery 2007, equation 43) of a band from l to u of nominal
@@ -79,6 +100,7 @@ class BandScores:
             percentiles: ``[B, K]``, the target's unit.
             targets: ``[B]``.
             levels: K percentile levels, which include `band_levels`.
+            weights: Weight of each row, ``[B]``; None: all are 1.
         """
         column = {level: index for index, level in enumerate(levels)}
         ends = [column[level] for level in band_levels()]
@@ -92,9 +114,10 @@ class BandScores:
         return cls(
             levels=tuple(levels),
             inside=(truth >= lower) & (truth <= upper),
-            width=width.sum(axis=0),
-            interval_score=(width + 2.0 / outside_share * missed).sum(axis=0),
-            pinball=np.maximum(share * above, (share - 1.0) * above).sum(axis=0),
+            width=_sum(width, weights),
+            interval_score=_sum(width + 2.0 / outside_share * missed, weights),
+            pinball=_sum(np.maximum(share * above, (share - 1.0) * above), weights),
+            weights=weights,
         )
 
     @classmethod
@@ -106,11 +129,17 @@ class BandScores:
             width=np.sum([part.width for part in parts], axis=0),
             interval_score=np.sum([part.interval_score for part in parts], axis=0),
             pinball=np.sum([part.pinball for part in parts], axis=0),
+            weights=joined_weights([part.weights for part in parts]),
         )
+
+    @property
+    def _total(self) -> float:
+        return len(self.inside) if self.weights is None else float(self.weights.sum())
 
     def coverage(self, nominal: int, rows: NDArray[np.int64]) -> float:
         """Share of the given rows whose target lay in the band of this nominal coverage."""
-        return float(self.inside[rows, COVERAGES.index(nominal)].mean())
+        weights = None if self.weights is None else self.weights[rows]
+        return float(np.average(self.inside[rows, COVERAGES.index(nominal)], weights=weights))
 
     def report(self) -> dict[str, dict[str, float]]:
         """Means over rows.
@@ -118,20 +147,29 @@ class BandScores:
         Returns:
             ``coverage`` (shares), ``width`` and ``interval_score``, each by nominal coverage: ``{"50": …, "80": …}``.
         """
-        count = len(self.inside)
         values = {
-            "coverage": self.inside.mean(axis=0),
-            "width": self.width / count,
-            "interval_score": self.interval_score / count,
+            "coverage": np.average(self.inside, axis=0, weights=self.weights),
+            "width": self.width / self._total,
+            "interval_score": self.interval_score / self._total,
         }
         names = [str(coverage) for coverage in COVERAGES]
         return {key: dict(zip(names, of_bands.tolist(), strict=True)) for key, of_bands in values.items()}
 
     def pinball_report(self) -> dict[str, float]:
         """Mean pinball loss of the rows, averaged over `PERCENTILES` (``mean``) and at ``5``, ``50`` and ``95``."""
-        of_level = dict(zip(self.levels, (self.pinball / len(self.inside)).tolist(), strict=True))
+        of_level = dict(zip(self.levels, (self.pinball / self._total).tolist(), strict=True))
         mean = float(np.mean([of_level[level] for level in PERCENTILES]))
         return {"mean": mean} | {str(level): of_level[float(level)] for level in (5, 50, 95)}
+
+
+def joined_weights(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
+    """The weights of all rows, from those of parts: all parts have weights, or none has."""
+    return None if parts[0] is None else np.concatenate([part for part in parts if part is not None])
+
+
+def _sum(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    total: NDArray[np.float64] = values.sum(axis=0) if weights is None else weights @ values
+    return total
 
 
 def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:

@@ -47,11 +47,12 @@ def pit_of(
     return pit
 
 
-def reliability(pit: NDArray[np.float64]) -> dict[str, Any]:
+def reliability(pit: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> dict[str, Any]:
     """Calibration errors of quantiles and of central bands, and the shape of the PIT.
 
     Args:
         pit: ``[N]``.
+        weights: Weight of each row in the shares, ``[N]``; None: all are equal.
 
     Returns:
         ``calibration_error``, with ``quantiles`` (is a share p of the targets below the percentile of level p?) and
@@ -60,21 +61,22 @@ def reliability(pit: NDArray[np.float64]) -> dict[str, Any]:
         ``ks``, the distance of `kolmogorov_smirnov`. Calibrated predictives have 0.1 in each bin. More at the ends
         means that the bands are too narrow, more in the middle that they are too wide.
     """
-    counts, _ = np.histogram(pit, bins=HISTOGRAM_BINS, range=(0.0, 1.0))
+    counts, _ = np.histogram(pit, bins=HISTOGRAM_BINS, range=(0.0, 1.0), weights=weights)
     return {
         "calibration_error": {
-            "quantiles": calibration_error(pit),
-            "bands": calibration_error(np.abs(2.0 * pit - 1.0)),
+            "quantiles": calibration_error(pit, weights),
+            "bands": calibration_error(np.abs(2.0 * pit - 1.0), weights),
         },
-        "pit": {"histogram": (counts / len(pit)).tolist(), "ks": kolmogorov_smirnov(pit)},
+        "pit": {"histogram": (counts / counts.sum()).tolist(), "ks": kolmogorov_smirnov(pit, weights)},
     }
 
 
-def calibration_error(uniform: NDArray[np.float64]) -> dict[str, float]:
+def calibration_error(uniform: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> dict[str, float]:
     """Differences between the observed share of values up to p, and p (Kuleshov, Fenner & Ermon 2018).
 
     Args:
         uniform: ``[N]``, uniform on [0, 1] for calibrated predictives.
+        weights: Weight of each value, ``[N]``; None: all are equal.
 
     Returns:
         ``mean_absolute``, ``rms`` and ``max`` of the observed share minus p, over the 99 levels p of
@@ -82,7 +84,8 @@ def calibration_error(uniform: NDArray[np.float64]) -> dict[str, float]:
         and the polygon through (0, 0), the 99 points and (1, 1).
     """
     levels = np.array(PERCENTILES) / 100.0
-    errors = np.searchsorted(np.sort(uniform), levels, side="right") / len(uniform) - levels
+    ordered, shares = _distribution(uniform, weights)
+    errors = shares[np.searchsorted(ordered, levels, side="right")] - levels
     absolute = np.abs(errors)
     before, after = np.append(0.0, errors), np.append(errors, 0.0)
     heights = np.abs(before) + np.abs(after)
@@ -97,14 +100,25 @@ def calibration_error(uniform: NDArray[np.float64]) -> dict[str, float]:
     }
 
 
-def kolmogorov_smirnov(uniform: NDArray[np.float64]) -> float:
+def kolmogorov_smirnov(uniform: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float:
     """Kolmogorov-Smirnov distance to the uniform distribution: the largest gap of the distribution functions.
 
     For N uniform values, the distance exceeds ``1.36 / sqrt(N)`` by chance one time in twenty.
 
     Args:
         uniform: ``[N]``, within [0, 1].
+        weights: Weight of each value, ``[N]``; None: all are equal.
     """
-    ordered, count = np.sort(uniform), len(uniform)
-    after = np.arange(1, count + 1) / count
-    return float(max(np.max(after - ordered), np.max(ordered - (after - 1.0 / count))))
+    ordered, shares = _distribution(uniform, weights)
+    return float(max(np.max(shares[1:] - ordered), np.max(ordered - shares[:-1])))
+
+
+def _distribution(
+    values: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sorted values ``[N]``, and the share of the first 0, 1, …, N of them, by number or weight, ``[N + 1]``."""
+    if weights is None:
+        return np.sort(values), np.arange(len(values) + 1) / len(values)
+    order = np.argsort(values, kind="stable")
+    sums = np.append(0.0, weights[order].cumsum())
+    return values[order], sums / sums[-1]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.metrics import BandScores, band_levels, point_scores
+from murho.model.evaluation.metrics import BandScores, band_levels, joined_weights, point_scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +45,7 @@ class RowScores:
         raw: Scores of the raw percentiles.
         calibrated: Scores of the calibrated percentiles; None without calibration.
         outside: Whether the row lies beyond the training rows, bool.
+        weights: Weight of each row in the means; None: all are 1.
     """
 
     targets: NDArray[np.float64]
@@ -57,6 +58,7 @@ class RowScores:
     raw: BandScores
     calibrated: BandScores | None
     outside: NDArray[np.bool_]
+    weights: NDArray[np.float64] | None = None
 
     @property
     def std(self) -> NDArray[np.float64]:
@@ -72,10 +74,15 @@ class RowScores:
             **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
             raw=BandScores.joined([part.raw for part in parts]),
             calibrated=BandScores.joined(calibrated) if calibrated else None,
+            weights=joined_weights([part.weights for part in parts]),
         )
 
+    def mean(self, values: NDArray[np.float64]) -> float:
+        """The weighted mean over rows of a value per row, ``[N]``."""
+        return float(np.average(values, weights=self.weights))
+
     def report(self) -> dict[str, Any]:
-        """Means over rows.
+        """Weighted means over rows; ``n`` is the number of rows, whatever their weights.
 
         Returns:
             ``n, rmse, mae, r2, nll, crps``, and ``raw`` and ``calibrated`` (None without calibration), each a
@@ -83,9 +90,9 @@ class RowScores:
         """
         return {
             "n": len(self.targets),
-            **point_scores(self.errors, self.targets),
-            "nll": float(self.nll.mean()),
-            "crps": float(self.crps.mean()),
+            **point_scores(self.errors, self.targets, self.weights),
+            "nll": self.mean(self.nll),
+            "crps": self.mean(self.crps),
             "raw": self.raw.report(),
             "calibrated": None if self.calibrated is None else self.calibrated.report(),
         }
@@ -100,6 +107,7 @@ def score_rows(
     members: Sequence[int] | None = None,
     calibration: ConformalMap | None = None,
     levels: Sequence[float] | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> RowScores:
     """Score a posterior on labelled rows.
 
@@ -111,6 +119,7 @@ def score_rows(
         members: The S draws cycle through these members; by default through all.
         calibration: Map for calibrated bands; None for raw bands only.
         levels: Percentile levels to score. They must include `model.evaluation.metrics.band_levels`, the default.
+        weights: Weight of each row in the means, ``[N]``; None: all are 1.
 
     Raises:
         OptionError: S is 0; the mean of the mu-only network has neither a density nor bands.
@@ -120,19 +129,31 @@ def score_rows(
     levels = levels or band_levels()
     with torch.inference_mode():
         parts = [
-            _score(drawn, truth, levels, calibration)
-            for drawn, truth in _chunks(posterior, rows, targets, samples, members)
+            _score(
+                drawn,
+                truth,
+                levels,
+                calibration,
+                None if weights is None else weights[chunk * ROWS_PER_CHUNK :][: len(truth)],
+            )
+            for chunk, (drawn, truth) in enumerate(_chunks(posterior, rows, targets, samples, members))
         ]
     return RowScores.joined(parts)
 
 
-def _score(drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration: ConformalMap | None) -> RowScores:
+def _score(
+    drawn: DrawnRows,
+    truth: Tensor,
+    levels: Sequence[float],
+    calibration: ConformalMap | None,
+    weights: NDArray[np.float64] | None,
+) -> RowScores:
     """Score a chunk of rows with targets ``truth``, ``[B]``; `score_rows` describes the other arguments."""
     predictive, observed = drawn.predictive(), _array(truth)
     mean, epistemic, aleatoric = predictive.split()
     calibrated = None
     if calibration is not None:
-        calibrated = BandScores.of(drawn.percentiles(levels, calibration), observed, levels)
+        calibrated = BandScores.of(drawn.percentiles(levels, calibration), observed, levels, weights)
     return RowScores(
         targets=observed,
         errors=_array(mean - truth),
@@ -141,9 +162,10 @@ def _score(drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration
         scores=_normal_scores(predictive, truth),
         epistemic=_array(epistemic),
         aleatoric=_array(aleatoric),
-        raw=BandScores.of(drawn.percentiles(levels), observed, levels),
+        raw=BandScores.of(drawn.percentiles(levels), observed, levels, weights),
         calibrated=calibrated,
         outside=_array(drawn.outside.mask),
+        weights=weights,
     )
 
 

@@ -47,12 +47,13 @@ def coverage_by_std(row_scores: RowScores) -> list[dict[str, Any]]:
     Returns:
         For each group ``std``, the smallest and the largest one, ``rmse``, to compare with it, and ``rows``, ``few``,
         ``raw`` and ``calibrated``, as in `coverage_by_category`. With fewer than ten rows there are fewer groups.
+        Groups have equal numbers of rows; their scores are weighted means if the rows have weights.
     """
     order = np.argsort(row_scores.std, kind="stable")
     return [
         {
             "std": [float(row_scores.std[rows[0]]), float(row_scores.std[rows[-1]])],
-            "rmse": float(np.sqrt(np.mean(row_scores.errors[rows] ** 2))),
+            "rmse": float(np.sqrt(np.average(row_scores.errors[rows] ** 2, weights=_weights(row_scores, rows)))),
             **_group(row_scores, rows),
         }
         for rows in np.array_split(order, min(GROUPS, len(order)))
@@ -117,6 +118,10 @@ def _parts(feature: Feature, column: NDArray[Any]) -> list[_Part]:
         return parts
     merged = _Part(None, np.sort(np.concatenate([part.rows for part in small])), merged=len(small))
     return [*(part for part in parts if not part.mergeable), merged]
+
+
+def _weights(row_scores: RowScores, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    return None if row_scores.weights is None else row_scores.weights[rows]
 
 
 def _group(row_scores: RowScores, rows: NDArray[np.int64]) -> dict[str, Any]:

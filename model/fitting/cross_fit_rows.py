@@ -42,20 +42,30 @@ class Rows:
         folds: Fold of each row in each of P partitions, ``[P, N]``. Of F folds, member m does not see fold ``m mod F``
             of its partition (`model.data.splits.partition_of`). None: every member sees all rows.
         forward: Whether folds are blocks in time: member m then does not see later folds either.
+        weights: Weight of each row in the loss and in scores, ``[N]``, float32, of mean 1 over the training rows; None:
+            all are 1. A weight says how important a row is, not how often it was seen.
     """
 
     features: Tensor
     targets: Tensor
     folds: Tensor | None = None
     forward: bool = False
+    weights: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def to(self, device: torch.device) -> Rows:
         """The same rows on another device."""
-        folds = None if self.folds is None else self.folds.to(device)
-        return Rows(self.features.to(device), self.targets.to(device), folds, self.forward)
+        folds, weights = (None if part is None else part.to(device) for part in (self.folds, self.weights))
+        return Rows(self.features.to(device), self.targets.to(device), folds, self.forward, weights)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The weighted mean of a value per row, ``[N]`` or ``[…, N]``."""
+        if self.weights is None:
+            return values.mean(dim=-1)
+        weights = self.weights.to(values)
+        return (values * weights).sum(dim=-1) / weights.sum()
 
     def seen_by(self, members: int) -> SeenRows:
         """The rows that each member sees."""
@@ -177,6 +187,8 @@ def mixture_nll(
     to all members by `model.distributions.ensemble_extrapolation.ensemble_score`. No row adds more than 15 nats
     (`LEAST_LOG_DENSITY`).
 
+    With weights, it is the weighted mean over rows.
+
     The same seed gives the same noise in every call, so two sets of parameters compare fairly. Local reparameterisation
     is exact here, because the density of a single row does not depend on draws that rows share.
     """
@@ -192,7 +204,8 @@ def mixture_nll(
             densities = densities.reshape(len(densities), draws, -1)
             places.put(torch.logsumexp(densities, dim=1) - math.log(draws), single)
     mixture = torch.logsumexp(single, dim=0) - math.log(judges)
-    alone, together = (-float(part.clamp_min(LEAST_LOG_DENSITY).mean()) for part in (single, mixture))
+    alone = -float(rows.mean(single.clamp_min(LEAST_LOG_DENSITY)).mean())
+    together = -float(rows.mean(mixture.clamp_min(LEAST_LOG_DENSITY)))
     return ensemble_score(alone, together, judges, members)
 
 
@@ -221,12 +234,13 @@ def held_out_scores(
         draws: Draws per row, S, divided among the judges of the row.
 
     Returns:
-        Negative log likelihood in nats per row, with the floor of `mixture_nll`, and CRPS.
+        Negative log likelihood in nats per row, with the floor of `mixture_nll`, and CRPS; weighted means over rows.
     """
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
     draws = max(1, draws // judges)
-    floor = LEAST_LOG_DENSITY - math.log(float(targets.std(correction=0)) or standardisation.scale)
+    spread = float(rows.mean((targets - rows.mean(targets)).square()).sqrt())
+    floor = LEAST_LOG_DENSITY - math.log(spread or standardisation.scale)
     kept: list[Tensor] | None = None
     with torch.no_grad():
         for numbers, places in rows.judged_by(members, 1024):
@@ -240,24 +254,24 @@ def held_out_scores(
                 kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in chunk]
             for part, into in zip(chunk, kept, strict=True):
                 places.put(part, into)
-        alone, together = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        alone, together = torch.zeros((2, len(rows))).double(), torch.zeros((2, len(rows))).double()
         for block in torch.arange(len(rows)).split(1024):
             mixtures = [part[:, block].double().movedim(2, 1) for part in kept or ()]
             observed = targets[block]
-            together += _scores(mixtures, observed, standardisation, floor)
+            together[:, block] = _scores(mixtures, observed, standardisation, floor)
             for judge in range(judges if judges > 1 else 0):
-                alone += (
+                alone[:, block] += (
                     _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor) / judges
                 )
     nll, crps = (
-        ensemble_score(single, mixed, judges, members) / len(rows)
-        for single, mixed in zip(alone.tolist(), together.tolist(), strict=True)
+        ensemble_score(single, mixed, judges, members)
+        for single, mixed in zip(rows.mean(alone).tolist(), rows.mean(together).tolist(), strict=True)
     )
     return nll, crps
 
 
 def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float) -> Tensor:
-    """NLL and CRPS, summed over rows, ``[2]``.
+    """NLL and CRPS of every row, ``[2, B]``.
 
     Args:
         mixtures: Means, noise and, if any, weights of the components in standardised units, ``[J, S, B, K]`` each.
@@ -273,4 +287,4 @@ def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standa
         standardisation.transform,
     )
     nll = -predictive.log_density(targets).clamp_min(floor)
-    return torch.stack((nll.sum(), predictive.crps(targets).sum()))
+    return torch.stack((nll, predictive.crps(targets)))

@@ -93,7 +93,7 @@ class _Running:
             kl_ratios=self._seen.uneven,
         )
         self._minibatches = max(1, math.ceil(total_rows / options.batch_size))
-        self._weights = kl_weights(options.kl_weights, self._minibatches)
+        self._kl_weights = kl_weights(options.kl_weights, self._minibatches)
         self.epochs_between = max(
             1, math.ceil(_steps_between_validations(len(validation), options) / self._minibatches)
         )
@@ -108,19 +108,23 @@ class _Running:
 
     def epoch(self, number: int) -> tuple[float, float]:
         """Run all minibatches once; returns the mean negative log likelihood and ``KL / N``."""
-        rows = self._seen.shuffled(self._order)
+        rows, row_weights = self._seen.shuffled(self._order), self._training.weights
         batches = zip(
             self._training.features[rows].tensor_split(self._minibatches, dim=1),
             self._training.targets[rows].tensor_split(self._minibatches, dim=1),
-            self._weights,
+            [None] * self._minibatches
+            if row_weights is None
+            else row_weights[rows].tensor_split(self._minibatches, dim=1),
+            self._kl_weights,
             strict=True,
         )
         sums = torch.zeros(2, device=self._device)
-        for features, targets, weight in batches:
+        for features, targets, weights, kl_weight in batches:
             energy = self._step(
                 features,
                 targets,
-                kl_weight=weight,
+                weights,
+                kl_weight=kl_weight,
                 minibatches=self._minibatches,
                 temperature=self.schedule.temperature,
                 beta=self.schedule.beta,

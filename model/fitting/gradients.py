@@ -83,6 +83,7 @@ class GradientStep:
         self,
         rows: Tensor,
         targets: Tensor,
+        row_weights: Tensor | None = None,
         *,
         kl_weight: float,
         minibatches: int,
@@ -95,6 +96,9 @@ class GradientStep:
         Args:
             rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` if members see different rows.
             targets: Standardised targets, ``[B]`` or ``[M, B]``.
+            row_weights: Weight of each row, ``[B]`` or ``[M, B]``, of mean 1 over the N training rows; None: all are 1.
+                It multiplies the row's log likelihood: its importance, not a number of repeats. N, and so the KL per
+                row, is the number of rows, whatever their weights.
             kl_weight: Share of the KL in this minibatch; the shares of an epoch sum to 1.
             minibatches: T. The loss is ``(T / N) F_i``, so that its mean over an epoch is exactly F / N, even if
                 minibatches differ in size.
@@ -112,6 +116,8 @@ class GradientStep:
         if self.draws > 1:
             inputs = rows.repeat(*[1] * (rows.dim() - 2), self.draws, 1)
             observed = targets.repeat(*[1] * (targets.dim() - 1), self.draws)
+            if row_weights is not None:
+                row_weights = row_weights.repeat(*[1] * (row_weights.dim() - 1), self.draws)
         else:
             inputs, observed = rows, targets
         inputs = inputs.expand(members, -1, -1)
@@ -132,7 +138,9 @@ class GradientStep:
             if number < last:
                 hidden = self._activation(before)
 
-        per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, beta)
+        per_row, gradient = self.likelihood.gradient(before, observed, -scale / self.draws, beta, row_weights)
+        if row_weights is not None:
+            per_row = per_row * row_weights
         gradients: list[Tensor] = []
         for number in range(last, -1, -1):
             after, values, _, ratio = trail.pop()

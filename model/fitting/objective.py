@@ -2,7 +2,8 @@
 
 ``F = KL(q || prior) - E_q[log p(targets | rows, w)]`` in nats (Blundell et al. 2015, equation 2). Minibatch i of T has
 the loss ``F_i = weight_i KL - E_q[log p(minibatch i | w)]``. The weights sum to one, so that the sum over an epoch is
-exactly F (equation 8).
+exactly F (equation 8). Where rows have weights of their own (``--weight``), each row's log p is multiplied by its
+weight; these weights have the mean 1, so that the KL keeps its share.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class FreeEnergy:
 
     Attributes:
         loss: The loss that the optimiser minimises, summed over members, which do not interact.
-        negative_log_likelihood: ``-E_q[log p]`` per row.
+        negative_log_likelihood: ``-E_q[log p]`` per row, times the row's weight if it has one.
         kl: The whole ``KL(q || prior) / N``, for any share of this minibatch.
     """
 

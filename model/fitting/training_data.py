@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from murho.model.distributions.transforms import TRANSFORMS, Standardisation
@@ -14,7 +15,6 @@ from murho.model.errors import OptionError, TableError
 from murho.model.fitting.cross_fit_rows import Rows
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Schema
@@ -37,12 +37,14 @@ class TrainingData:
         columns: Canonical columns of all rows, ``[N]`` each.
         targets: ``[N]``, the target's unit.
         split: Training, validation and calibration rows, and the folds of the members.
+        weights: Weight of each row, ``[N]``, of mean 1 over the training rows; None: all are 1.
     """
 
     schema: Schema
     columns: Columns
     targets: NDArray[np.float64]
     split: Split
+    weights: NDArray[np.float64] | None = None
     _encoders: dict[tuple[str, bool], Encoder] = field(default_factory=dict)
     _encoded: dict[tuple[str, bool], NDArray[np.float32]] = field(default_factory=dict)
 
@@ -66,7 +68,7 @@ class TrainingData:
         return TRANSFORMS[transform].fit(self._training_targets()) is not None
 
     def standardisation(self, transform: str) -> Standardisation:
-        """A transform by name, with location and scale of the transformed training targets.
+        """A transform by name, with location and scale (weighted) of the transformed training targets.
 
         Raises:
             OptionError: The training targets lie outside of the transform's domain.
@@ -80,7 +82,12 @@ class TrainingData:
                 f"(the least is {float(targets.min()):g}); use --transform none"
             )
         values = fitted.forward(targets).numpy()
-        location, scale = float(values.mean()), float(values.std())
+        if self.weights is None:
+            location, scale = float(values.mean()), float(values.std())
+        else:
+            weights = self.weights[self.split.training]
+            location = float(np.average(values, weights=weights))
+            scale = float(np.average((values - location) ** 2, weights=weights)) ** 0.5
         if not (math.isfinite(scale) and scale > 0.0):
             raise TableError(
                 f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
@@ -93,13 +100,15 @@ class TrainingData:
         encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
         numbers = self.split.learned
         targets = standardisation.forward(torch.from_numpy(self.targets[numbers])).float()
-        return Rows(torch.from_numpy(encoded[numbers]), targets)
+        weights = None if self.weights is None else torch.from_numpy(self.weights[numbers]).float()
+        return Rows(torch.from_numpy(encoded[numbers]), targets, weights=weights)
 
     def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
         """Training and validation rows, encoded and standardised."""
         encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
         targets = standardisation.forward(torch.from_numpy(self.targets)).float()
         folds = None if self.split.folds is None else torch.from_numpy(self.split.folds)
+        weights = None if self.weights is None else torch.from_numpy(self.weights).float()
 
         def part(numbers: NDArray[np.int64]) -> Rows:
             return Rows(
@@ -107,6 +116,7 @@ class TrainingData:
                 targets[numbers],
                 None if folds is None else folds[:, numbers],
                 self.split.forward,
+                None if weights is None else weights[numbers],
             )
 
         return part(self.split.training), part(self.split.validation)

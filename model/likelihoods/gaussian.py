@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
-from murho.model.likelihoods.likelihood import Likelihood
+from murho.model.likelihoods.likelihood import Likelihood, beta_weights
 
 __all__ = ["GaussianNoise"]
 
@@ -36,7 +36,9 @@ class GaussianNoise(Likelihood):
         residual = (targets - outputs[..., 0]) / noise
         return -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
 
-    def gradient(self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0) -> tuple[Tensor, Tensor]:
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Log density and its derivative, in closed form; see `Likelihood.gradient`."""
         noise = self.noise(outputs)
         precision = noise.reciprocal()
@@ -44,10 +46,11 @@ class GaussianNoise(Likelihood):
         square = residual * residual
         log_density = torch.sub(torch.log(precision * math.exp(-LOG_SQRT_2PI)), square, alpha=0.5)
         scale = precision.mul_(factor)
+        if weights is not None:
+            scale = scale * weights
         by_mean = residual.mul_(scale)
         if beta > 0.0 and noise.shape[1] > 1:
-            weight = noise.pow(2.0 * beta)
-            by_mean.mul_(weight.div_(weight.mean(dim=1, keepdim=True)))
+            by_mean.mul_(beta_weights(noise, beta, weights))
         by_output = self._noise_gradient(square, scale, outputs)
         if by_output is None:
             return log_density, by_mean.unsqueeze(2)
@@ -58,7 +61,7 @@ class GaussianNoise(Likelihood):
 
         Args:
             square: Squared residuals in units of the noise, ``[M, B]``; may be overwritten.
-            scale: ``factor / noise``, broadcastable to ``square``.
+            scale: ``factor / noise`` times the weights of the rows, broadcastable to ``square``.
             outputs: Network outputs, ``[M, B, P]``.
 
         Returns:

@@ -63,7 +63,10 @@ class HomoscedasticNoise(GaussianNoise):
         return noise_of(self.rho if members is None else self.rho[members])
 
     def _noise_gradient(self, square: Tensor, scale: Tensor, outputs: Tensor) -> None:  # noqa: ARG002 - the same for every row
-        by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
+        if scale.shape[1] == 1:
+            by_noise = square.sum(dim=1, keepdim=True).sub_(square.shape[1]).mul_(scale)
+        else:  # rows with weights of their own
+            by_noise = square.sub_(1.0).mul_(scale).sum(dim=1, keepdim=True)
         if self._earlier is not None:
             # The slope of share (log noise + variance / (2 noise^2)): minus the log density of the earlier rows.
             share, variance = self._earlier

@@ -15,7 +15,7 @@ from torch import nn
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["INITIAL_NOISE", "NOISE_FLOOR", "Likelihood", "LikelihoodOptions"]
+__all__ = ["INITIAL_NOISE", "NOISE_FLOOR", "Likelihood", "LikelihoodOptions", "beta_weights"]
 
 NOISE_FLOOR = 1e-3
 """Smallest learned noise, as a fraction of the target's standard deviation.
@@ -24,6 +24,23 @@ Without a floor, a table without noise would drive the likelihood to infinity.""
 
 INITIAL_NOISE = 0.5
 """Noise at the start of a fit, as a fraction of the target's standard deviation."""
+
+
+def beta_weights(noise: Tensor, beta: float, weights: Tensor | None) -> Tensor:
+    """``noise^(2 beta)`` over its mean over the rows, see ``beta`` in `Likelihood.gradient`.
+
+    Args:
+        noise: ``[M, B]``, or ``[M, B, K]``.
+        beta: The exponent.
+        weights: Weight of each row in the mean, ``[B]`` or ``[M, B]``; None: equal weights.
+    """
+    factors = noise.pow(2.0 * beta)
+    if weights is None:
+        return factors.div_(factors.mean(dim=1, keepdim=True))
+    shares = weights / weights.sum(dim=-1, keepdim=True)
+    shares = shares.expand(factors.shape[:2])
+    mean = (factors * shares.reshape(*shares.shape, *[1] * (noise.dim() - 2))).sum(dim=1, keepdim=True)
+    return factors.div_(mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +119,10 @@ class Likelihood(nn.Module, ABC):
         """
 
     @abstractmethod
-    def gradient(self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0) -> tuple[Tensor, Tensor]:
-        """`log_density`, and ``factor`` times its derivative, in closed form.
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`log_density`, and ``factor`` times the derivative of its weighted sum over rows, in closed form.
 
         Args:
             outputs: Network outputs, ``[M, B, P]``.
@@ -113,10 +132,11 @@ class Likelihood(nn.Module, ABC):
                 heteroscedastic uncertainty estimation", equation 5). 0 gives the exact derivative. 1 removes the effect
                 of a row's noise on the fit of its mean. With 0 from the start, a row that is fitted badly early on gets
                 a large noise, and its mean then stays badly fitted.
+            weights: Weight of each row, ``[B]`` or ``[M, B]``; None: 1 for every row.
 
         Returns:
-            Log density ``[M, B]``, and the derivative by the outputs ``[M, B, P]``. The derivative of the sum over
-            rows by the model's own parameters is written to their ``grad``.
+            Log density without the weights, ``[M, B]``, and the derivative by the outputs ``[M, B, P]``. The derivative
+            by the model's own parameters is written to their ``grad``.
         """
 
     @abstractmethod

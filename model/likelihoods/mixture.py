@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
 from murho.model.errors import OptionError
-from murho.model.likelihoods.likelihood import INITIAL_NOISE, NOISE_FLOOR, Likelihood
+from murho.model.likelihoods.likelihood import INITIAL_NOISE, NOISE_FLOOR, Likelihood, beta_weights
 from murho.model.networks.layers import inverse_softplus
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ class MixtureNoise(Likelihood):
         joint, _, _ = self._joint(outputs, targets)
         return torch.logsumexp(joint, dim=-1)
 
-    def gradient(self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0) -> tuple[Tensor, Tensor]:
+    def gradient(
+        self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Log density and its derivative (Bishop 1994, equations 35 to 39); see `Likelihood.gradient`."""
         joint, residual, noise = self._joint(outputs, targets)
         log_density = torch.logsumexp(joint, dim=-1)
@@ -98,11 +100,12 @@ class MixtureNoise(Likelihood):
         by_mean, by_raw, by_logit = gradient.split(self.means, dim=-1)
         torch.mul(share, residual / noise, out=by_mean)
         if beta > 0.0:
-            weight = noise.pow(2.0 * beta)
-            by_mean.mul_(weight.div_(weight.mean(dim=1, keepdim=True)))
+            by_mean.mul_(beta_weights(noise, beta, weights))
         by_noise = share * (residual.square() - 1.0) / noise
         torch.mul(by_noise, -torch.expm1(NOISE_FLOOR - noise), out=by_raw)
         torch.sub(share, torch.softmax(outputs[..., 2 * self.means :], dim=-1), out=by_logit)
+        if weights is not None:
+            gradient.mul_(weights.unsqueeze(-1))
         return log_density, gradient.mul_(factor)
 
     def _joint(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -30,7 +30,12 @@ CHANGEABLE = ("learning_rate", "budget")
 
 
 def make_fingerprint(
-    columns: Columns, targets: NDArray[np.float64], target: str, options: TrainOptions, device: str
+    columns: Columns,
+    targets: NDArray[np.float64],
+    target: str,
+    options: TrainOptions,
+    device: str,
+    weights: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
     """The fingerprint of a training.
 
@@ -40,6 +45,7 @@ def make_fingerprint(
         target: The predicted column.
         options: Validated options.
         device: Device of the fit.
+        weights: Weights of the rows, ``[N]``; None: there are none.
 
     Returns:
         sha256 of every column, the options, and the versions of Murho and PyTorch; ready for JSON.
@@ -51,6 +57,7 @@ def make_fingerprint(
         "rows": len(targets),
         "target": target,
         "targets": _digest(targets),
+        "weights": None if weights is None else _digest(weights),
         "columns": {name: _digest(column) for name, column in columns.items()},
         "options": options.model_dump(mode="json"),
     }
@@ -99,6 +106,8 @@ def _different_columns(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[
     lines += [f"column {name!r} has other values" for name in before if after.get(name, before[name]) != before[name]]
     if then["targets"] != now["targets"]:
         lines.append(f"the target {now['target']!r} has other values")
+    if then.get("weights") != now.get("weights"):
+        lines.append("the weights of the rows are others")
     if not lines and list(before) != list(after):
         lines.append("the columns come in another order")
     return lines

@@ -52,6 +52,11 @@ class TrainOptions(BaseModel):
         default_factory=dict,
         description="Kinds and units: name of a column, or of the target, to {'kind': …, 'unit': …}, either of them.",
     )
+    weight: str | None = Field(
+        default=None,
+        description="Column with the weights of the rows: numbers from 0 on, which say how important a row is in the "
+        "fit, in validation, in calibration and in the scores. It is no feature; rows of weight 0 are left out.",
+    )
     hidden: tuple[Width, ...] | None = Field(
         default=None,
         max_length=16,

@@ -191,9 +191,26 @@ class _Search:
         return held_out_scores(outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed)
 
     def run(self) -> SearchResult:
-        """Run the trials, then the full fit and the settling fit. An interruption ends the search."""
+        """Run all stages. A KeyboardInterrupt ends the search; once a fit is scored, the best one so far is kept.
+
+        Raises:
+            FitError: Every fit became non-finite.
+            KeyboardInterrupt: No fit was scored yet.
+        """
         if self.options.budget is not None:
             self.reporter.say("a budget in seconds: another machine, or a busy one, gives another fit")
+        try:
+            self._run()
+        except KeyboardInterrupt:
+            if self.best_fit is None:
+                raise
+            self.interrupted = True
+        if self.best_fit is None:
+            raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
+        return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted)
+
+    def _run(self) -> None:
+        """Run the trials, then the full fit and the settling fit. An interruption of a fit ends the search."""
         chosen = self._base()
         dimensions = list(self._dimensions())
         trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
@@ -208,9 +225,6 @@ class _Search:
                 chosen = self._reconsider(chosen)
         if not self.interrupted:
             self._fit_in_full(chosen)
-        if self.best_fit is None:
-            raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
-        return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted)
 
     def _search_dimension(self, dimension: SearchDimension, chosen: Candidate) -> Candidate:
         """Try the values of one dimension; returns the best candidate."""
@@ -316,5 +330,6 @@ def search(
 
     Raises:
         FitError: Every fit became non-finite.
+        KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
     return _Search(data, options, reporter, device, snapshots or Snapshots()).run()

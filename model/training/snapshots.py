@@ -119,9 +119,15 @@ class Snapshots:
                 )
             self._take_up(self._files, previous)
         elif reasons:
-            say("an interrupted training with another table or other options is there: this one replaces it")
+            say(
+                f"an interrupted training with another table or other options lies in {self._files.directory}: this "
+                f"one replaces it, from its first snapshot on"
+            )
         else:
-            say("an interrupted training of this table is there: --resume continues it; this one replaces it")
+            say(
+                f"an interrupted training of this table lies in {self._files.directory}: add --resume to go on with "
+                f"it ({_progress(previous)}); starting anew, which replaces it from the first snapshot on"
+            )
 
     def _take_up(self, files: SnapshotFiles, previous: Mapping[str, Any]) -> None:
         self._fits, self.carried, self.resumable = previous["fits"], float(previous["seconds"]), True
@@ -133,9 +139,7 @@ class Snapshots:
             # With smaller steps a failed fit may succeed, from its last good state or from the start.
             for entry in self._fits.values():
                 entry["status"] = UNDER_WAY if entry["status"] == FAILED else entry["status"]
-        done = sum(entry["status"] == FINISHED for entry in self._fits.values())
-        fits = f"{done} finished fit{'' if done == 1 else 's'}"
-        self._say("; ".join([f"resuming after {self.carried:.0f} s with {fits}", *changed.values()]))
+        self._say("; ".join([f"resuming after {_progress(previous)}", *changed.values()]))
 
     def outcome(self, fit: str) -> FitState | None:
         """The outcome of a finished fit, as `finish` got it, or None."""
@@ -235,6 +239,12 @@ class Snapshots:
         if not self._complained:
             self._say(f"no snapshot could be written: {error.strerror or error}; the fit goes on without")
         self._complained = True
+
+
+def _progress(snapshot: Mapping[str, Any]) -> str:
+    """How far an interrupted training has come, in words."""
+    done = sum(entry["status"] == FINISHED for entry in snapshot["fits"].values())
+    return f"{float(snapshot['seconds']):.0f} s with {done} finished fit{'' if done == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from murho.model.data.cells import format_date
+from murho.model.data.row_weights import row_weights
 from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 from murho.model.distributions.wide_component import WideRule
@@ -29,16 +31,21 @@ from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     import torch
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.encoding.encoder import Encoder
     from murho.model.fitting.fit_types import Fit
-    from murho.model.training.candidates import Reporter
+    from murho.model.training.candidates import Reporter, SearchResult
     from murho.model.training.options import TrainOptions
 
 __all__ = ["Trained", "train"]
+
+ROWS_IN_A_HURRY = 500
+"""Most rows that calibrate and score a training which was interrupted after the search: about a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +86,28 @@ def train(
         snapshots: Keeps the state of the training, to resume it after an interruption; by default nothing is kept.
 
     Returns:
-        The content of a checkpoint. After a KeyboardInterrupt during the fit it holds the best parameters so far and is
-        marked as interrupted.
+        The content of a checkpoint. After a KeyboardInterrupt it holds the best parameters so far and is marked as
+        interrupted. Interrupted during the calibration, it is calibrated on fewer rows.
 
     Raises:
         TableError: The table can't be used; file, column and row are named.
         FitError: Every fit became non-finite.
         OptionError: The snapshot that should be resumed is from another table or from other options.
         CheckpointError: The snapshot that should be resumed is damaged.
+        KeyboardInterrupt: Interrupted before the first fit was scored, or again while calibrating in a hurry.
     """
     began = time.monotonic()
     snapshots = snapshots or Snapshots()
+    weights = None
+    if options.weight is not None:
+        weights = row_weights(table, options.weight, target=target)
+        table = table.drop_columns([options.weight])
     plan = plan_columns(
-        table, target, ignore=options.ignore, groups=left_out_groups(options), overrides=options.columns
+        table,
+        target,
+        ignore=[name for name in options.ignore if name != options.weight],
+        groups=left_out_groups(options),
+        overrides={name: given for name, given in options.columns.items() if name != options.weight},
     )
     for column, reason in plan.left_out.items():
         reporter.say(f"left out column {column!r}: {reason}")
@@ -100,6 +116,13 @@ def train(
     left_out_rows = len(targets) - len(labelled)
     if left_out_rows:
         reporter.say(f"left out {left_out_rows} of {len(targets)} rows: {target!r} is missing")
+    if weights is not None:
+        weightless = int((weights[labelled] == 0.0).sum())
+        if weightless:
+            reporter.say(f"left out {weightless} of {len(targets)} rows: their weight {options.weight!r} is 0")
+        labelled = labelled[weights[labelled] > 0.0]
+        left_out_rows += weightless
+        weights = weights[labelled]
     table, targets = table.take(labelled), targets[labelled]
     columns = columns_from_table(table, plan)
     holding_out = hold_out(table, target, columns, options, labelled + 1)
@@ -117,17 +140,68 @@ def train(
                 f"column {feature.name!r}: its {MOST_CATEGORIES} most frequent categories are told apart; rarer ones, "
                 "if any, are one"
             )
-    data = TrainingData(schema, columns, targets, split)
-    snapshots.begin(
-        make_fingerprint({**columns, **holding_out.columns}, targets, target, options, device), reporter.say
-    )
+    if weights is not None:
+        weights = weights / weights[split.learned].mean()
+    data = TrainingData(schema, columns, targets, split, weights)
+    canonical = {**columns, **holding_out.columns}
+    snapshots.begin(make_fingerprint(canonical, targets, target, options, device, weights), reporter.say)
     result = search(data, options, reporter, device, snapshots)
+    known = {"left_out_rows": left_out_rows, "advice": [piece.to_json() for piece in advice]}
+    finished = partial(
+        _finished,
+        data,
+        options=options,
+        known=known,
+        began=began - snapshots.carried,
+        reporter=reporter,
+        device=device,
+    )
+    try:
+        reporter.say(f"chose {result.candidate}")
+        if result.interrupted:
+            reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
+            _say_how_to_go_on(snapshots, reporter)
+        return finished(result)
+    except KeyboardInterrupt:
+        reporter.say(
+            f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
+            "checkpoint"
+        )
+        if not result.interrupted:
+            _say_how_to_go_on(snapshots, reporter)
+        return finished(replace(result, interrupted=True), hurried=True)
+
+
+def _say_how_to_go_on(snapshots: Snapshots, reporter: Reporter) -> None:
+    if snapshots.resumable:
+        reporter.say("the same command with --resume goes on from the last snapshot, and writes a further version")
+
+
+def _finished(
+    data: TrainingData,
+    result: SearchResult,
+    *,
+    options: TrainOptions,
+    known: Mapping[str, Any],
+    began: float,
+    reporter: Reporter,
+    device: str,
+    hurried: bool = False,
+) -> Trained:
+    """The content of a checkpoint from the outcome of a search: calibrated and scored on held-out rows.
+
+    Args:
+        data: The table.
+        result: Outcome of the search; it is not changed.
+        options: Validated options.
+        known: Facts of the table, for ``model.json``.
+        began: When the training began, in monotonic seconds.
+        reporter: Gets the progress.
+        device: Device of the fits.
+        hurried: Whether to calibrate and score on `ROWS_IN_A_HURRY` rows at most.
+    """
     chosen, candidate = result.fit, result.candidate
-    reporter.say(f"chose {candidate}")
-    if result.interrupted:
-        reporter.say(f"interrupted: kept the best parameters so far (epoch {chosen.best_epoch})")
-        if snapshots.resumable:
-            reporter.say("--resume goes on from the last snapshot, and writes a further version")
+    schema, split, targets = data.schema, data.split, data.targets
     standardisation = data.standardisation(candidate.transform)
 
     architecture = chosen.network.architecture
@@ -148,6 +222,9 @@ def train(
         default_seed=options.seed,
     )
     groups = split.held_out(architecture.members)
+    if hurried:
+        most = max(1, ROWS_IN_A_HURRY // len(groups))
+        groups = [replace(group, rows=group.rows[:most]) for group in groups]
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     engine = engine_worth(len(targets), SAMPLES)
     conformal, metrics = calibrate_and_score(
@@ -156,6 +233,7 @@ def train(
         targets,
         groups,
         calibrating=calibrating,
+        weights=data.weights,
         units=None if split.units is None else split.units.of_rows,
         even=split.units is not None and split.units.grouped,
         narrow=not split.forward,
@@ -167,8 +245,7 @@ def train(
         "rows": len(split.learned),
         "validation_rows": len(split.validation),
         "calibration_rows": len(split.calibration),
-        "left_out_rows": left_out_rows,
-        "advice": [piece.to_json() for piece in advice],
+        **known,
         "epochs": chosen.epochs,
         "best_epoch": chosen.best_epoch,
         "stopped": chosen.stopped,
@@ -176,8 +253,8 @@ def train(
         "temperature": candidate.temperature,
         "candidates": [attempt.to_json() for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
-        "example": _example(schema, training_columns),
-        "seconds": round(snapshots.carried + time.monotonic() - began, 3),
+        "example": _example(schema, select_rows(data.columns, split.training)),
+        "seconds": round(time.monotonic() - began, 3),
     }
     spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
     return Trained(tensors, Posterior(spec, tensors, engine=engine))

@@ -26,12 +26,13 @@ def small_network(
 
 
 def assert_gradient_is_of_the_free_energy(
-    network: BayesianNetwork, likelihood: Likelihood, prior: Prior, draws: int
+    network: BayesianNetwork, likelihood: Likelihood, prior: Prior, draws: int, *, weighted: bool = False
 ) -> None:
     """The loss of one minibatch, its parts and its gradient: written out, and by automatic differentiation."""
     generator = torch.Generator().manual_seed(1)
     rows = torch.randn(7, INPUTS, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, generator=generator, dtype=torch.float64)
+    weights = torch.rand(7, generator=generator, dtype=torch.float64) + 0.1 if weighted else None
     options: dict[str, Any] = {"kl_weight": 0.2, "minibatches": 5, "temperature": 0.7}
     parameters = [*network.parameters(), *likelihood.parameters()]
 
@@ -41,6 +42,7 @@ def assert_gradient_is_of_the_free_energy(
         prior,
         rows,
         targets,
+        weights,
         total_rows=33,
         draws=draws,
         generator=torch.Generator().manual_seed(2),
@@ -48,7 +50,7 @@ def assert_gradient_is_of_the_free_energy(
     )
     expected = torch.autograd.grad(tape.loss, parameters)
     step = GradientStep(network, likelihood, prior, total_rows=33, draws=draws)
-    energy = step(rows, targets, generator=torch.Generator().manual_seed(2), **options)
+    energy = step(rows, targets, weights, generator=torch.Generator().manual_seed(2), **options)
 
     torch.testing.assert_close(energy.loss, tape.loss)
     torch.testing.assert_close(energy.kl, tape.kl)

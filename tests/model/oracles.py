@@ -69,6 +69,7 @@ def free_energy(
     prior: Prior,
     rows: Tensor,
     targets: Tensor,
+    row_weights: Tensor | None = None,
     *,
     total_rows: int,
     kl_weight: float,
@@ -79,7 +80,10 @@ def free_energy(
 ) -> FreeEnergy:
     """That of a minibatch, to be differentiated automatically; see `model.fitting.gradients.GradientStep`."""
     outputs = network(rows, generator, draws)
-    per_row = likelihood.log_density(outputs, targets.repeat(*[1] * (targets.dim() - 1), draws)).mean(dim=1)
+    log_density = likelihood.log_density(outputs, targets.repeat(*[1] * (targets.dim() - 1), draws))
+    if row_weights is not None:
+        log_density = log_density * row_weights.repeat(*[1] * (row_weights.dim() - 1), draws)
+    per_row = log_density.mean(dim=1)
     divergence = kl(prior, network.mu, network.sigma(), network.groups, generator) / total_rows
     loss = minibatches * (temperature * kl_weight * divergence - per_row * (targets.shape[-1] / total_rows))
     return FreeEnergy(loss.sum(), -per_row.detach().mean(), divergence.detach().mean())

@@ -48,10 +48,13 @@ def score_gaussians(
     stds: NDArray[np.float64],
     targets: NDArray[np.float64],
     calibration: ConformalMap | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> RowScores:
     """Scores of one Gaussian a row, at all levels; means and stds are rounded to float32."""
     rows = np.stack([means, stds], axis=1).astype(np.float32)
-    return score_rows(gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS)
+    return score_rows(
+        gaussian_posterior(), rows, targets, samples=1, calibration=calibration, levels=ALL_LEVELS, weights=weights
+    )
 
 
 def scored_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: NDArray[np.bool_]) -> RowScores:

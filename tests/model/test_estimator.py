@@ -125,6 +125,29 @@ def test_the_default_one_passes_those_that_need_no_fit(check: str) -> None:
     getattr(estimator_checks, check)("BBBRegressor", BBBRegressor())
 
 
+def test_weights_make_rows_important_and_are_no_feature() -> None:
+    x = np.random.default_rng(0).normal(size=(120, 1))
+    y = np.tile([0.0, 4.0], 60) + 0.1 * x[:, 0]
+    weights = np.tile([9.0, 1.0], 60)
+    model = quick(epochs=30).fit(x, y, sample_weight=weights)
+    assert model.n_features_in_ == 1
+    assert model.posterior_.location == pytest.approx(np.average(y, weights=weights))
+    named = quick(epochs=30, weight="w").fit(pd.DataFrame({"x0": x[:, 0], "w": weights}), y)
+    np.testing.assert_array_equal(named.predict(pd.DataFrame({"x0": x[:, 0], "w": weights})), model.predict(x))
+
+
+def test_a_copy_of_a_weighted_estimator_fits_without_weights(tmp_path: Path) -> None:
+    x, y = np.arange(60.0)[:, None], np.arange(60.0)
+    directory = quick().fit(x, y, sample_weight=np.ones(60)).save(tmp_path, "weighted")
+    assert BBBRegressor.from_checkpoint(directory).weight is None
+
+
+@pytest.mark.parametrize("weights", [np.ones(3), np.ones((60, 2)), np.full(60, -1.0), np.full(60, np.nan)])
+def test_weights_that_can_not_be_used_are_refused(weights: NDArray[np.float64]) -> None:
+    with pytest.raises(ValueError, match="weight"):
+        quick().fit(np.arange(60.0)[:, None], np.arange(60.0), sample_weight=weights)
+
+
 def test_names_of_columns_are_kept_and_checked() -> None:
     estimator_checks.check_dataframe_column_names_consistency("BBBRegressor", quick())
 

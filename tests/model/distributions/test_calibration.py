@@ -8,6 +8,7 @@ import torch
 
 from murho.model.distributions.calibration import ConformalMap, fit_conformal_map, sharpening
 from murho.model.errors import CheckpointError
+from tests.model.conftest import present
 
 
 def _scores(count: int, seed: int = 0, scale: float = 1.7) -> np.ndarray:
@@ -82,6 +83,28 @@ def test_ties_and_zeros_do_not_break_the_map() -> None:
 
 def test_too_few_rows_give_no_map() -> None:
     assert fit_conformal_map(np.zeros(9)) is None
+
+
+def test_equal_weights_change_nothing() -> None:
+    scores = _scores(700)
+    plain, weighted = (present(fit_conformal_map(scores, weights=given)) for given in (None, np.full(700, 0.3)))
+    np.testing.assert_allclose(weighted.nominal, plain.nominal, rtol=1e-9)
+    assert weighted.observed == plain.observed
+
+
+def test_weights_give_the_map_of_the_rows_that_they_stand_for() -> None:
+    narrow, wide = _scores(2_000), _scores(2_000, scale=3.0)
+    scores = np.concatenate([narrow, wide])
+    weights = np.repeat([1.0, 1e-6], 2_000)
+    nominal = torch.tensor([0.5, 1.0, 1.6, 2.0])
+    found = present(fit_conformal_map(scores, weights=weights)).calibrated(nominal)
+    torch.testing.assert_close(found, present(fit_conformal_map(narrow)).calibrated(nominal), rtol=0.02, atol=0.0)
+
+
+def test_sharpening_weighs_the_rows() -> None:
+    alone, together = np.array([[2.0, 1.0]] * 2), np.array([1.0, 1.0])
+    first = sharpening(alone, together, judges=2, members=10, weights=np.array([1.0, 0.0]))
+    assert first == sharpening(alone[:, :1], together[:1], judges=2, members=10)
 
 
 def test_json_round_trip() -> None:

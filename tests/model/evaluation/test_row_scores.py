@@ -88,6 +88,18 @@ def test_chunks_and_parts_change_nothing(rent: Posterior, monkeypatch: pytest.Mo
     assert row_scores(slice(None)).report() == _close(whole)
 
 
+def test_weighted_scores_are_those_of_repeated_rows() -> None:
+    generator = np.random.default_rng(3)
+    counts = generator.integers(1, 4, 300)
+    means, stds = generator.normal(size=300), generator.uniform(0.5, 2.0, 300)
+    targets = means + stds * generator.normal(size=300)
+    weighted = score_gaussians(means, stds, targets, weights=counts.astype(float)).report()
+    repeated = score_gaussians(np.repeat(means, counts), np.repeat(stds, counts), np.repeat(targets, counts)).report()
+    assert weighted.pop("n") == 300
+    del repeated["n"]
+    assert weighted == _close(repeated)
+
+
 def _close(report: dict[str, object]) -> dict[str, object]:
     return {
         key: _close(value)

@@ -70,6 +70,27 @@ def test_members_that_have_not_seen_a_row_validate_it_and_tell_what_all_would_sc
     assert value == pytest.approx(ensemble_score(alone, pair, 2, 10), rel=1e-4)
 
 
+def test_weighted_scores_are_those_of_repeated_rows() -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=2))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)  # no draw differs from the next
+    counts = torch.arange(20) % 3 + 1
+    weighted = Rows(rows.features, rows.targets, weights=counts / counts.float().mean())
+    repeated = Rows(*(part.repeat_interleave(counts, dim=0) for part in (rows.features, rows.targets)))
+    standardisation = Standardisation(Identity(), 3.0, 2.0)
+    found = [
+        [
+            mixture_nll(outcome.network, outcome.likelihood, those, 2, seed=0),
+            *held_out_scores(
+                outcome.network, outcome.likelihood, those, those.targets.double(), standardisation, seed=0
+            ),
+        ]
+        for those in (weighted, repeated)
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
 def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noise: str) -> None:
     rows = small_rows(20)

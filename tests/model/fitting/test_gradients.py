@@ -11,6 +11,7 @@ from murho.model.fitting.gradients import GradientStep
 from murho.model.likelihoods.registry import NOISE_KINDS, make_likelihood
 from murho.model.networks.bayesian_network import ACTIVATIONS, Architecture, BayesianNetwork
 from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+from tests.model.conftest import present
 from tests.model.gradient_checks import assert_gradient_is_of_the_free_energy, small_network
 
 if TYPE_CHECKING:
@@ -29,6 +30,36 @@ def test_loss_and_gradient_equal_automatic_differentiation(
     with torch.no_grad():
         network.rho.add_(1.5)
     assert_gradient_is_of_the_free_energy(network, likelihood, prior, draws)
+
+
+@pytest.mark.parametrize("noise", NOISE_KINDS)
+@pytest.mark.parametrize(("members", "draws"), [(1, 1), (3, 2)])
+def test_with_weights_too(noise: str, members: int, draws: int) -> None:
+    likelihood = make_likelihood(noise, members=members, sigma=0.3, components=2).double()
+    network = small_network(likelihood, members=members, skip=True)
+    assert_gradient_is_of_the_free_energy(network, likelihood, EmpiricalBayesPrior(), draws, weighted=True)
+
+
+@pytest.mark.parametrize("noise", NOISE_KINDS)
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_row_of_weight_two_counts_as_the_row_twice(noise: str, beta: float) -> None:
+    likelihood = make_likelihood(noise, members=2, sigma=0.3, components=2).double()
+    network = small_network(likelihood, members=2, skip=True)
+    with torch.no_grad():
+        network.rho.fill_(-40.0)  # no draw differs from the next
+    generator = torch.Generator().manual_seed(4)
+    rows, targets = torch.randn(6, 4, generator=generator).double(), torch.randn(6, generator=generator).double()
+    counts = torch.tensor([2, 1, 1, 3, 1, 1])
+    found = []
+    for inputs, observed, weights in (
+        (rows, targets, counts.double()),
+        (rows.repeat_interleave(counts, dim=0), targets.repeat_interleave(counts), None),
+    ):
+        step = GradientStep(network, likelihood, GaussianPrior(), total_rows=9)
+        energy = step(inputs, observed, weights, kl_weight=1.0, minibatches=1, beta=beta)
+        gradients = [present(parameter.grad).clone() for parameter in (network.mu, *likelihood.parameters())]
+        found.append([energy.loss, energy.kl, *gradients])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
 def test_a_second_minibatch_leaves_nothing_of_the_first() -> None:

@@ -52,4 +52,4 @@ def test_every_option_is_described_in_sentences() -> None:
 
 def test_what_is_chosen_by_default_is_said() -> None:
     unsaid = [text.name for text in option_texts() if text.default is None and not text.default_text]
-    assert unsaid == ["columns", "noise_sigma"]
+    assert unsaid == ["columns", "weight", "noise_sigma"]

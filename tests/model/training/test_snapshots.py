@@ -198,12 +198,14 @@ def test_what_is_left_is_said_and_replaced(tmp_path: Path) -> None:
     die(tmp_path)
     notes = Notes()
     run(tmp_path, notes, seconds=1e6)
-    assert any("of this table is there: --resume continues it" in line for line in notes.lines)
+    (said,) = (line for line in notes.lines if "of this table lies in" in line)
+    assert str(tmp_path / DIRECTORY) in said
+    assert "add --resume to go on with it (0 s with 0 finished fits); starting anew" in said
     notes = FirstEpoch()
     run(tmp_path, notes, resume=True)
     assert notes.first == {}  # the fit of the second training is finished; that of the first is gone
     run(tmp_path, notes, seed=7)
-    assert any("with another table or other options is there" in line for line in notes.lines)
+    assert any("with another table or other options lies in" in line for line in notes.lines)
 
 
 def test_until_its_first_snapshot_a_training_leaves_the_one_before_it(tmp_path: Path) -> None:

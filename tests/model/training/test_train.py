@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,8 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.splits import split_rows
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
-from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.evaluation.cross_calibration import calibrate_and_score
+from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_table
 from murho.model.training import train as training
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
@@ -44,6 +46,48 @@ def test_rows_without_a_target_are_left_out_and_counted() -> None:
     trained = train_quickly(table.set_column(4, "rent", pa.array(rent, from_pandas=True)), notes)
     assert trained.spec.training["left_out_rows"] == 7
     assert any("7 of 160 rows" in line for line in notes.lines)
+
+
+def test_weights_are_no_feature_and_rows_of_weight_zero_are_left_out() -> None:
+    table = make_table()
+    weights = np.tile([0.0, 1.0, 1.0, 4.0], 40)
+    notes = Notes()
+    weighted = train_quickly(table.append_column("w", pa.array(weights)), notes, weight="w", members=2)
+    kept = train_quickly(table.filter(pa.array(weights > 0.0)), members=2)
+    assert [feature.name for feature in weighted.spec.schema.features] == ["size", "district", "lift", "day"]
+    assert weighted.spec.metrics["n"] == 120
+    assert weighted.spec.training["left_out_rows"] == 40
+    assert any("40 of 160 rows" in line and "'w'" in line for line in notes.lines)
+    rent = table.column("rent").to_numpy()
+    assert weighted.spec.target.location == pytest.approx(np.average(rent, weights=weights))
+    assert kept.spec.target.location == pytest.approx(rent[weights > 0.0].mean())
+
+
+def test_only_the_ratios_of_weights_matter() -> None:
+    table = make_table()
+    weights = np.tile([1.0, 2.0], 80)
+    first, second, plain = (
+        train_quickly(table.append_column("w", pa.array(given)), members=2, weight="w")
+        for given in (weights, 8.0 * weights, np.full(160, 3.0))
+    )
+    assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
+    assert first.spec.metrics == second.spec.metrics
+    assert first.spec.metrics != plain.spec.metrics
+
+
+def test_a_weighted_fit_follows_the_weighted_rows() -> None:
+    generator = np.random.default_rng(0)
+    x, group = generator.normal(size=400), generator.integers(0, 2, 400)
+    rent = np.where(group == 0, 1.0, 5.0) + 0.1 * generator.normal(size=400)
+    table = pa.table({"x": x, "rent": rent, "w": np.where(group == 0, 9.0, 1.0)})
+    trained = train_quickly(table, weight="w", members=2, columns={}, epochs=40)
+    mean = trained.posterior.predict({"x": np.array([0.0])}, PredictOptions()).mean
+    assert mean[0] == pytest.approx(1.4, abs=0.15)  # 3 without weights
+    columns = {"x": x}
+    raw = evaluate_in_full(trained.posterior, columns, rent, samples=32)
+    weighted = evaluate_in_full(trained.posterior, columns, rent, samples=32, weights=table.column("w").to_numpy())
+    assert weighted["mae"] < 0.6 * raw["mae"]
+    assert raw["n"] == weighted["n"] == 400
 
 
 def test_left_out_columns_are_said_and_stored() -> None:
@@ -79,6 +123,58 @@ def test_an_interrupted_fit_is_marked_and_ends_the_search() -> None:
     assert trained.spec.training["interrupted"] is True
     assert len(notes.titles) == 1
     assert np.isfinite(trained.spec.metrics["nll"])
+
+
+class InterruptedAt(Notes):
+    """Ctrl-C at the first message that begins with a word."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+
+    def say(self, message: str) -> None:
+        super().say(message)
+        if message.startswith(self.word):
+            self.word = "never again"
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("word", ["trial: homoscedastic", "h", "settling: ", "chose "])
+def test_an_interruption_between_fits_keeps_the_best_so_far(word: str) -> None:
+    trained = train_quickly(make_table(), InterruptedAt(word), noise="auto", temperature=None, members=2)
+    assert trained.spec.training["interrupted"] is True
+    assert trained.spec.calibration is not None
+
+
+def test_an_interruption_before_anything_is_scored_ends_the_training() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train_quickly(make_table(), InterruptedAt("160 rows"))
+
+
+def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def interrupted_once(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return calibrate_and_score(*arguments, **options)
+
+    monkeypatch.setattr(training, "calibrate_and_score", interrupted_once)
+    monkeypatch.setattr(training, "ROWS_IN_A_HURRY", 60)
+    notes = Notes()
+    trained = train_quickly(make_table(), notes, members=5)
+    assert trained.spec.training["interrupted"] is True
+    assert trained.spec.metrics["n"] == present(trained.spec.calibration).rows == 60
+    assert any("at most 60 rows" in line and "once more" in line for line in notes.lines)
+    whole = train_quickly(make_table(), members=5)
+    assert all(torch.equal(tensor, whole.tensors[name]) for name, tensor in trained.tensors.items())
+
+
+def test_a_second_interruption_while_calibrating_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "calibrate_and_score", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        train_quickly(make_table())
 
 
 def test_the_example_row_can_be_asked() -> None:

@@ -1,0 +1,71 @@
+"""Ctrl-C at any moment after the first trial: a checkpoint comes, marked as interrupted, and how to go on is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.support import MURHO, murho
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CARS = ROOT / "examples" / "cars.csv"
+TRAIN = ("train", CARS, "--target", "Miles_per_Gallon", "--hidden", 8, "--epochs", 30, "--budget", 1000)
+
+
+def _heed_interrupts() -> None:
+    # Where the tests run in the background, signals of the keyboard are ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt_at(word: str, times: int, where: Path) -> tuple[int, str, str]:
+    """Train, send SIGINT as soon as a word was said a number of times; exit code, stdout and stderr."""
+    log = where / "log"
+    command = [str(part) for part in (MURHO, *TRAIN, "--checkpoints", where)]
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts) as process,
+    ):
+        try:
+            for _ in range(20_000):
+                if log.read_text().count(word) >= times:
+                    break
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.005)
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    return process.returncode, output.decode(), log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("word", "times"),
+    [
+        (" s)\n", 1),  # the first trial is scored
+        ("chose ", 1),  # calibration begins
+    ],
+)
+def test_ctrl_c_saves_the_best_so_far_and_says_how_to_go_on(tmp_path: Path, word: str, times: int) -> None:
+    code, output, said = _interrupt_at(word, times, tmp_path)
+    assert code == 0, said
+    assert "(interrupted)" in output
+    assert "interrupted: " in said
+    assert "the same command with --resume goes on" in said
+    facts = json.loads((tmp_path / "cars" / "1" / "model.json").read_text())
+    assert facts["training"]["interrupted"] is True
+    assert facts["calibration"] is not None
+    if word == "chose ":
+        resumed = murho(*TRAIN, "--checkpoints", tmp_path, "--resume")
+        assert "(interrupted)" not in resumed.stdout
+        facts = json.loads((tmp_path / "cars" / "2" / "model.json").read_text())
+        assert facts["training"]["interrupted"] is False
+        assert facts["metrics"]["n"] == 398
+        assert sorted(path.name for path in (tmp_path / "cars").iterdir()) == ["1", "2"]
