@@ -1,9 +1,9 @@
 """Fit of a `model.encoding.feature_distribution.FeatureDistribution`, and the reach of ordinary distances.
 
-A row counts as unlike the training rows if its distance is beyond the reach. At most 1 % of fresh rows from where the
-training rows come from shall be. In each of five folds the distribution is fitted to the other four, and the distances
-of the rows left out are measured. The reach is their conformal quantile (Vovk, Gammerman and Shafer 2005): of n
-distances, the one of rank ``0.99 (n + 1)``, rounded up. It is exceeded by a fresh distance with probability 1 % at most.
+A row counts as unlike the training rows if its distance is beyond the reach. Of fresh rows from where the training
+rows come from, 1 % at most shall be. For each of five folds the distribution is fitted to the other four, and the
+distances of the rows left out are measured. The reach is their conformal quantile (Vovk, Gammerman and Shafer 2005):
+of n distances, the one of rank ``0.99 (n + 1)``, rounded up. A fresh distance exceeds it with probability 1 % at most.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.level_shares import LevelShares
     from murho.model.encoding.quantile_scores import QuantileScores
 
-__all__ = ["ALARM_RATE", "fit_feature_distribution", "reach_of"]
+__all__ = ["ALARM_RATE", "FEWEST_ROWS", "fit_feature_distribution", "reach_of"]
 
 ALARM_RATE = 0.01
 """Largest share of fresh rows, from where the training rows come from, that are called unlike them."""
@@ -61,7 +61,9 @@ def fit_feature_distribution(schema: Schema, columns: Columns) -> FeatureDistrib
     fold = np.arange(len(order)) % FOLDS
     parts = []
     for number in range(FOLDS):
-        others, held_out = ({name: column[part] for name, column in sample.items()} for part in (fold != number, fold == number))
+        others, held_out = (
+            {name: column[part] for name, column in sample.items()} for part in (fold != number, fold == number)
+        )
         parts.append((_unshrunk(*marginals(schema, others), others), held_out))
     shrinkage = best_shrinkage((part.correlation, part.clipped_scores(held_out)) for part, held_out in parts)
     distances = np.concatenate([distance_of(_with_shrinkage(part, shrinkage), held_out) for part, held_out in parts])
@@ -75,8 +77,8 @@ def reach_of(distances: npt.NDArray[np.float64]) -> float:
     """Return the distance that at most `ALARM_RATE` of fresh rows exceed, from the distances of held-out rows ``[n]``.
 
     Where the rank is beyond n, the tail goes on like that of an exponential distribution. With k excesses over a
-    threshold, of mean m, a fresh excess is beyond t with probability ``(1 + t / (k m))^-k`` (the predictive distribution
-    of an exponential of unknown scale).
+    threshold, of mean m, a fresh excess is beyond t with probability ``(1 + t / (k m))^-k``: the predictive distribution
+    of an exponential of unknown scale.
     """
     ordered = np.sort(distances)
     rank = math.ceil((1.0 - ALARM_RATE) * (len(ordered) + 1))
@@ -86,7 +88,7 @@ def reach_of(distances: npt.NDArray[np.float64]) -> float:
     threshold = ordered[-count - 1] if count < len(ordered) else 0.0
     mean = float((ordered[-count:] - threshold).mean())
     rate = ALARM_RATE * len(ordered) / count
-    return max(float(ordered[-1]), float(threshold) + count * mean * (rate ** (-1.0 / count) - 1.0))
+    return float(max(ordered[-1], threshold + count * mean * (rate ** (-1.0 / count) - 1.0)))
 
 
 def _unshrunk(

@@ -115,16 +115,16 @@ class FeatureDistribution:
             wanted: Mask or places of wanted columns.
         """
         inner = self.correlation[known][:, known]
-        return np.linalg.solve(inner, self.correlation[known][:, wanted])
+        return np.asarray(np.linalg.solve(inner, self.correlation[known][:, wanted]), dtype=np.float64)
 
     def distances(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the distance of rows from the training rows, ``[B]``, from complete scores ``[B, Q]``."""
-        return np.sqrt(np.square(row_sums(scores, self._whitening)).sum(axis=1))
+        return np.asarray(np.sqrt(np.square(row_sums(scores, self._whitening)).sum(axis=1)))
 
     @cached_property
     def precision(self) -> npt.NDArray[np.float64]:
         """The inverse of the correlation, ``[Q, Q]``; its first F rows and columns are P."""
-        return np.linalg.inv(self.correlation)
+        return np.asarray(np.linalg.inv(self.correlation), dtype=np.float64)
 
     @cached_property
     def _whitening(self) -> npt.NDArray[np.float64]:
@@ -160,7 +160,8 @@ class FeatureDistribution:
                 if name not in features or _has_levels(features[name].kind) != of_levels:
                     raise wrong(f"{where}.{part}", "features of the schema of this kind", name)
         numbers = {
-            name: QuantileScores.from_json(item, f"{where}.numbers.{name}") for name, item in described["numbers"].items()
+            name: QuantileScores.from_json(item, f"{where}.numbers.{name}")
+            for name, item in described["numbers"].items()
         }
         levels = {
             name: LevelShares.from_json(features[name], item, f"{where}.levels.{name}")

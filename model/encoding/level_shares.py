@@ -51,7 +51,7 @@ class LevelShares:
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
         """Share of each level among the training rows with a value, ``[L]``."""
-        return self.counts / self.counts.sum()
+        return np.asarray(self.counts / self.counts.sum())
 
     @cached_property
     def indicated(self) -> npt.NDArray[np.intp]:

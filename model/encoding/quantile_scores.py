@@ -102,7 +102,7 @@ class QuantileScores:
     @cached_property
     def _probabilities(self) -> npt.NDArray[np.float64]:
         """Probabilities of a value below, and up to, each knot, ``[2 K]``."""
-        return np.stack([self.below, self.upto], axis=1).ravel() / self.upto[-1]
+        return np.asarray(np.stack([self.below, self.upto], axis=1).ravel() / self.upto[-1])
 
     def to_json(self) -> dict[str, Any]:
         """Return the knots as JSON data."""

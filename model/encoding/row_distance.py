@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
-__all__ = ["RowDistances", "distance_of", "odd_combinations"]
+__all__ = ["COMBINATION", "RowDistances", "distance_of", "encoded_distance", "odd_combinations"]
+
+COMBINATION = "combination beyond the training rows"
+"""Name of the network's input that holds `encoded_distance`."""
+LEAST_UNLIKE = 1e-6
+"""Smallest input of a row that is unlike the training rows: it marks the row, and changes no answer."""
 
 MOST_NAMED = 3
 """Most features of a row that are named for their combination."""
@@ -22,6 +27,18 @@ MOST_NAMED = 3
 def distance_of(distribution: FeatureDistribution, columns: Columns) -> npt.NDArray[np.float64]:
     """Return the distance of rows from the training rows, ``[B]``."""
     return RowDistances.of(distribution, columns).distances
+
+
+def encoded_distance(distribution: FeatureDistribution, columns: Columns) -> npt.NDArray[np.float64]:
+    """Return how far the combination of a row's cells is beyond reach: an input of the network, ``[B]``.
+
+    It is 0 for a row that is like the training rows, and above 0 for any other. The excess is measured with every
+    number clipped to its training range, because single numbers beyond have inputs of their own
+    (`model.encoding.range_distance`).
+    """
+    rows = RowDistances.of(distribution, columns)
+    excess = np.minimum(rows.distances, rows.clipped) - distribution.reach
+    return np.where(rows.distances > distribution.reach, np.maximum(excess, LEAST_UNLIKE), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +96,14 @@ def odd_combinations(
     owners = distribution.owners
     named: list[list[tuple[str, str | None]]] = []
     for row in scores:
-        values, found, taken = row.copy(), [], set()
+        values = row.copy()
+        found: list[tuple[str, str | None]] = []
+        taken: list[int] = []
         slopes = precision[:count] @ values
         square = float(distribution.distances(values[None])[0]) ** 2
         while count and len(found) < MOST_NAMED and (not found or square > distribution.reach**2):
             gains = np.square(slopes) / np.diagonal(precision)[:count]
-            gains[list(taken)] = -1.0
+            gains[taken] = -1.0
             worst = int(gains.argmax())
             if gains[worst] <= 0.0:
                 break
@@ -92,7 +111,7 @@ def odd_combinations(
             pulls[[at for at, owner in enumerate(owners) if owner == owners[worst]]] = -1.0
             partner = int(pulls.argmax())
             found.append((owners[worst], owners[partner] if pulls[partner] >= 0.0 else None))
-            taken.add(worst)
+            taken.append(worst)
             change = -slopes[worst] / precision[worst, worst]
             square -= float(gains[worst])
             values[worst] += change

@@ -40,6 +40,11 @@ class TrainOptions(BaseModel):
         default_factory=dict,
         description="Kinds and units: name of a column, or of the target, to {'kind': …, 'unit': …}, either of them.",
     )
+    missing: Literal["accept", "refuse"] = Field(
+        default="accept",
+        description="Missing cells in rows to predict, in columns without any in training. accept: the answer averages "
+        "over what they may have been.",
+    )
     hidden: tuple[Width, ...] | None = Field(
         default=None,
         max_length=16,

@@ -13,6 +13,7 @@ from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
+from murho.model.encoding.distribution_fit import FEWEST_ROWS
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.selection import engine_worth
 from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
@@ -99,7 +100,8 @@ def train(
     split = split_rows(len(targets), options.seed, options.members)
     reporter.say(split.describe())
     training_columns = select_rows(columns, split.training)
-    schema = make_schema(plan, training_columns)
+    impute = options.missing == "accept" and len(split.training) >= FEWEST_ROWS
+    schema = make_schema(plan, training_columns, impute=impute)
     for feature in schema.features:
         if len(feature.categories) == MOST_CATEGORIES:
             reporter.say(
