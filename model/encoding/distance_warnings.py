@@ -52,7 +52,7 @@ def distance_warnings(
     measured = RowDistances.of(distribution, {name: column[rows] for name, column in columns.items()})
     far = measured.distances > distribution.reach
     warnings += _of_kind(schema, columns, rows[far], limit, categories=False)
-    # A row with an imputed cell is unlike if its completed copies are, which may be barely further than its known cells.
+    # A row with imputed cells is unlike if its copies are, though its known cells may be within reach.
     named = {warning.row for warning in warnings}
     odd = far & (measured.clipped > distribution.reach)
     odd |= np.isin(rows, list(named), invert=True) & (far | (among is not None))

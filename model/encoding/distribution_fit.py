@@ -77,8 +77,8 @@ def reach_of(distances: npt.NDArray[np.float64]) -> float:
     """Return the distance that at most `ALARM_RATE` of fresh rows exceed, from the distances of held-out rows ``[n]``.
 
     Where the rank is beyond n, the tail goes on like that of an exponential distribution. With k excesses over a
-    threshold, of mean m, a fresh excess is beyond t with probability ``(1 + t / (k m))^-k``: the predictive distribution
-    of an exponential of unknown scale.
+    threshold, of mean m, a fresh excess is beyond t with probability ``(1 + t / (k m))^-k``: the predictive
+    distribution of an exponential of unknown scale.
     """
     ordered = np.sort(distances)
     rank = math.ceil((1.0 - ALARM_RATE) * (len(ordered) + 1))

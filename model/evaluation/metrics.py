@@ -6,7 +6,7 @@ Pure functions of arrays. `model.evaluation.row_scores` makes the arrays. Calibr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -107,6 +107,10 @@ class BandScores:
             interval_score=np.sum([part.interval_score for part in parts], axis=0),
             pinball=np.sum([part.pinball for part in parts], axis=0),
         )
+
+    def ordered(self, order: NDArray[np.intp]) -> Self:
+        """The scores of all rows in another order, ``[B]``."""
+        return replace(self, inside=self.inside[order])
 
     def coverage(self, nominal: int, rows: NDArray[np.int64]) -> float:
         """Share of the given rows whose target lay in the band of this nominal coverage."""
