@@ -50,8 +50,8 @@ class Scored(NamedTuple):
 
     Attributes:
         columns: Output columns by name, ``[B]`` each; NaN for columns without an answer (``samples=0``).
-        unlike: Whether each row is unlike the training rows, ``[B]``. A service lists the first 100 warnings of a request:
-            rows after these don't count.
+        unlike: Whether each row is unlike the training rows, ``[B]``. A service lists the first 100 warnings of a
+            request, so further rows of the request don't count.
         imputed: Whether each row lacks a cell that no training row lacked, ``[B]``; found as ``unlike`` is.
     """
 
@@ -149,7 +149,7 @@ class ServiceScorer:
             )
         unlike, imputed = np.zeros((2, len(answer.mean)), dtype=bool)
         for warning in answer.warnings:
-            if warning.row is not None and warning.feature in columns:
+            if warning.row is not None and warning.feature is not None:
                 cell = columns[warning.feature][warning.row : warning.row + 1]
                 (imputed if is_missing(cell)[0] else unlike)[warning.row] = True
         return Scored(_scored_columns(answer, options), unlike, imputed)

@@ -44,7 +44,7 @@ def in_pieces(
     """
     count = len(next(iter(columns.values())))
     complete = np.setdiff1d(np.arange(count), incomplete, assume_unique=True)
-    pieces = np.array_split(incomplete, -(-len(incomplete) * width // PIECE_VALUES))
+    pieces = np.array_split(incomplete, max(1, -(-len(incomplete) * width // PIECE_VALUES)))
     for rows, imputed in ((complete, False), *((piece, True) for piece in pieces)):
         if len(rows):
             yield rows, {name: column[rows] for name, column in columns.items()}, imputed
