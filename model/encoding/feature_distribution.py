@@ -25,6 +25,7 @@ from murho.model.data.schema import FeatureKind
 from murho.model.encoding.level_shares import LevelShares
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.encoding.score_correlation import row_sums
+from murho.model.encoding.score_table import ScoreTable
 from murho.model.json_validation import expect_fields, expect_list, expect_number, expect_numbers, expect_object, wrong
 
 if TYPE_CHECKING:
@@ -78,17 +79,26 @@ class FeatureDistribution:
 
         NaN stands for a missing cell, and for the indicators of an unseen category.
         """
-        parts = [scores.scores(columns[name])[:, None] for name, scores in self.numbers.items()]
+        parts = [self._table.clipped(self._values(columns))]
         parts += [
             self.levels[name].indicators(self.levels[name].codes(columns[name]), levels)
             for name, levels in self.indicated
         ]
-        return np.concatenate(parts, axis=1) if parts else np.zeros((len(next(iter(columns.values()))), 0))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def scores_beyond(self, columns: Columns) -> npt.NDArray[np.float64]:
         """Return what the scores of numbers beyond their training range have in addition, ``[B, F]``; NaN for NaN."""
-        parts = [scores.beyond(columns[name]) for name, scores in self.numbers.items()]
-        return np.stack(parts, axis=1) if parts else np.zeros((len(next(iter(columns.values()))), 0))
+        return self._table.beyond(self._values(columns))
+
+    def _values(self, columns: Columns) -> npt.NDArray[np.float64]:
+        """Return the numbers of rows, ``[B, F]``."""
+        if not self.numbers:
+            return np.zeros((len(next(iter(columns.values()))), 0))
+        return np.stack([columns[name] for name in self.numbers], axis=1)
+
+    @cached_property
+    def _table(self) -> ScoreTable:
+        return ScoreTable.of(tuple(self.numbers.values()))
 
     def completed(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return scores ``[B, Q]`` with the conditional mean, given the others of the row, in the place of NaN.

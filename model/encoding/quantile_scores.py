@@ -3,6 +3,7 @@
 The normal score of a value is the standard normal quantile of its rank among the training rows. A column of any shape
 becomes about Gaussian in this way. Beyond the training range the score goes on linearly, in standard deviations of
 the column: a value that lies far out in the column's own unit has a score far out, also for a uniform column.
+`model.encoding.score_table` computes the scores.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ MOST_KNOTS = 41
 fewer distinct values has a knot at each of them, and its quantile function is a staircase."""
 OUTERMOST = 2.8
 """Normal score of the outermost knots but the extremes."""
-FURTHEST_SCORE = 1e6
-"""Scores are clipped at ± this number, so that their squares stay finite."""
 
 
 def normal_quantile(probabilities: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -76,28 +75,19 @@ class QuantileScores:
             knots = np.unique(present[np.concatenate([[0], ranks, [present.size - 1]])])
         below, upto = (np.searchsorted(present, knots, side=side) for side in ("left", "right"))
         raw = cls(knots, below, upto, Scale.fit(column).std)
-        scores = raw.scores(present)
+        scores = np.interp(present, knots, raw.knot_scores)
         spread = float(scores.std())
         return cls(knots, below, upto, raw.std, float(scores.mean()), spread if spread > 0.0 else 1.0)
 
-    def scores(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return standardised normal scores ``[B]`` of values within the range or clipped to it; NaN for NaN."""
-        return (np.interp(column, self.values, self._middle_scores) - self.centre) / self.spread
-
-    def beyond(self, column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return what scores of values beyond the training range have in addition, ``[B]``: 0 within the range."""
-        with np.errstate(over="ignore"):
-            distance = (column - np.clip(column, self.values[0], self.values[-1])) / (self.std * self.spread)
-        return np.clip(distance, -FURTHEST_SCORE, FURTHEST_SCORE)
+    @cached_property
+    def knot_scores(self) -> npt.NDArray[np.float64]:
+        """Standardised normal scores of the knots, ``[K]``: of the middle rank where several rows share a value."""
+        middle = normal_quantile((self.below + self.upto) / (2.0 * self.upto[-1]))
+        return np.asarray((middle - self.centre) / self.spread)
 
     def at(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the values with given normal scores of unit variance, any shape, within the training range."""
         return np.interp(normal_cdf(scores), self._probabilities, np.repeat(self.values, 2))
-
-    @cached_property
-    def _middle_scores(self) -> npt.NDArray[np.float64]:
-        """Normal scores of the knots: of the middle rank where several rows share a value."""
-        return normal_quantile((self.below + self.upto) / (2.0 * self.upto[-1]))
 
     @cached_property
     def _probabilities(self) -> npt.NDArray[np.float64]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SHRINKAGES", "best_shrinkage", "row_sums", "sample_correlation", "shrunk"]
 
+FEW_PRODUCTS = 2**14
+"""Most products in one array; with more, they would not stay in the processor's cache."""
 SHRINKAGES = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.6, 1.0)
 """Weights of the identity to choose from."""
 TILE_ROWS = 1024
@@ -74,6 +76,9 @@ def row_sums(values: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) 
 
     The sum runs column by column: a matrix product would round a row differently in another batch.
     """
+    if weights.shape[1] > 1 and values.size * weights.shape[1] <= FEW_PRODUCTS:
+        # One call for few rows: a sum over the first axis also adds one column after the other.
+        return np.asarray(np.add.reduce(values.T[:, :, None] * weights[:, None, :], axis=0))
     spans = [np.flatnonzero(row) for row in weights]
     sums = np.zeros((len(values), weights.shape[1]))
     for start in range(0, len(values), TILE_ROWS):
