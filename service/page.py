@@ -104,7 +104,7 @@ def _feature(feature: Feature) -> tuple[str, ...]:
     else:
         unit = f" {feature.unit}" if feature.unit else ""
         values = f"{_short(described['min'])} to {_short(described['max'])}{unit}"
-    return feature.name, str(feature.kind), values, "null is accepted" if feature.missing else "no"
+    return feature.name, str(feature.kind), values, "null is accepted" if feature.accepts_missing else "no"
 
 
 def _short(value: object) -> str:

@@ -44,7 +44,8 @@ class Feature:
         min: Smallest training value; a date is ISO 8601 text. None for categories.
         max: Largest training value, as for the smallest.
         categories: The training categories; None unless categorical.
-        missing: Whether cells were missing in training.
+        missing: Whether missing cells are accepted. If none was missing in training, the answer averages over what the
+            cell may have been, and a warning says so.
     """
 
     name: str

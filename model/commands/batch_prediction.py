@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from murho.model.data.cells import format_date, parse_date
+from murho.model.data.columns import is_missing
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.encoding.imputation import rows_to_impute
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.runtime.row_progress import ignore_rows
 
@@ -26,7 +28,16 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import Advance
 
-__all__ = ["LocalScorer", "Scored", "Scorer", "ServiceScorer", "connect", "percentile_name", "score_table"]
+__all__ = [
+    "LocalScorer",
+    "Scored",
+    "ScoredTable",
+    "Scorer",
+    "ServiceScorer",
+    "connect",
+    "percentile_name",
+    "score_table",
+]
 
 ROWS_PER_CHUNK = 16_384
 ROWS_PER_REQUEST = 4_096
@@ -39,12 +50,28 @@ class Scored(NamedTuple):
 
     Attributes:
         columns: Output columns by name, ``[B]`` each; NaN for columns without an answer (``samples=0``).
-        unlike: Whether each row is unlike the training rows, ``[B]``. With a `ServiceScorer`, only values beyond the
-            training range and unseen categories count.
+        unlike: Whether each row is unlike the training rows, ``[B]``. A service lists the first 100 warnings of a
+            request, so further rows of the request don't count.
+        imputed: Whether each row lacks a cell that no training row lacked, ``[B]``; found as ``unlike`` is.
     """
 
     columns: dict[str, NDArray[np.float64]]
     unlike: NDArray[np.bool_]
+    imputed: NDArray[np.bool_]
+
+
+class ScoredTable(NamedTuple):
+    """The answer for a table.
+
+    Attributes:
+        columns: Output columns by name, ``[B]`` each.
+        unlike: Number of rows unlike the training rows.
+        imputed: Number of rows that lack a cell that no training row lacked.
+    """
+
+    columns: dict[str, NDArray[np.float64]]
+    unlike: int
+    imputed: int
 
 
 class Scorer(Protocol):
@@ -73,9 +100,14 @@ class LocalScorer:
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """The answer of the posterior; see `Scorer.score`."""
         answer = self.posterior.predict(columns, options)
-        outside = _rows_outside(self.schema, columns)
-        scored = _scored_columns(answer, options)
-        return Scored(scored, outside if answer.outside is None else outside | answer.outside)
+        # Older checkpoints have no distance of rows: every value beyond its range counts.
+        categories_only = self.posterior.encoder.distribution is not None
+        unlike = _rows_outside(self.schema, columns, categories_only=categories_only)
+        if answer.outside is not None:
+            unlike |= answer.outside
+        imputed = np.zeros(len(unlike), dtype=bool)
+        imputed[rows_to_impute(self.schema, columns)] = True
+        return Scored(_scored_columns(answer, options), unlike, imputed)
 
 
 class ServiceScorer:
@@ -115,7 +147,12 @@ class ServiceScorer:
                 noise=options.noise,
                 progress=False,
             )
-        return Scored(_scored_columns(answer, options), _rows_outside(self.schema, columns))
+        unlike, imputed = np.zeros((2, len(answer.mean)), dtype=bool)
+        for warning in answer.warnings:
+            if warning.row is not None and warning.feature is not None:
+                cell = columns[warning.feature][warning.row : warning.row + 1]
+                (imputed if is_missing(cell)[0] else unlike)[warning.row] = True
+        return Scored(_scored_columns(answer, options), unlike, imputed)
 
 
 def connect(url: str) -> Client:
@@ -178,9 +215,12 @@ def _feature(item: dict[str, Any]) -> Feature:
     )
 
 
-def _rows_outside(schema: Schema, columns: Columns) -> NDArray[np.bool_]:
-    """Mask of the rows with a value beyond its training range or an unseen category, ``[B]``."""
+def _rows_outside(schema: Schema, columns: Columns, *, categories_only: bool) -> NDArray[np.bool_]:
+    """Mask of the rows with an unseen category or, unless ``categories_only``, a value beyond its range, ``[B]``."""
     outside = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+    if categories_only:
+        chosen = tuple(feature for feature in schema.features if feature.kind is FeatureKind.CATEGORICAL)
+        schema = Schema(chosen, schema.target, {})
     outside[[item.row for item in schema.outside(columns)]] = True
     return outside
 
@@ -198,7 +238,7 @@ def _json_cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
 
 def score_table(
     table: pa.Table, scorer: Scorer, options: PredictOptions, advance: Advance = ignore_rows
-) -> tuple[dict[str, NDArray[np.float64]], int]:
+) -> ScoredTable:
     """Predict every row, in order, a chunk at a time.
 
     Args:
@@ -208,7 +248,7 @@ def score_table(
         advance: Called with the number of rows of each finished chunk.
 
     Returns:
-        Output columns by name, and the number of rows unlike the training rows.
+        The output columns, and how many rows are unlike the training rows or lack a cell.
 
     Raises:
         TableError: The table has no rows, or a feature's cells can't be used.
@@ -221,4 +261,5 @@ def score_table(
         parts.append(scorer.score(columns, options))
         advance(len(next(iter(columns.values()))))
     scored = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
-    return scored, sum(int(part.unlike.sum()) for part in parts)
+    unlike, imputed = (sum(int(getattr(part, name).sum()) for part in parts) for name in ("unlike", "imputed"))
+    return ScoredTable(scored, unlike, imputed)

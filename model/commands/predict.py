@@ -56,10 +56,15 @@ def predict(
             scorer = ServiceScorer(clients.enter_context(connect(url)), model, version)
             table = read_table(data)
         with naming(data), advancing("scoring", table.num_rows) as advance:
-            scored, unlike = score_table(table, scorer, options, advance)
+            scored, unlike, imputed = score_table(table, scorer, options, advance)
     if unlike:
         rows = "1 row is" if unlike == 1 else f"{unlike} rows are"
-        sys.stderr.write(f"note: {rows} unlike the training rows (beyond their range, in a gap, or unseen)\n")
+        sys.stderr.write(f"note: {rows} unlike the training rows (far from them, or with an unseen category)\n")
+    if imputed:
+        rows = "1 row lacks" if imputed == 1 else f"{imputed} rows lack"
+        sys.stderr.write(
+            f"note: {rows} a cell that no training row lacked: the answer averages over what it may have been\n"
+        )
     columns: dict[str, Any] = {}
     if keep_inputs:
         clash = sorted(set(scored) & set(table.column_names))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from murho.model.data.cells import format_date
 from murho.model.data.column_overrides import FeatureKind
-from murho.model.json_validation import expect_fields, expect_number, expect_text, wrong
+from murho.model.json_validation import expect_fields, expect_flag, expect_number, expect_text, wrong
 
 __all__ = [
     "MOST_CATEGORIES",
@@ -45,12 +45,14 @@ class Feature:
         name: The column's name.
         kind: Kind of the cells.
         unit: Unit of the numbers, if one was given.
-        missing: Whether missing cells are accepted.
+        missing: Whether cells were missing in training: the network has learned what that means.
         minimum: Smallest training value (dates: days since 1970-01-01 UTC). None for a categorical feature, and if no
             training row has a value.
         maximum: Largest training value, or None, as for the minimum. For the column of ``--time`` it lies as far ahead
             as networks were judged.
         categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
+        imputed: Whether missing cells are accepted although none was missing in training: an answer then averages over
+            what they may have been (`model.encoding.imputation`).
     """
 
     name: str
@@ -60,6 +62,12 @@ class Feature:
     minimum: float | None
     maximum: float | None
     categories: tuple[str, ...]
+    imputed: bool = False
+
+    @property
+    def accepts_missing(self) -> bool:
+        """Whether missing cells are accepted."""
+        return self.missing or self.imputed
 
     def describe(self) -> dict[str, object]:
         """Return the feature as the HTTP contract shows it.
@@ -74,7 +82,7 @@ class Feature:
             "min": self._shown(self.minimum),
             "max": self._shown(self.maximum),
             "categories": list(self.categories) if categorical else None,
-            "missing": self.missing,
+            "missing": self.accepts_missing,
         }
 
     def _shown(self, value: float | None) -> float | str | None:
@@ -132,6 +140,7 @@ class Schema:
                     "minimum": feature.minimum,
                     "maximum": feature.maximum,
                     "categories": list(feature.categories),
+                    **({"imputed": True} if feature.imputed else {}),
                 }
                 for feature in self.features
             ],
@@ -231,7 +240,8 @@ def _listing(categories: tuple[str, ...], most: int = 10) -> str:
 
 def _feature(item: object, where: str) -> Feature:
     names = ("name", "kind", "unit", "missing", "minimum", "maximum", "categories")
-    fields = expect_fields(item, where, names)
+    fields = expect_fields(item, where, names, optional=("imputed",))
+    imputed = expect_flag(fields.get("imputed", False), f"{where}.imputed")
     if fields["kind"] not in list(FeatureKind):
         raise wrong(f"{where}.kind", f"one of {', '.join(FeatureKind)}", fields["kind"])
     kind = FeatureKind(fields["kind"])
@@ -258,6 +268,7 @@ def _feature(item: object, where: str) -> Feature:
         minimum=minimum,
         maximum=maximum,
         categories=tuple(categories),
+        imputed=imputed,
     )
 
 

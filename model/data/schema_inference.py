@@ -119,12 +119,15 @@ def plan_columns(
     return ColumnPlan(kinds, units, missing, Target(target, unit), left_out)
 
 
-def columns_from_table(table: pa.Table, layout: ColumnPlan | Schema) -> dict[str, npt.NDArray[Any]]:
+def columns_from_table(
+    table: pa.Table, layout: ColumnPlan | Schema, *, complete: bool = False
+) -> dict[str, npt.NDArray[Any]]:
     """Convert the features of a table to canonical columns; other columns are ignored.
 
     Args:
         table: ``B`` rows.
         layout: The features. A schema also refuses missing cells in features that accept none.
+        complete: Whether a schema refuses missing cells in all features that were complete in training.
 
     Returns:
         Feature → canonical column ``[B]`` (`model.data.schema`), in the order of the layout.
@@ -138,7 +141,9 @@ def columns_from_table(table: pa.Table, layout: ColumnPlan | Schema) -> dict[str
         required: set[str] = set()
     else:
         kinds = {feature.name: feature.kind for feature in layout.features}
-        required = {feature.name for feature in layout.features if not feature.missing}
+        required = {
+            feature.name for feature in layout.features if not (feature.missing or (feature.imputed and not complete))
+        }
     columns = {}
     for name, kind in kinds.items():
         require_column(table, name, "the feature")
@@ -165,7 +170,9 @@ def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
     return canonical_column(column, FeatureKind.NUMERIC, target).copy()
 
 
-def make_schema(plan: ColumnPlan, columns: Columns, ahead: Mapping[str, float] | None = None) -> Schema:
+def make_schema(
+    plan: ColumnPlan, columns: Columns, ahead: Mapping[str, float] | None = None, *, impute: bool = False
+) -> Schema:
     """Add ranges and categories to a plan.
 
     Args:
@@ -173,6 +180,7 @@ def make_schema(plan: ColumnPlan, columns: Columns, ahead: Mapping[str, float] |
         columns: Canonical columns of the training rows, each ``[N]``.
         ahead: Feature → how far its range goes on beyond the largest training value: held-out rows as far ahead of the
             rows learned from have calibrated the bands (`model.data.time_blocks`).
+        impute: Whether to accept missing cells in features without any in the table.
 
     Returns:
         The schema.
@@ -190,6 +198,7 @@ def make_schema(plan: ColumnPlan, columns: Columns, ahead: Mapping[str, float] |
                 minimum=float(present.min()) if numbers else None,
                 maximum=float(present.max()) + (ahead or {}).get(name, 0.0) if numbers else None,
                 categories=_most_frequent(present.tolist()) if kind is FeatureKind.CATEGORICAL else (),
+                imputed=impute and not plan.missing[name],
             )
         )
     return Schema(tuple(features), plan.target, dict(plan.left_out))

@@ -1,8 +1,9 @@
 """The encoder: canonical columns to the float32 matrix ``[B, D]`` of network inputs.
 
 The encoded columns are, in this order: each feature by itself, directions of correlated numbers if asked for
-(`model.encoding.whitening`), and the distance to the training rows (`model.encoding.range_distance`). A new encoding
-needs one class, a `model.encoding.feature_encodings.FeatureEncoding`, and one entry in `ENCODINGS`.
+(`model.encoding.whitening`), the distance to the training rows feature by feature (`model.encoding.range_distance`)
+and that of the combination (`model.encoding.row_distance`). A new encoding needs one class, a
+`model.encoding.feature_encodings.FeatureEncoding`, and one entry in `ENCODINGS`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import numpy as np
 
 from murho.model.data.schema import FeatureKind
 from murho.model.encoding.dates import Calendar
+from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.feature_encodings import FeatureEncoding, OneHot, Standard
+from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.range_distance import RangeDistance
+from murho.model.encoding.row_distance import COMBINATION, encoded_distance
 from murho.model.encoding.support_gaps import SupportGaps, fit_support_gaps, support_gaps_from_json
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
@@ -74,6 +78,7 @@ class Encoder:
         parts: One encoding per feature, in schema order.
         whitening: Hidden directions of correlated numbers, or None.
         gaps: Feature → gaps between its training values, for numbers and dates that have any.
+        distribution: Joint distribution of the features; None in older checkpoints.
     """
 
     schema: Schema
@@ -81,9 +86,18 @@ class Encoder:
     parts: tuple[FeatureEncoding, ...]
     whitening: Whitening | None = None
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
+    distribution: FeatureDistribution | None = None
 
     @classmethod
-    def fit(cls, schema: Schema, columns: Columns, *, encoding: str = "standard", whitened: bool = False) -> Self:
+    def fit(
+        cls,
+        schema: Schema,
+        columns: Columns,
+        *,
+        encoding: str = "standard",
+        whitened: bool = False,
+        distribution: FeatureDistribution | None = None,
+    ) -> Self:
         """Fit the encoding to the training rows.
 
         Args:
@@ -91,6 +105,7 @@ class Encoder:
             columns: Canonical columns of the training rows, each ``[N]``.
             encoding: A key of `ENCODINGS`: ``standard``, or ``piecewise`` for numeric features in quantile bins.
             whitened: Whether to add hidden directions, if there are any.
+            distribution: The distribution of the training rows, for their distance and for missing cells.
 
         Returns:
             The encoder.
@@ -103,7 +118,7 @@ class Encoder:
             raise OptionError(f"the encoding {encoding!r} is not known; use one of {', '.join(ENCODINGS)}")
         parts = tuple(classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features)
         whitening = Whitening.fit(schema, parts, columns) if whitened else None
-        return cls(schema, encoding, parts, whitening, fit_support_gaps(schema, parts, columns))
+        return cls(schema, encoding, parts, whitening, fit_support_gaps(schema, parts, columns), distribution)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -114,6 +129,7 @@ class Encoder:
             *directions,
             *self._range_distance.names,
             *(f"{name} beyond the training rows" for name in directions),
+            *(() if self.distribution is None else (COMBINATION,)),
         )
 
     @property
@@ -125,7 +141,8 @@ class Encoder:
     def range_distance_columns(self) -> range:
         """Indices of the encoded columns that hold the distance to the training rows: the last columns."""
         directions = 0 if self.whitening is None else self.whitening.count
-        return range(self.width - len(self._range_distance.features) - directions, self.width)
+        combination = int(self.distribution is not None)
+        return range(self.width - len(self._range_distance.features) - directions - combination, self.width)
 
     @cached_property
     def _range_distance(self) -> RangeDistance:
@@ -155,12 +172,26 @@ class Encoder:
             if self.whitening is not None:
                 directions, further = np.split(self.whitening.training_range().astype(np.float32), 2, axis=1)
                 beyond = [directions, *beyond, further]
+            if self.distribution is not None:
+                beyond.append(np.zeros((2, 1), dtype=np.float32))
             return np.concatenate([*ends, *beyond], axis=1)
 
     @cached_property
     def zero_in_training(self) -> tuple[int, ...]:
         """Indices of the encoded columns that are zero for every training row: no row informs their weights."""
         return tuple(np.flatnonzero((self.training_range == 0.0).all(axis=0)).tolist())
+
+    @cached_property
+    def unlike_columns(self) -> tuple[int, ...] | None:
+        """Indices of the encoded columns that are above 0 for rows unlike the training rows.
+
+        They hold the distance of the combination, and unseen categories. None in older checkpoints: there every column
+        outside its training range counts.
+        """
+        if self.distribution is None:
+            return None
+        unseen = (number for number in self.zero_in_training if number not in self.range_distance_columns)
+        return (*unseen, self.width - 1)
 
     def encode(self, columns: Columns) -> npt.NDArray[np.float32]:
         """Encode rows.
@@ -188,13 +219,31 @@ class Encoder:
                     columns, rows_of_tile, tile[:, at : at + len(self._range_distance.features)]
                 )
                 if self.whitening is not None:
-                    count = self.whitening.count
-                    tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(columns, rows_of_tile)
+                    count, further = self.whitening.count, at + len(self._range_distance.features)
+                    directions = self.whitening.encode(columns, rows_of_tile)
+                    tile[:, at - count : at], tile[:, further : further + count] = directions
+                if self.distribution is not None:
+                    cells = {name: columns[name][rows_of_tile] for name, _, _ in self._slices}
+                    tile[:, -1] = encoded_distance(self.distribution, cells)
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
                 if np.isnan(tile).any():
                     raise self._refusal(tile, start)
         return encoded
+
+    def encode_copies(self, columns: Columns) -> npt.NDArray[np.float32]:
+        """Encode rows with missing cells, each as R copies with imputed cells (`model.encoding.imputation`).
+
+        Args:
+            columns: Canonical columns of the features, each ``[B]``.
+
+        Returns:
+            ``[R, B, D]``, as `encode` returns rows.
+        """
+        if self.distribution is None:
+            raise AssertionError("without a distribution no feature accepts missing cells")
+        encoded = self.encode(imputed_columns(self.distribution, self.schema, columns))
+        return encoded.reshape(IMPUTATIONS, -1, self.width)
 
     def _refusal(self, tile: npt.NDArray[np.float32], start: int) -> TableError:
         row, column = (int(index[0]) for index in np.nonzero(np.isnan(tile)))
@@ -216,6 +265,8 @@ class Encoder:
             data["whitening"] = self.whitening.to_json()
         if self.gaps:
             data["gaps"] = {name: gaps.to_json() for name, gaps in self.gaps.items()}
+        if self.distribution is not None:
+            data["distribution"] = self.distribution.to_json()
         return data
 
     @classmethod
@@ -229,7 +280,7 @@ class Encoder:
         Raises:
             CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
-        optional = [key for key in ("whitening", "gaps") if isinstance(data, dict) and key in data]
+        optional = [key for key in ("whitening", "gaps", "distribution") if isinstance(data, dict) and key in data]
         fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
         encoding = fields["encoding"]
         if not isinstance(encoding, str) or encoding not in ENCODINGS:
@@ -246,4 +297,9 @@ class Encoder:
         if "whitening" in optional:
             whitening = Whitening.from_json(fields["whitening"], schema, parts, "encoding.whitening")
         gaps = support_gaps_from_json(fields["gaps"], schema, "encoding.gaps") if "gaps" in optional else {}
-        return cls(schema, encoding, parts, whitening, gaps)
+        distribution = None
+        if "distribution" in optional:
+            distribution = FeatureDistribution.from_json(fields["distribution"], schema, "encoding.distribution")
+        elif any(feature.imputed for feature in schema.features):
+            raise wrong("encoding", "a distribution, because a feature has imputed cells", list(fields))
+        return cls(schema, encoding, parts, whitening, gaps, distribution)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.data.schema import UnfamiliarValue, with_unit, written
+from murho.model.encoding.distance_warnings import distance_warnings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,9 +26,11 @@ def input_warnings(
     *,
     among: NDArray[np.bool_] | None = None,
 ) -> list[UnfamiliarValue]:
-    """List values outside the training range, unseen categories, values in gaps, and unusual combinations.
+    """List unseen categories, missing cells that are imputed, and what makes rows unlike the training rows.
 
-    Missing cells are never listed. Combinations are listed only for rows without any other warning.
+    The distance of a row decides whether it is unlike (`model.encoding.distance_warnings`). Older checkpoints have no
+    distance: then values outside the training range, values in gaps and unusual combinations are listed, and missing
+    cells never are.
 
     Args:
         encoder: The encoder fitted to the training rows.
@@ -41,6 +44,18 @@ def input_warnings(
     """
     if limit == 0:
         return []
+    order = {feature.name: position for position, feature in enumerate(encoder.schema.features)}
+    if encoder.distribution is None:
+        warnings = _without_distance(encoder, columns, limit, among)
+    else:
+        warnings = distance_warnings(encoder.distribution, encoder.schema, columns, limit, among=among)
+    return sorted(warnings, key=lambda warning: (warning.row, order[warning.feature]))[:limit]
+
+
+def _without_distance(
+    encoder: Encoder, columns: Columns, limit: int | None, among: NDArray[np.bool_] | None
+) -> list[UnfamiliarValue]:
+    """Return the warnings of an older checkpoint. Combinations count only in rows without any other warning."""
     warnings = encoder.schema.outside(columns, limit)
     rows = np.arange(len(next(iter(columns.values())))) if among is None else np.flatnonzero(among)
     if rows.size:
@@ -48,8 +63,7 @@ def input_warnings(
         if encoder.whitening is not None:
             warned = {warning.row for warning in warnings}
             warnings += _combinations(encoder.whitening, columns, rows, warned, limit)
-    order = {feature.name: position for position, feature in enumerate(encoder.schema.features)}
-    return sorted(warnings, key=lambda warning: (warning.row, order[warning.feature]))[:limit]
+    return warnings
 
 
 def _in_gaps(encoder: Encoder, columns: Columns, rows: NDArray[np.intp], limit: int | None) -> list[UnfamiliarValue]:

@@ -93,10 +93,13 @@ class TrainingRange:
     Attributes:
         least: Smallest value of each encoded column over the training rows, ``[D]``.
         most: Largest value of each, ``[D]``.
+        unlike_columns: The columns that tell which rows are unlike the training rows
+            (`model.encoding.encoder.Encoder.unlike_columns`); None: all columns outside their range do.
     """
 
     least: Tensor
     most: Tensor
+    unlike_columns: Tensor | None = None
 
     @classmethod
     def of(cls, encoder: Encoder, rule: BeyondRule | None, device: torch.device) -> Self:
@@ -106,19 +109,34 @@ class TrainingRange:
         else:
             bounds = torch.from_numpy(encoder.training_range)
         least, most = bounds.to(device)
-        return cls(least, most)
+        columns = None if rule is None else encoder.unlike_columns
+        return cls(least, most, None if columns is None else torch.tensor(columns, device=device))
 
     def outside(self, rows: Tensor) -> Tensor:
         """Whether each row has a value outside the range of a feature, or a category unseen in training, ``[B]``.
 
         Args:
-            rows: Encoded rows, ``[B, D]``.
+            rows: Encoded rows, ``[B, D]``, or R copies of each, ``[R, B, D]``.
+
+        Returns:
+            ``[B]`` or ``[R, B]``.
         """
         if rows.is_cuda:
-            return ((rows < self.least) | (rows > self.most)).any(dim=1)
+            return ((rows < self.least) | (rows > self.most)).any(dim=-1)
         # For one row the overhead of the calls dominates; NumPy's is a third of PyTorch's.
         values, least, most = rows.numpy(), self.least.numpy(), self.most.numpy()
-        return torch.from_numpy(((values < least) | (values > most)).any(axis=1))
+        return torch.from_numpy(((values < least) | (values > most)).any(axis=-1))
+
+    def unlike(self, rows: Tensor, outside: Tensor) -> Tensor:
+        """Whether each row is unlike the training rows, ``[B]``. With copies: whether all copies of a row are.
+
+        Args:
+            rows: Encoded rows, ``[B, D]`` or ``[R, B, D]``.
+            outside: `outside` of these rows.
+        """
+        if self.unlike_columns is not None:
+            outside = (rows[..., self.unlike_columns] > 0.0).any(dim=-1)
+        return outside if outside.dim() == 1 else outside.all(dim=0)
 
     def nearest(self, rows: Tensor) -> Tensor:
         """Return the nearest point within the range for each encoded row of ``[B, D]``, the same shape."""

@@ -110,6 +110,10 @@ class Draws:
         """A slice of the draws, as views."""
         return self._choose(which)
 
+    def where(self, mask: Tensor) -> Draws:
+        """The draws where a mask ``[S]`` is true, copied."""
+        return self._choose(mask)
+
     def of_members(self, members: Sequence[int]) -> Draws:
         """The draws of the given members, copied."""
         return self._choose(torch.isin(self.members, torch.tensor(members, device=self.members.device)))

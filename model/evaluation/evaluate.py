@@ -8,12 +8,14 @@ import numpy as np
 
 from murho.model.data.row_weights import row_weights
 from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.encoding.imputation import rows_to_impute
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
 from murho.model.evaluation.metrics import PERCENTILES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
 from murho.model.evaluation.row_scores import RowScores, score_rows
 from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
+from murho.model.posterior.imputed_rows import in_pieces
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:
@@ -128,19 +130,10 @@ def evaluate_in_full(
     parts = []
     for start in range(0, len(targets), ROWS_PER_CHUNK):
         chunk = slice(start, start + ROWS_PER_CHUNK)
-        rows = posterior.encoder.encode({name: column[chunk] for name, column in columns.items()})
-        parts.append(
-            score_rows(
-                posterior,
-                rows,
-                targets[chunk],
-                samples=samples,
-                calibration=posterior.calibration,
-                levels=sorted({*band_levels(), *PERCENTILES}),
-                weights=None if weights is None else weights[chunk],
-            )
-        )
-        advance(len(rows))
+        of_chunk = {name: column[chunk] for name, column in columns.items()}
+        of_weights = None if weights is None else weights[chunk]
+        parts.append(_score_columns(posterior, of_chunk, targets[chunk], samples, of_weights))
+        advance(len(targets[chunk]))
     row_scores = RowScores.joined(parts)
     report = row_scores.report()
     report["raw"] |= {"pinball": row_scores.raw.pinball_report(), **reliability(pit_of(row_scores.scores), weights)}
@@ -155,3 +148,25 @@ def evaluate_in_full(
         "coverage_by_std": coverage_by_std(row_scores),
         "coverage_by_category": coverage_by_category(row_scores, posterior.schema, columns),
     }
+
+
+def _score_columns(
+    posterior: Posterior, columns: Columns, targets: np.ndarray, samples: int, weights: np.ndarray | None
+) -> RowScores:
+    """Score labelled rows; those with missing cells that the training rows did not have are imputed."""
+    parts, numbers = [], []
+    for rows, part, imputed in in_pieces(columns, rows_to_impute(posterior.schema, columns), posterior.encoder.width):
+        encoded = posterior.encoder.encode_copies(part) if imputed else posterior.encoder.encode(part)
+        parts.append(
+            score_rows(
+                posterior,
+                encoded,
+                targets[rows],
+                samples=samples,
+                calibration=posterior.calibration,
+                levels=sorted({*band_levels(), *PERCENTILES}),
+                weights=None if weights is None else weights[rows],
+            )
+        )
+        numbers.append(rows)
+    return RowScores.joined(parts).ordered(np.argsort(np.concatenate(numbers)))

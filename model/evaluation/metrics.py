@@ -6,7 +6,7 @@ Pure functions of arrays. `model.evaluation.row_scores` makes the arrays. Calibr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -131,6 +131,10 @@ class BandScores:
             pinball=np.sum([part.pinball for part in parts], axis=0),
             weights=joined_weights([part.weights for part in parts]),
         )
+
+    def ordered(self, order: NDArray[np.intp]) -> Self:
+        """The scores of all rows in another order, ``[B]``."""
+        return replace(self, inside=self.inside[order], weights=None if self.weights is None else self.weights[order])
 
     @property
     def _total(self) -> float:

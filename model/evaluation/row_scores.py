@@ -5,7 +5,7 @@ Rows are scored in chunks. Only a few numbers per row are kept, so that a millio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["RowScores", "normal_scores", "score_rows"]
 
 ROWS_PER_CHUNK = 256
+ROW_ARRAYS = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "outside")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,9 @@ class RowScores:
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """The scores of several parts, in order; either all parts are calibrated or none."""
-        arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "outside")
         calibrated = [part.calibrated for part in parts if part.calibrated is not None]
         return cls(
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in ROW_ARRAYS},
             raw=BandScores.joined([part.raw for part in parts]),
             calibrated=BandScores.joined(calibrated) if calibrated else None,
             weights=joined_weights([part.weights for part in parts]),
@@ -80,6 +80,16 @@ class RowScores:
     def mean(self, values: NDArray[np.float64]) -> float:
         """The weighted mean over rows of a value per row, ``[N]``."""
         return float(np.average(values, weights=self.weights))
+
+    def ordered(self, order: NDArray[np.intp]) -> Self:
+        """The scores of all rows in another order, ``[N]``."""
+        return replace(
+            self,
+            **{name: getattr(self, name)[order] for name in ROW_ARRAYS},
+            raw=self.raw.ordered(order),
+            calibrated=None if self.calibrated is None else self.calibrated.ordered(order),
+            weights=None if self.weights is None else self.weights[order],
+        )
 
     def report(self) -> dict[str, Any]:
         """Weighted means over rows; ``n`` is the number of rows, whatever their weights.
@@ -113,7 +123,7 @@ def score_rows(
 
     Args:
         posterior: The posterior.
-        rows: Encoded rows, ``[N, D]``, at least one.
+        rows: Encoded rows, ``[N, D]``, at least one, or R imputed copies of each, ``[R, N, D]``.
         targets: ``[N]``, the target's unit.
         samples: S, at least 1.
         members: The S draws cycle through these members; by default through all.
@@ -203,7 +213,7 @@ def _chunks(
     members: Sequence[int] | None,
 ) -> Iterator[tuple[DrawnRows, Tensor]]:
     """Chunks of rows under the draws, with their targets."""
-    for start in range(0, len(rows), ROWS_PER_CHUNK):
-        chunk = torch.from_numpy(rows[start : start + ROWS_PER_CHUNK]).to(posterior.device)
+    for start in range(0, len(targets), ROWS_PER_CHUNK):
+        chunk = torch.from_numpy(rows[..., start : start + ROWS_PER_CHUNK, :]).to(posterior.device)
         truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
         yield posterior.drawn(chunk, samples, posterior.seed, members=members), truth

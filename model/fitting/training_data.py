@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from murho.model.distributions.transforms import TRANSFORMS, Standardisation
+from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import OptionError, TableError
 from murho.model.fitting.cross_fit_rows import Rows
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.data.splits import Split
+    from murho.model.encoding.feature_distribution import FeatureDistribution
 
 __all__ = ["TrainingData", "select_rows"]
 
@@ -53,8 +56,15 @@ class TrainingData:
         key = (encoding, whitened)
         if key not in self._encoders:
             training = select_rows(self.columns, self.split.learned)
-            self._encoders[key] = Encoder.fit(self.schema, training, encoding=encoding, whitened=whitened)
+            self._encoders[key] = Encoder.fit(
+                self.schema, training, encoding=encoding, whitened=whitened, distribution=self.distribution
+            )
         return self._encoders[key]
+
+    @cached_property
+    def distribution(self) -> FeatureDistribution | None:
+        """The distribution of the features over the training rows; None for very few rows."""
+        return fit_feature_distribution(self.schema, select_rows(self.columns, self.split.learned))
 
     def encoded(self, encoding: str, *, whitened: bool = False) -> NDArray[np.float32]:
         """All rows in an encoding, ``[N, D]``."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
+from murho.model.encoding.imputation import rows_to_impute
 from murho.model.encoding.input_warnings import input_warnings
 from murho.model.encoding.training_range import Outside, TrainingRange
 from murho.model.engines.draw_cache import KEPT_BYTES, DrawCache
@@ -24,6 +25,7 @@ from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
 from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.drawn_rows import DrawnRows
+from murho.model.posterior.imputed_rows import copies_of_draws, in_pieces, with_rows_in_place
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:
@@ -148,12 +150,19 @@ class Posterior:
         Returns:
             One entry per row, in order.
         """
-        return self.predict_encoded(self.encoder.encode(columns), options)
+        incomplete = rows_to_impute(self.schema, columns)
+        if not len(incomplete):
+            return self.predict_encoded(self.encoder.encode(columns), options)
+        parts = []
+        for rows, part, imputed in in_pieces(columns, incomplete, self.encoder.width):
+            encoded = self.encoder.encode_copies(part) if imputed else self.encoder.encode(part)
+            parts.append((rows, self.predict_encoded(encoded, options)))
+        return with_rows_in_place(parts)
 
     @torch.inference_mode()
     def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
-        """Answer as `predict` does, for encoded rows ``[B, D]``."""
-        with threads_for(len(rows) * max(1, options.samples) * self._weights):
+        """Answer as `predict` does, for encoded rows ``[B, D]``, or for R imputed copies of each, ``[R, B, D]``."""
+        with threads_for(rows.shape[-2] * max(1, options.samples) * self._weights):
             return self._predict_encoded(rows, options)
 
     def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
@@ -163,14 +172,15 @@ class Posterior:
         samples, with_errors = options.samples, options.mc_error and options.samples > 0
         per_tile = self._rows_per_tile(samples)
         answers, errors = [], []
-        for start in range(0, max(len(rows), 1), per_tile):
-            tile = torch.from_numpy(rows[start : start + per_tile]).to(self.device)
-            outside = Outside.of(self.outside(tile))
+        for start in range(0, max(rows.shape[-2], 1), per_tile):
+            tile = torch.from_numpy(rows[..., start : start + per_tile, :]).to(self.device)
+            beyond = self._reach.outside(tile)
+            outside = Outside.of(self._reach.unlike(tile, beyond))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
-            outputs, members = self._outputs(engine, draws, tile, outside)
+            outputs, members = self._outputs(engine, draws, tile, beyond, every_copy=not samples)
             answer = engine.answer(plan, outputs, members, outside)
             if with_errors:
-                images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, outside)
+                images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, beyond)
                 drawn, mirrored = (self._target.predictive(*part) for part in ((outputs, members), images))
                 errors.append(self._errors(drawn, mirrored, answer["percentiles"], options))
             answers.append({**answer, "outside": outside.mask.cpu().numpy()})
@@ -186,7 +196,7 @@ class Posterior:
         """Rows under draws, for evaluation and calibration.
 
         Args:
-            rows: Encoded rows, ``[B, D]``, on the posterior's device.
+            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``, on the posterior's device.
             samples: S, at least 1.
             seed: Seed of the draws.
             members: The members to take all S draws from; by default draws go round all members.
@@ -197,8 +207,9 @@ class Posterior:
             rounds = -(-samples // len(members))
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
-        outside = Outside.of(self.outside(rows))
-        outputs, of_members = self._outputs(self._reference, parts, rows, outside)
+        beyond = self._reach.outside(rows)
+        outside = Outside.of(self._reach.unlike(rows, beyond))
+        outputs, of_members = self._outputs(self._reference, parts, rows, beyond)
         return DrawnRows(outputs, of_members, outside, self._target, self.engine)
 
     def predictive(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Predictive:
@@ -206,14 +217,15 @@ class Posterior:
         return self.drawn(rows, samples, seed, members=members).predictive()
 
     def outside(self, rows: Tensor) -> Tensor:
-        """Mask of the rows beyond the training range of a feature or with a category unseen in training, ``[B]``.
+        """Mask of the rows that are unlike the training rows or have a category unseen in training, ``[B]``.
 
-        In these rows calibration never narrows a band. Older checkpoints have no rule for this: no row is marked.
+        In these rows calibration never narrows a band. In older checkpoints, which have no distance of rows, they are
+        the rows beyond the training range of a feature; still older ones have no rule for this: no row is marked.
 
         Args:
-            rows: Encoded rows, ``[B, D]``, on the posterior's device.
+            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``, on the posterior's device.
         """
-        return self._reach.outside(rows)
+        return self._reach.unlike(rows, self._reach.outside(rows))
 
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
@@ -238,12 +250,34 @@ class Posterior:
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
 
-    def _outputs(self, engine: Engine, parts: Iterable[Draws], rows: Tensor, outside: Outside) -> tuple[Tensor, Tensor]:
-        """Outputs of every row under the draws of all parts, ``[S, B, P]``, and the member of each draw, ``[S]``."""
-        outputs, members = zip(
-            *((self._outputs_of(engine, draws, rows, outside), draws.members) for draws in parts), strict=True
-        )
-        return _together(outputs), _together(members)
+    def _outputs(
+        self, engine: Engine, parts: Iterable[Draws], rows: Tensor, beyond: Tensor, *, every_copy: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs of every row under the draws of all parts, and the member of each draw, ``[S]``.
+
+        Args:
+            engine: Computes the outputs.
+            parts: Consecutive draws.
+            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``.
+            beyond: Whether they lie outside the training range, ``[B]`` or ``[R, B]``.
+            every_copy: Whether each draw uses all copies of a row, and counts as R draws; otherwise draw k uses copy
+                ``k mod R``.
+
+        Returns:
+            ``[S, B, P]`` and ``[S]``.
+        """
+        if rows.dim() == 2:
+            outside = Outside.of(beyond)
+            outputs, members = zip(
+                *((self._outputs_of(engine, draws, rows, outside), draws.members) for draws in parts), strict=True
+            )
+            return _together(outputs), _together(members)
+        where = [Outside.of(of_copy) for of_copy in beyond]
+
+        def of_copy(draws: Draws, copy: int) -> Tensor:
+            return self._outputs_of(engine, draws, rows[copy], where[copy])
+
+        return copies_of_draws(parts, len(rows), of_copy, every_copy=every_copy)
 
     def _outputs_of(self, engine: Engine, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
         """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.

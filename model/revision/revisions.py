@@ -65,7 +65,7 @@ class LabelledRows:
         encoded: ``[N, D]``.
         targets: ``[N]``, the target's unit.
         left_out: Number of rows without a target.
-        outside: Feature → number of its cells unlike the training rows (beyond their range, in a gap, or unseen).
+        outside: Feature → number of rows that it makes unlike the training rows.
     """
 
     encoded: NDArray[np.float32]
@@ -85,7 +85,8 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
     """Encode the labelled rows of a table with the schema, encoding and transform of a checkpoint.
 
     Columns that are not in the schema are ignored. Cells beyond the training range and unseen categories are accepted
-    and counted.
+    and counted. Missing cells are accepted only where training rows had some: an answer averages over what a missing
+    cell may have been, but the network has learned no input for it.
 
     Args:
         table: The table, as `model.data.tables.read_table` returns it.
@@ -101,7 +102,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
     labelled = np.flatnonzero(~np.isnan(targets))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}")
-    columns = columns_from_table(table, schema)
+    columns = columns_from_table(table, schema, complete=True)
     for feature in schema.features:
         _check_categories(feature, table.column(feature.name), columns)
     _check_domain(posterior, targets, labelled)

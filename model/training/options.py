@@ -57,6 +57,11 @@ class TrainOptions(BaseModel):
         description="Column with the weights of the rows: numbers from 0 on, which say how important a row is in the "
         "fit, in validation, in calibration and in the scores. It is no feature; rows of weight 0 are left out.",
     )
+    missing: Literal["accept", "refuse"] = Field(
+        default="accept",
+        description="Missing cells in rows to predict, in columns without any in training. accept: the answer averages "
+        "over what they may have been.",
+    )
     hidden: tuple[Width, ...] | None = Field(
         default=None,
         max_length=16,

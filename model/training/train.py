@@ -14,6 +14,7 @@ from murho.model.data.row_weights import row_weights
 from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 from murho.model.distributions.wide_component import WideRule
+from murho.model.encoding.distribution_fit import FEWEST_ROWS
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.selection import engine_worth
 from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
@@ -133,7 +134,8 @@ def train(
     for piece in advice:
         reporter.say(f"advice: {piece.message}")
     training_columns = select_rows(columns, split.learned)
-    schema = make_schema(plan, training_columns, holding_out.ahead)
+    impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
+    schema = make_schema(plan, training_columns, holding_out.ahead, impute=impute)
     for feature in schema.features:
         if len(feature.categories) == MOST_CATEGORIES:
             reporter.say(

@@ -66,7 +66,7 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
         The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
         ascending order. The column has no meaning in refused rows.
     """
-    allowed = TYPES[feature.kind] | ({NoneType} if feature.missing else frozenset())
+    allowed = TYPES[feature.kind] | ({NoneType} if feature.accepts_missing else frozenset())
     if set(map(type, cells)) <= allowed:
         return _convert(feature, cells)
     kept = [cell if type(cell) in allowed else None for cell in cells]
@@ -104,12 +104,12 @@ def _days(cell: str | None) -> float | None:
 def explain_cell(feature: Feature, cell: object) -> str:
     """Returns what is wrong with a refused cell and what is expected in its place."""
     if cell is ABSENT:
-        advice = "send null if the value is unknown" if feature.missing else "it has to have a value"
+        advice = "send null if the value is unknown" if feature.accepts_missing else "it has to have a value"
         return f"The feature {feature.name!r} is absent; {advice}."
     expected = EXPECTED[feature.kind]
     if cell is None:
         return f"null isn't accepted: {feature.name!r} had no missing cells in training. Expected {expected}."
-    if feature.missing:
+    if feature.accepts_missing:
         expected += ", or null if the value is unknown"
     if isinstance(cell, str):
         return f"Expected {expected}, not the string {shorten(cell)!r}."

@@ -44,9 +44,9 @@ def test_chunks_change_nothing_and_rows_unlike_the_training_rows_are_counted(
     size[3] = 1e5
     table = table.set_column(0, "size", [size])
     options = PredictOptions(samples=16)
-    whole, unlike = score_table(table, LocalScorer(rent), options)
+    whole, unlike, _ = score_table(table, LocalScorer(rent), options)
     monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
-    parts, unlike_in_parts = score_table(table, LocalScorer(rent), options)
+    parts, unlike_in_parts, _ = score_table(table, LocalScorer(rent), options)
     named = rent.input_warnings(columns_from_table(table, rent.schema))
     assert unlike == unlike_in_parts == len({item.row for item in named}) >= 1
     for name, values in whole.items():
@@ -57,7 +57,7 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table(rows=50, seed=8)
-    _, before = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
+    _, before, _ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
     real = type(rent).predict
 
     def with_a_gap(self: Posterior, *asked: Any) -> Prediction:
@@ -67,12 +67,12 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
         return replace(answer, outside=answer.outside | np.isin(np.arange(50), inside[:2]))
 
     monkeypatch.setattr(type(rent), "predict", with_a_gap)
-    _, unlike = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
+    _, unlike, _ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
     assert unlike == before + 2
 
 
 def test_without_samples_spreads_are_missing(rent: Posterior) -> None:
-    scored, _ = score_table(make_table(rows=5), LocalScorer(rent), PredictOptions(samples=0))
+    scored, *_ = score_table(make_table(rows=5), LocalScorer(rent), PredictOptions(samples=0))
     assert np.isfinite(scored["mean"]).all()
     assert np.isnan(scored["std"]).all()
     assert np.isnan(scored["p95"]).all()
@@ -115,7 +115,12 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
         spread = {name: [1.0, 2.0] for name in ("std", "epistemic_std", "aleatoric_std")}
         percentiles = {"levels": [5, 95], "values": [[1.0, 3.0], [2.0, 4.0]]}
         model = {"model": {"name": "rent", "version": "2"}, "target": "price", "samples": 8, "seed": 4}
-        told = {"mean": [2.0, 3.0], **spread, "percentiles": percentiles, "calibrated": True, "warnings": []}
+        warnings = [
+            {"pointer": "/inputs/size/0", "message": "size: the cell is missing"},
+            {"pointer": "/inputs/size/1", "message": "size: 120 m2 is above the training range"},
+            {"pointer": "/inputs/town/1", "message": "town: category 'Bonn' was not seen in training"},
+        ]
+        told = {"mean": [2.0, 3.0], **spread, "percentiles": percentiles, "calibrated": True, "warnings": warnings}
         return httpx.Response(200, json=model | told)
 
     table = pa.table(
@@ -130,7 +135,7 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
     )
     table = table.set_column(1, "size", [pa.array([None, "120"])])
     with client_of(answer) as client:
-        scored, unlike = score_table(
+        scored, unlike, imputed = score_table(
             table, ServiceScorer(client, "rent"), PredictOptions(samples=8, percentiles=(5.0, 95.0), seed=4)
         )
     (body,) = asked
@@ -150,6 +155,7 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
         "p95": [3.0, 4.0],
     }
     assert unlike == 1  # 120 m2, in a town that is new
+    assert imputed == 1
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,12 @@ def test_a_fraction_that_removes_nothing_new_is_refused() -> None:
 
 def test_inputs_that_tell_doubt_are_those_beyond_the_range_and_of_unseen_categories(rent: Posterior) -> None:
     names = [rent.encoder.names[number] for number in extrapolation_inputs(rent.encoder)]
-    assert names == ["district is unseen", "size beyond the training rows", "day beyond the training rows"]
+    assert names == [
+        "district is unseen",
+        "size beyond the training rows",
+        "day beyond the training rows",
+        "combination beyond the training rows",
+    ]
 
 
 def test_the_histogram_holds_ratios_beyond_its_ends() -> None:

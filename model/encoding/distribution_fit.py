@@ -1,0 +1,105 @@
+"""Fit of a `model.encoding.feature_distribution.FeatureDistribution`, and the reach of ordinary distances.
+
+A row counts as unlike the training rows if its distance is beyond the reach. Of fresh rows from where the training
+rows come from, 1 % at most shall be. For each of five folds the distribution is fitted to the other four, and the
+distances of the rows left out are measured. The reach is their conformal quantile (Vovk, Gammerman and Shafer 2005):
+of n distances, the one of rank ``0.99 (n + 1)``, rounded up. A fresh distance exceeds it with probability 1 % at most.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution, marginals
+from murho.model.encoding.row_distance import distance_of
+from murho.model.encoding.score_correlation import best_shrinkage, sample_correlation, shrunk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from murho.model.data.schema import Columns, Schema
+    from murho.model.encoding.level_shares import LevelShares
+    from murho.model.encoding.quantile_scores import QuantileScores
+
+__all__ = ["ALARM_RATE", "FEWEST_ROWS", "fit_feature_distribution", "reach_of"]
+
+ALARM_RATE = 0.01
+"""Largest share of fresh rows, from where the training rows come from, that are called unlike them."""
+FOLDS = 5
+FEWEST_ROWS = 5
+MOST_ROWS = 20_000
+"""Largest number of training rows for correlation and distances; the scores of single features use all rows."""
+SEED = 0
+STRETCH = 1.5
+"""The reach is that of the furthest training row, but at most this multiple of the conformal quantile: a few training
+rows with an error in a cell shall not hide all that is less unlike."""
+TAIL_SHARE = 0.2
+"""Share of the largest distances, which tell how the tail goes on where rows are too few for a rank of 1 %."""
+
+
+def fit_feature_distribution(schema: Schema, columns: Columns) -> FeatureDistribution | None:
+    """Fit the distribution of the features to the training rows.
+
+    Args:
+        schema: The features.
+        columns: Canonical columns of the training rows, ``[N]`` each.
+
+    Returns:
+        The distribution; None for fewer than 5 rows.
+    """
+    rows = len(next(iter(columns.values())))
+    if rows < FEWEST_ROWS:
+        return None
+    order = np.random.Generator(np.random.PCG64(SEED)).permutation(rows)[:MOST_ROWS]
+    sample = {name: column[order] for name, column in columns.items()}
+    fold = np.arange(len(order)) % FOLDS
+    parts = []
+    for number in range(FOLDS):
+        others, held_out = (
+            {name: column[part] for name, column in sample.items()} for part in (fold != number, fold == number)
+        )
+        parts.append((_unshrunk(*marginals(schema, others), others), held_out))
+    shrinkage = best_shrinkage((part.correlation, part.clipped_scores(held_out)) for part, held_out in parts)
+    distances = np.concatenate([distance_of(_with_shrinkage(part, shrinkage), held_out) for part, held_out in parts])
+    fitted = _with_shrinkage(_unshrunk(*marginals(schema, columns), sample), shrinkage)
+    ordinary = reach_of(distances)
+    furthest = float(distance_of(fitted, sample).max(initial=0.0))
+    return replace(fitted, reach=max(ordinary, min(furthest * (1.0 + 1e-9), STRETCH * ordinary)))
+
+
+def reach_of(distances: npt.NDArray[np.float64]) -> float:
+    """Return the distance that at most `ALARM_RATE` of fresh rows exceed, from the distances of held-out rows ``[n]``.
+
+    Where the rank is beyond n, the tail goes on like that of an exponential distribution. With k excesses over a
+    threshold, of mean m, a fresh excess is beyond t with probability ``(1 + t / (k m))^-k``: the predictive
+    distribution of an exponential of unknown scale.
+    """
+    ordered = np.sort(distances)
+    rank = math.ceil((1.0 - ALARM_RATE) * (len(ordered) + 1))
+    if rank <= len(ordered):
+        return float(ordered[rank - 1])
+    count = max(2, round(TAIL_SHARE * len(ordered)))
+    threshold = ordered[-count - 1] if count < len(ordered) else 0.0
+    mean = float((ordered[-count:] - threshold).mean())
+    rate = ALARM_RATE * len(ordered) / count
+    return float(max(ordered[-1], threshold + count * mean * (rate ** (-1.0 / count) - 1.0)))
+
+
+def _unshrunk(
+    numbers: Mapping[str, QuantileScores], levels: Mapping[str, LevelShares], columns: Columns
+) -> FeatureDistribution:
+    """Return a distribution with the sample correlation, which may be singular."""
+    empty = FeatureDistribution(numbers, levels, np.zeros((0, 0)), math.inf)
+    if len(numbers) > MOST_COLUMNS:
+        return replace(empty, correlation=np.eye(len(empty.owners)))
+    return replace(empty, correlation=sample_correlation(empty.clipped_scores(columns)))
+
+
+def _with_shrinkage(distribution: FeatureDistribution, shrinkage: float) -> FeatureDistribution:
+    return replace(distribution, correlation=shrunk(distribution.correlation, shrinkage))

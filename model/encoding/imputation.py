@@ -1,0 +1,156 @@
+"""Imputation: what missing cells may have been, given the other cells of the row.
+
+A row gets `IMPUTATIONS` completed copies. The values are those of the copula of the training rows
+(`model.encoding.feature_distribution`), conditional on the row's known cells: first the missing levels, one feature
+after the other, then the missing numbers together. They are always values of the training range.
+
+The uniform numbers behind them form a Latin hypercube (McKay, Beckman and Conover 1979): each feature gets the middles
+of R equal parts of the unit interval, in an order of its own. The order is fixed, so the copies depend on the row
+alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.data.columns import is_missing
+from murho.model.encoding.quantile_scores import normal_quantile
+from murho.model.encoding.score_correlation import row_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from murho.model.data.schema import Columns, Schema
+    from murho.model.encoding.feature_distribution import FeatureDistribution
+    from murho.model.encoding.level_shares import LevelShares
+
+__all__ = ["IMPUTATIONS", "imputed_columns", "rows_to_impute"]
+
+IMPUTATIONS = 31
+"""R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""
+LEAST_PROBABILITY = 0.02
+"""Least probability of a level, as a multiple of its share: a line may predict probabilities below 0."""
+
+
+def rows_to_impute(schema: Schema, columns: Columns) -> npt.NDArray[np.intp]:
+    """Return the rows with a missing cell in a feature that was complete in training and accepts such cells."""
+    missing = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+    for feature in schema.features:
+        if feature.imputed:
+            missing |= is_missing(columns[feature.name])
+    return np.flatnonzero(missing)
+
+
+def imputed_columns(distribution: FeatureDistribution, schema: Schema, columns: Columns) -> dict[str, npt.NDArray[Any]]:
+    """Return R completed copies of rows.
+
+    Args:
+        distribution: The distribution of the training rows.
+        schema: The features.
+        columns: Canonical columns of the features, ``[B]`` each.
+
+    Returns:
+        Columns ``[R * B]``: copy r of row b is entry ``r B + b``. Missing cells of features that had some in training
+        stay missing.
+    """
+    wanted = {feature.name: is_missing(columns[feature.name]) for feature in schema.features if feature.imputed}
+    copies = {name: np.tile(column, IMPUTATIONS) for name, column in columns.items()}
+    masks = np.stack(list(wanted.values()), axis=1)
+    scores = distribution.clipped_scores(columns)
+    unknown = np.concatenate([masks, np.isnan(scores)], axis=1)
+    patterns, of_row = np.unique(unknown, axis=0, return_inverse=True)
+    places = {feature.name: place for place, feature in enumerate(schema.features)}
+    for number, pattern in enumerate(patterns):
+        names = [name for name, missing in zip(wanted, pattern, strict=False) if missing]
+        if names:
+            rows = np.flatnonzero(of_row.reshape(-1) == number)
+            filled = _filled(distribution, names, scores[rows], places)
+            at = np.arange(IMPUTATIONS)[:, None] * len(masks) + rows
+            for name, values in filled.items():
+                copies[name][at] = values
+    return copies
+
+
+def _filled(
+    distribution: FeatureDistribution,
+    names: Sequence[str],
+    scores: npt.NDArray[np.float64],
+    places: Mapping[str, int],
+) -> dict[str, npt.NDArray[Any]]:
+    """Return values ``[R, B]`` for the missing cells of rows that lack the same features.
+
+    Args:
+        distribution: The distribution of the training rows.
+        names: The features to fill.
+        scores: Scores of the B rows, ``[B, Q]``; NaN where not known.
+        places: Place of each feature in the schema.
+    """
+    copies = np.tile(scores, (IMPUTATIONS, 1))
+    filled: dict[str, npt.NDArray[Any]] = {}
+    owners = np.array(distribution.owners, dtype=object)
+    indicated = dict(distribution.indicated)
+    for name in (name for name in names if name in distribution.levels):
+        shares, levels, own = distribution.levels[name], indicated.get(name, np.empty(0, np.intp)), owners == name
+        likely = _probabilities(shares, levels, _expected(distribution, copies, own))
+        sums = likely.cumsum(axis=1)
+        uniforms = np.repeat(_uniforms(places[name]), len(scores))
+        codes = np.minimum((uniforms[:, None] * sums[:, -1:] > sums).sum(axis=1), len(shares.levels) - 1)
+        copies[:, own] = shares.indicators(codes, levels)
+        filled[name] = shares.column(codes).reshape(IMPUTATIONS, -1)
+    numbers = [place for place, name in enumerate(distribution.numbers) if name in names]
+    if numbers:
+        own = np.zeros(len(owners), dtype=bool)
+        own[numbers] = True
+        normals = np.stack([normal_quantile(_uniforms(places[owners[place]])) for place in numbers], axis=1)
+        copies[:, own] = _expected(distribution, copies, own) + _deviations(distribution, copies, own, normals)
+        for place in numbers:
+            name = owners[place]
+            filled[name] = distribution.numbers[name].at(copies[:, place]).reshape(IMPUTATIONS, -1)
+    return filled
+
+
+def _expected(
+    distribution: FeatureDistribution, scores: npt.NDArray[np.float64], wanted: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """Return the conditional mean of the wanted columns given the known ones, those without NaN, ``[n, wanted]``."""
+    known = ~np.isnan(scores[0]) & ~wanted
+    return row_sums(scores[:, known], distribution.regression(known, wanted))
+
+
+def _deviations(
+    distribution: FeatureDistribution,
+    scores: npt.NDArray[np.float64],
+    wanted: npt.NDArray[np.bool_],
+    normals: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Return deviations from the conditional mean, ``[R * B, wanted]``, from normal numbers ``[R, wanted]``."""
+    known = ~np.isnan(scores[0]) & ~wanted
+    correlation = distribution.correlation
+    explained = correlation[wanted][:, known] @ distribution.regression(known, wanted)
+    factor = np.linalg.cholesky(correlation[wanted][:, wanted] - explained)
+    return np.repeat(normals @ factor.T, len(scores) // IMPUTATIONS, axis=0)
+
+
+def _probabilities(
+    shares: LevelShares, levels: npt.NDArray[np.intp], expected: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return probabilities of all levels, ``[n, L]``, from expected indicators of some, ``[n, len(levels)]``.
+
+    Levels without an indicator keep their share; the most frequent level has the rest. Not normalised.
+    """
+    likely = np.tile(shares.shares, (len(expected), 1))
+    likely[:, levels] += expected * shares.stds[levels]
+    likely[:, int(shares.counts.argmax())] -= (expected * shares.stds[levels]).sum(axis=1)
+    return np.maximum(likely, LEAST_PROBABILITY * shares.shares)
+
+
+@lru_cache(maxsize=4096)
+def _uniforms(place: int) -> npt.NDArray[np.float64]:
+    """Return the R uniform numbers of the feature at a place of the schema: stratified, in an order of its own."""
+    keys = np.random.Philox(key=np.array([IMPUTATIONS, place], dtype=np.uint64)).random_raw(IMPUTATIONS)
+    return (np.argsort(keys) + 0.5) / IMPUTATIONS

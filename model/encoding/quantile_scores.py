@@ -1,0 +1,130 @@
+"""Normal scores of a number or a date: its empirical distribution, as knots of the quantile function.
+
+The normal score of a value is the standard normal quantile of its rank among the training rows. A column of any shape
+becomes about Gaussian in this way. Beyond the training range the score goes on linearly, in standard deviations of
+the column: a value that lies far out in the column's own unit has a score far out, also for a uniform column.
+`model.encoding.score_table` computes the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from murho.model.encoding.scaling import Scale
+from murho.model.json_validation import expect_fields, expect_list, expect_number, expect_numbers, expect_whole, wrong
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["MOST_KNOTS", "QuantileScores", "normal_cdf", "normal_quantile"]
+
+MOST_KNOTS = 41
+"""Most knots of a feature: the extremes and ranks that are evenly spaced in normal scores between them. A feature with
+fewer distinct values has a knot at each of them, and its quantile function is a staircase."""
+OUTERMOST = 2.8
+"""Normal score of the outermost knots but the extremes."""
+
+
+def normal_quantile(probabilities: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return standard normal quantiles."""
+    quantiles: npt.NDArray[np.float64] = torch.special.ndtri(torch.from_numpy(probabilities)).numpy()
+    return quantiles
+
+
+def normal_cdf(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return standard normal probabilities."""
+    probabilities: npt.NDArray[np.float64] = torch.special.ndtr(torch.from_numpy(scores)).numpy()
+    return probabilities
+
+
+@dataclass(frozen=True)
+class QuantileScores:
+    """The empirical distribution of one number or date over the training rows.
+
+    Attributes:
+        values: Knots, increasing, ``[K]``; the first and the last are the extremes of the training rows.
+        below: Number of training rows with a smaller value than each knot, ``[K]``.
+        upto: Number of training rows with a value up to each knot, ``[K]``.
+        std: Standard deviation of the feature over the training rows.
+        centre: Mean of the normal scores of the training rows, before standardisation.
+        spread: Their standard deviation: below 1 for a feature with few distinct values.
+    """
+
+    values: npt.NDArray[np.float64]
+    below: npt.NDArray[np.int64]
+    upto: npt.NDArray[np.int64]
+    std: float
+    centre: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def fit(cls, column: npt.NDArray[np.float64]) -> Self | None:
+        """Fit to the column ``[N]`` of the training rows; NaN is ignored. None if there is no value."""
+        present = np.sort(column[~np.isnan(column)])
+        if not present.size:
+            return None
+        knots = np.unique(present)
+        if knots.size > MOST_KNOTS:
+            scores = np.linspace(-OUTERMOST, OUTERMOST, MOST_KNOTS - 2)
+            ranks = np.floor(normal_cdf(scores) * present.size).astype(np.int64)
+            knots = np.unique(present[np.concatenate([[0], ranks, [present.size - 1]])])
+        below, upto = (np.searchsorted(present, knots, side=side) for side in ("left", "right"))
+        raw = cls(knots, below, upto, Scale.fit(column).std)
+        scores = np.interp(present, knots, raw.knot_scores)
+        spread = float(scores.std())
+        return cls(knots, below, upto, raw.std, float(scores.mean()), spread if spread > 0.0 else 1.0)
+
+    @cached_property
+    def knot_scores(self) -> npt.NDArray[np.float64]:
+        """Standardised normal scores of the knots, ``[K]``: of the middle rank where several rows share a value."""
+        middle = normal_quantile((self.below + self.upto) / (2.0 * self.upto[-1]))
+        return np.asarray((middle - self.centre) / self.spread)
+
+    def at(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the values with given normal scores of unit variance, any shape, within the training range."""
+        return np.interp(normal_cdf(scores), self._probabilities, np.repeat(self.values, 2))
+
+    @cached_property
+    def _probabilities(self) -> npt.NDArray[np.float64]:
+        """Probabilities of a value below, and up to, each knot, ``[2 K]``."""
+        return np.asarray(np.stack([self.below, self.upto], axis=1).ravel() / self.upto[-1])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the knots as JSON data."""
+        return {
+            "values": self.values.tolist(),
+            "below": self.below.tolist(),
+            "upto": self.upto.tolist(),
+            "std": self.std,
+            "centre": self.centre,
+            "spread": self.spread,
+        }
+
+    @classmethod
+    def from_json(cls, data: object, where: str) -> Self:
+        """Read what `to_json` returned.
+
+        Raises:
+            CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
+        """
+        fields = expect_fields(data, where, ("values", "below", "upto", "std", "centre", "spread"))
+        values = np.array(expect_numbers(fields["values"], f"{where}.values"))
+        below, upto = (
+            np.array([expect_whole(count, f"{where}.{name}") for count in expect_list(fields[name], f"{where}.{name}")])
+            for name in ("below", "upto")
+        )
+        if not values.size or (np.diff(values) <= 0.0).any():
+            raise wrong(f"{where}.values", "increasing numbers, at least one", fields["values"])
+        if not len(values) == len(below) == len(upto):
+            raise wrong(where, "as many counts as values", fields["below"])
+        if (below >= upto).any() or (upto[:-1] > below[1:]).any():
+            raise wrong(f"{where}.upto", "counts above those of below, increasing", fields["upto"])
+        std, centre, spread = (expect_number(fields[name], f"{where}.{name}") for name in ("std", "centre", "spread"))
+        if min(std, spread) <= 0.0:
+            raise wrong(where, "a std and a spread above 0", [std, spread])
+        return cls(values, below, upto, std, centre, spread)

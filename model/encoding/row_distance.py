@@ -1,0 +1,120 @@
+"""Distance of rows from the training rows, and the features that make a row far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from murho.model.data.schema import Columns
+    from murho.model.encoding.feature_distribution import FeatureDistribution
+
+__all__ = ["COMBINATION", "RowDistances", "distance_of", "encoded_distance", "odd_combinations"]
+
+COMBINATION = "combination beyond the training rows"
+"""Name of the network's input that holds `encoded_distance`."""
+LEAST_UNLIKE = 1e-6
+"""Smallest input of a row that is unlike the training rows: it marks the row, and changes no answer."""
+
+MOST_NAMED = 3
+"""Most features of a row that are named for their combination."""
+
+
+def distance_of(distribution: FeatureDistribution, columns: Columns) -> npt.NDArray[np.float64]:
+    """Return the distance of rows from the training rows, ``[B]``."""
+    return RowDistances.of(distribution, columns).distances
+
+
+def encoded_distance(distribution: FeatureDistribution, columns: Columns) -> npt.NDArray[np.float64]:
+    """Return how far the combination of a row's cells is beyond reach: an input of the network, ``[B]``.
+
+    It is 0 for a row that is like the training rows, and above 0 for any other. The excess is measured with every
+    number clipped to its training range, because single numbers beyond have inputs of their own
+    (`model.encoding.range_distance`).
+    """
+    rows = RowDistances.of(distribution, columns)
+    excess = np.minimum(rows.distances, rows.clipped) - distribution.reach
+    return np.where(rows.distances > distribution.reach, np.maximum(excess, LEAST_UNLIKE), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RowDistances:
+    """Distances of rows from the training rows.
+
+    Attributes:
+        scores: Complete scores with every number clipped to its training range, ``[B, Q]``.
+        distances: Distance of each row, ``[B]``.
+        clipped: Distance with every number clipped to its training range: what is due to the combination, ``[B]``.
+    """
+
+    scores: npt.NDArray[np.float64]
+    distances: npt.NDArray[np.float64]
+    clipped: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, distribution: FeatureDistribution, columns: Columns) -> Self:
+        """Measure rows, each independently of the others; a missing cell does not count.
+
+        Args:
+            distribution: The distribution of the training rows.
+            columns: Canonical columns of the features, ``[B]`` each.
+        """
+        known = distribution.clipped_scores(columns)
+        scores = distribution.completed(known)
+        clipped = distribution.distances(scores)
+        beyond = distribution.scores_beyond(columns)
+        rows = np.flatnonzero((np.nan_to_num(beyond) != 0.0).any(axis=1))
+        distances = clipped.copy()
+        if rows.size:
+            further = known[rows]
+            further[:, : beyond.shape[1]] += beyond[rows]
+            distances[rows] = distribution.distances(distribution.completed(further))
+        return cls(scores, distances, clipped)
+
+
+def odd_combinations(
+    distribution: FeatureDistribution, scores: npt.NDArray[np.float64]
+) -> list[list[tuple[str, str | None]]]:
+    """Return the features that make the combination of each row unusual, each with the one that it fits least.
+
+    One number after the other is set to what the row's other cells let expect: the one that brings the row nearest to
+    the training rows first, until the row is within reach. Replacing number i changes ``d^2`` by ``q_i^2 / P_ii`` with
+    ``q = P r`` (`model.encoding.feature_distribution`).
+
+    Args:
+        distribution: The distribution of the training rows.
+        scores: Complete scores of the B rows, ``[B, Q]``; not changed.
+
+    Returns:
+        For each row, one to three pairs of features; the second is None for a table of one column.
+    """
+    count, precision = len(distribution.numbers), distribution.precision
+    owners = distribution.owners
+    named: list[list[tuple[str, str | None]]] = []
+    for row in scores:
+        values = row.copy()
+        found: list[tuple[str, str | None]] = []
+        taken: list[int] = []
+        slopes = precision[:count] @ values
+        square = float(distribution.distances(values[None])[0]) ** 2
+        while count and len(found) < MOST_NAMED and (not found or square > distribution.reach**2):
+            gains = np.square(slopes) / np.diagonal(precision)[:count]
+            gains[taken] = -1.0
+            worst = int(gains.argmax())
+            if gains[worst] <= 0.0:
+                break
+            pulls = np.abs(precision[worst] * values)
+            pulls[[at for at, owner in enumerate(owners) if owner == owners[worst]]] = -1.0
+            partner = int(pulls.argmax())
+            found.append((owners[worst], owners[partner] if pulls[partner] >= 0.0 else None))
+            taken.append(worst)
+            change = -slopes[worst] / precision[worst, worst]
+            square -= float(gains[worst])
+            values[worst] += change
+            slopes += precision[:count, worst] * change
+        named.append(found)
+    return named
