@@ -113,6 +113,7 @@ class ServiceScorer:
                 percentiles=options.percentiles,
                 seed=options.seed,
                 noise=options.noise,
+                calibrated=options.calibrated,
                 progress=False,
             )
         return Scored(_scored_columns(answer, options), _rows_outside(self.schema, columns))

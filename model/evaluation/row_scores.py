@@ -40,8 +40,9 @@ class RowScores:
         nll: Negative log density of the predictive at the target, nats.
         crps: Continuous ranked probability score of the predictive.
         scores: Normal score of the target under the raw predictive: the normal quantile of its PIT.
-        epistemic: Epistemic standard deviation.
-        aleatoric: Aleatoric standard deviation.
+        epistemic: Epistemic standard deviation of the raw predictive.
+        aleatoric: Aleatoric standard deviation of the raw predictive.
+        std: Standard deviation that answers give: calibrated, if there is a calibration.
         raw: Scores of the raw percentiles.
         calibrated: Scores of the calibrated percentiles; None without calibration.
         outside: Whether the row lies beyond the training rows, bool.
@@ -54,19 +55,20 @@ class RowScores:
     scores: NDArray[np.float64]
     epistemic: NDArray[np.float64]
     aleatoric: NDArray[np.float64]
+    std: NDArray[np.float64]
     raw: BandScores
     calibrated: BandScores | None
     outside: NDArray[np.bool_]
 
     @property
-    def std(self) -> NDArray[np.float64]:
-        """Standard deviation of the predictive."""
+    def raw_std(self) -> NDArray[np.float64]:
+        """Standard deviation of the raw predictive."""
         return np.hypot(self.epistemic, self.aleatoric)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """The scores of several parts, in order; either all parts are calibrated or none."""
-        arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "outside")
+        arrays = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "std", "outside")
         calibrated = [part.calibrated for part in parts if part.calibrated is not None]
         return cls(
             **{name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays},
@@ -79,16 +81,21 @@ class RowScores:
 
         Returns:
             ``n, rmse, mae, r2, nll, crps``, and ``raw`` and ``calibrated`` (None without calibration), each a
-            `model.evaluation.metrics.BandScores.report`.
+            `model.evaluation.metrics.BandScores.report` with ``rms_std_ratio``, the RMSE over the root mean square of
+            the standard deviation. The scores ``nll`` and ``crps`` are those of the raw predictive.
         """
         return {
             "n": len(self.targets),
             **point_scores(self.errors, self.targets),
             "nll": float(self.nll.mean()),
             "crps": float(self.crps.mean()),
-            "raw": self.raw.report(),
-            "calibrated": None if self.calibrated is None else self.calibrated.report(),
+            "raw": self.raw.report() | self._std_ratio(self.raw_std),
+            "calibrated": None if self.calibrated is None else self.calibrated.report() | self._std_ratio(self.std),
         }
+
+    def _std_ratio(self, std: NDArray[np.float64]) -> dict[str, float]:
+        """RMSE over the root mean square of standard deviations: about 1 where they are right on average."""
+        return {"rms_std_ratio": float(np.sqrt(np.mean(np.square(self.errors)) / np.mean(np.square(std))))}
 
 
 def score_rows(
@@ -130,9 +137,9 @@ def _score(drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration
     """Score a chunk of rows with targets ``truth``, ``[B]``; `score_rows` describes the other arguments."""
     predictive, observed = drawn.predictive(), _array(truth)
     mean, epistemic, aleatoric = predictive.split()
-    calibrated = None
+    raw, served = drawn.answer(levels), None
     if calibration is not None:
-        calibrated = BandScores.of(drawn.percentiles(levels, calibration), observed, levels)
+        served = drawn.answer(levels, calibration)
     return RowScores(
         targets=observed,
         errors=_array(mean - truth),
@@ -141,8 +148,9 @@ def _score(drawn: DrawnRows, truth: Tensor, levels: Sequence[float], calibration
         scores=_normal_scores(predictive, truth),
         epistemic=_array(epistemic),
         aleatoric=_array(aleatoric),
-        raw=BandScores.of(drawn.percentiles(levels), observed, levels),
-        calibrated=calibrated,
+        std=(served or raw)["std"],
+        raw=BandScores.of(raw["percentiles"], observed, levels),
+        calibrated=None if served is None else BandScores.of(served["percentiles"], observed, levels),
         outside=_array(drawn.outside.mask),
     )
 
