@@ -139,7 +139,8 @@ class Client:
             percentiles: Levels, strictly between 0 and 100.
             seed: Seed of the draws; the model's own if not given.
             noise: Whether to describe a new observation; False describes the function alone.
-            calibrated: Whether the answer is calibrated on held-out rows; False for the raw one.
+            calibrated: Whether std and its parts, percentiles and exceedance are calibrated on held-out rows; False
+                for all of them raw.
             thresholds: For each, the answer has the probability that the target exceeds it.
             include: ``"draws"`` for the function value of each draw, ``"mc_error"`` for the standard errors that come
                 from the finite number of draws.

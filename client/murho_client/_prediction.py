@@ -46,7 +46,7 @@ class Prediction:
         target: Name of the predicted column.
         samples: Draws behind the answer, S.
         seed: Seed of the draws.
-        calibrated: Whether the spreads are calibrated on held-out rows.
+        calibrated: Whether std and its parts, percentiles and exceedance are calibrated on held-out rows, or all raw.
         levels: The percentile levels, K.
         thresholds: The thresholds of `exceedance`, T.
         classes: The classes of a classifier, C; None for a regression.

@@ -145,6 +145,7 @@ class ServiceScorer:
                 percentiles=options.percentiles,
                 seed=options.seed,
                 noise=options.noise,
+                calibrated=options.calibrated,
                 progress=False,
             )
         unlike, imputed = np.zeros((2, len(answer.mean)), dtype=bool)

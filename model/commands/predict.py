@@ -27,6 +27,9 @@ def predict(
     samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = DEFAULT_SAMPLES,
     percentiles: Annotated[str, typer.Option(help="Levels of the percentile columns.")] = "5,50,95",
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Leave std and percentiles as they are before calibration.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
     keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
     device: DeviceOption = "auto",
@@ -41,7 +44,7 @@ def predict(
     from murho.model.runtime.devices import resolve_device, use_threads_for_answering
     from murho.model.runtime.row_progress import advancing
 
-    options = PredictOptions(samples=samples, percentiles=_levels(percentiles), seed=seed)
+    options = PredictOptions(samples=samples, percentiles=_levels(percentiles), seed=seed, calibrated=not raw)
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
     scorer: Scorer

@@ -13,6 +13,7 @@ import torch
 
 from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
 from murho.model.engines.forward import FEW_ROWS, forward
+from murho.model.engines.prediction_plan import SPREADS
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.runtime.threads import in_parts
@@ -85,22 +86,27 @@ class CompiledEngine:
         """See `Engine.answer`."""
         if plan.options.samples == 0:
             return self._reference.answer(plan, outputs, members, outside)
-        answer, unsettled = self._answer(plan, outputs, members, outside)
-        if len(unsettled):
-            rows = torch.from_numpy(unsettled)
-            predictive = self._target.predictive(outputs[:, rows], members)
-            answer["percentiles"][unsettled] = plan.percentiles(predictive, outside.of_rows(rows)).numpy()
+        answer, quantiles, settled = self._answer(plan, outputs, members, outside)
+        if plan.options.noise:
+            unsettled = (~settled).nonzero()[0]
+            if len(unsettled):
+                rows = torch.from_numpy(unsettled)
+                predictive = self._target.predictive(outputs[:, rows], members)
+                quantiles[unsettled] = plan.quantiles(predictive, outside.of_rows(rows)).numpy()
+            spreads = {name: torch.from_numpy(answer[name]) for name in SPREADS}
+            of_quantiles = plan.of_quantiles(spreads, torch.from_numpy(quantiles), outside)
+            answer |= {name: part.numpy() for name, part in of_quantiles.items()}
         return answer
 
     def _answer(
         self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
-    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.intp]]:
-        """The answer, and the indices of the rows with a percentile that is not proved."""
+    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64], NDArray[np.bool_]]:
+        """The answer without what follows from quantiles; the quantiles, ``[B, L]``; the rows where all are proved."""
         options, likelihood = plan.options, self._target.likelihood
         samples, batch = outputs.shape[:2]
-        scores, thresholds = np.empty((batch, 0)), NOTHING
+        scores, ranks, thresholds = np.empty((batch, 0)), None, NOTHING
         if options.noise:
-            scores = plan.rising_scores(outside).numpy()
+            scores, ranks = (part.numpy() for part in plan.rising_scores(outside))
             thresholds = self._standardised(plan.thresholds) if options.thresholds else NOTHING
         moments, settled = np.empty((4, batch)), np.empty(batch, np.bool_)
         values, tails = np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
@@ -127,7 +133,6 @@ class CompiledEngine:
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
             answer["std"] = std
-            answer["percentiles"] = values if plan.ranks is None else values[:, plan.ranks]
             if options.thresholds:
                 below, above = map(torch.from_numpy, tails)
                 answer["exceedance"] = plan.exceedance(below, above, outside).numpy()
@@ -137,7 +142,9 @@ class CompiledEngine:
             answer |= {name: part.numpy() for name, part in of_functions.items()}
         if options.draws:
             answer["draws"] = draws
-        return answer, (~settled).nonzero()[0]
+        if ranks is not None:
+            values = np.take_along_axis(values, ranks, axis=1)
+        return answer, values, settled
 
     def _standardised(self, thresholds: Tensor) -> NDArray[np.float64]:
         """Standardised thresholds of thresholds in the target's unit, ``[T]``."""

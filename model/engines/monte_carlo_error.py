@@ -44,11 +44,12 @@ class MonteCarloError:
 
 
 def monte_carlo_error(
-    drawn: Predictive, mirror: Predictive, percentiles: Tensor, *, members: int, noise: bool
+    drawn: Predictive, mirror: Predictive, percentiles: Tensor, std: Tensor, *, members: int, noise: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Standard errors of mean, std and percentiles.
 
-    The error of a percentile follows from the delta method: the error of the distribution function there, over the
+    A calibrated std is the raw one times a ratio, and so is its error: the error of the ratio itself is left out. The
+    error of a percentile follows from the delta method: the error of the distribution function there, over the
     density. It is at most std, because the density between distant clumps is 0. With fewer than two draws of each
     member the spread within a member is unknown: all draws then count as one population, which gives rather too large
     errors.
@@ -57,6 +58,7 @@ def monte_carlo_error(
         drawn: Predictive of the draws; draw k is of member k mod M.
         mirror: Predictive of their mirror images.
         percentiles: The percentiles of the answer, ``[B, K]``.
+        std: The std of the answer, ``[B]``.
         members: M.
         noise: Whether the answer describes an observation, or the function alone.
 
@@ -70,8 +72,10 @@ def monte_carlo_error(
         squares = [
             square + predictive.noise.square() for square, predictive in zip(squares, (drawn, mirror), strict=True)
         ]
-    std = squares[0].mean(dim=0).sqrt()
-    of_std = strata.error(*squares) / (2.0 * std).clamp_min(torch.finfo(std.dtype).tiny)
+    raw, tiny = squares[0].mean(dim=0).sqrt(), torch.finfo(std.dtype).tiny
+    of_std = strata.error(*squares) / (2.0 * raw).clamp_min(tiny)
+    if noise:
+        of_std = of_std * (std / torch.hypot(*drawn.split()[1:]).clamp_min(tiny))
     views = [_Distribution.of(predictive, drawn, noise=noise) for predictive in (drawn, mirror)]
     # With noise the share below a level is smooth in the function value; without noise it is a step, far from linear.
     regressor = None if noise else 0.5 * (drawn.means - mirror.means)

@@ -28,7 +28,8 @@ class PredictOptions:
         noise: Whether to describe a new observation, or the function alone.
         thresholds: Values of the target; the answer gives the probability of exceeding each.
         draws: Whether to add the function value of every draw.
-        calibrated: Whether to calibrate percentiles and exceedance, if the checkpoint has a calibration.
+        calibrated: Whether std, its parts, percentiles and exceedance are to be calibrated, if the checkpoint has a
+            calibration and the answer describes a new observation.
         mc_error: Whether to add Monte Carlo standard errors.
     """
 
@@ -49,9 +50,10 @@ class Prediction:
     Attributes:
         samples: S.
         seed: Seed of the draws.
-        calibrated: Whether percentiles and exceedance are calibrated.
+        calibrated: Whether std, its parts, percentiles and exceedance are calibrated, or all raw.
         mean: ``[B]``.
-        std: Standard deviation of the predictive, ``[B]``; None if S is 0, as are the next four.
+        std: Standard deviation, ``[B]``: the root of ``epistemic_std^2 + aleatoric_std^2``. None if S is 0, as are the
+            next four.
         epistemic_std: Spread of the function values over draws, ``[B]``.
         aleatoric_std: Spread of the observation noise, ``[B]``.
         percentiles: ``[B, K]``.

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
 import torch
 
+from murho.model.distributions.calibrated_spread import CalibratedSpread
 from murho.model.distributions.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import function_exceedance, function_quantiles
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Mapping
+
     from torch import Tensor
 
     from murho.model.distributions.calibration import ConformalMap
@@ -21,32 +22,37 @@ if TYPE_CHECKING:
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.prediction import PredictOptions
 
-__all__ = ["PredictionPlan"]
+__all__ = ["SPREADS", "PredictionPlan"]
 
 KEPT_PLANS = 64
 """Plans in the cache: most requests to a service have the same options."""
+SPREADS = ("std", "epistemic_std", "aleatoric_std")
+"""The numbers of an answer that calibration multiplies by one ratio."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionPlan:
     """The options of a request in the form that engines need, the same for every row.
 
+    With a calibration, engines compute quantiles at L = K + n scores: those of the K levels, and after them the n nodes
+    of the calibrated standard deviation. Without one, L is K.
+
     Attributes:
         options: Options of the request.
-        calibration: Calibrates percentiles and exceedance; None: they are raw.
+        calibration: Calibrates the spread, percentiles and exceedance; None: they are raw.
+        spread: Gives the calibrated standard deviation; None without calibration.
         levels: The percentile levels as probabilities, ``[K]``, float64.
-        scores: Normal scores of the levels in the raw predictive, for rows like the training rows, ``[K]``.
-        wider: The same for rows beyond the training rows, where calibration may only widen bands, ``[K]``.
-        ranks: Rank of each level, from 0, ``[K]``; None: the levels are in rising order.
+        scores: Normal scores in the raw predictive, for rows like the training rows, ``[L]``.
+        wider: The same for rows beyond the training rows, where calibration may only widen bands, ``[L]``.
         thresholds: ``[T]``, float64.
     """
 
     options: PredictOptions
     calibration: ConformalMap | None
+    spread: CalibratedSpread | None
     levels: Tensor
     scores: Tensor
     wider: Tensor
-    ranks: NDArray[np.intp] | None
     thresholds: Tensor
 
     @classmethod
@@ -63,13 +69,15 @@ class PredictionPlan:
             calibration = None
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
         scores = wider = torch.special.ndtri(levels)
+        spread = None
         if calibration is not None:
-            scores, wider = (calibration.calibrated(scores, widening) for widening in (False, True))
+            spread = CalibratedSpread.of(calibration, device)
+            scores, wider = (
+                torch.cat((calibration.calibrated(scores, widening), spread.nodes)) for widening in (False, True)
+            )
         scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
-        rising = sorted(options.percentiles) == list(options.percentiles)
-        ranks = None if rising else np.argsort(np.argsort(options.percentiles))
-        return cls(options, calibration, levels, scores, wider, ranks, thresholds)
+        return cls(options, calibration, spread, levels, scores, wider, thresholds)
 
     def answer(self, predictive: Predictive, outside: Outside) -> dict[str, Tensor]:
         """The answer for B rows.
@@ -89,7 +97,7 @@ class PredictionPlan:
         answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
         if options.noise:
             answer["std"] = (epistemic.square() + aleatoric.square()).sqrt()
-            answer["percentiles"] = self.percentiles(predictive, outside)
+            answer |= self.of_quantiles(answer, self.quantiles(predictive, outside), outside)
             if options.thresholds:
                 answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), outside)
         else:
@@ -99,25 +107,40 @@ class PredictionPlan:
             answer["draws"] = predictive.means.T
         return answer
 
-    def percentiles(self, predictive: Predictive, outside: Outside) -> Tensor:
-        """Percentiles of an observation, ``[B, K]``."""
+    def of_quantiles(self, spreads: Mapping[str, Tensor], quantiles: Tensor, outside: Outside) -> dict[str, Tensor]:
+        """The part of an answer that follows from quantiles: percentiles, and with a calibration the spread.
+
+        Args:
+            spreads: The raw ``std`` and its two parts, ``[B]`` each.
+            quantiles: In the order of the scores, ``[B, L]``.
+            outside: The rows beyond the training rows.
+        """
+        answer = {"percentiles": quantiles[:, : len(self.levels)]}
+        if self.spread is not None:
+            ratio = self.spread.ratio(quantiles[:, len(self.levels) :], outside.mask)
+            answer |= {name: spreads[name] * ratio for name in SPREADS}
+        return answer
+
+    def quantiles(self, predictive: Predictive, outside: Outside) -> Tensor:
+        """Quantiles of an observation at the scores, ``[B, L]``."""
         if self.calibration is None or len(outside) == 0:
             return predictive.quantiles(self.scores)
         if outside.everywhere:
             return predictive.quantiles(self.wider)
-        percentiles = predictive.means.new_empty((predictive.means.shape[1], len(self.levels)))
+        quantiles = predictive.means.new_empty((predictive.means.shape[1], len(self.scores)))
         for rows, scores in ((outside.others(), self.scores), (outside.rows, self.wider)):
-            percentiles[rows] = predictive.of_rows(rows).quantiles(scores)
-        return percentiles
+            quantiles[rows] = predictive.of_rows(rows).quantiles(scores)
+        return quantiles
 
-    def rising_scores(self, outside: Outside) -> Tensor:
-        """Normal scores of the levels in rising order, for each of B rows, ``[B, K]``."""
-        scores, batch = self.scores, len(outside.mask)
+    def rising_scores(self, outside: Outside) -> tuple[Tensor, Tensor]:
+        """The scores of each of B rows in rising order, and the place of each score in that order, ``[B, L]`` each."""
+        scores, ranks = _rising(self.scores)
         if self.calibration is not None and len(outside) > 0:
-            scores = torch.where(outside.mask.unsqueeze(1), self.wider, scores)
-        if self.ranks is not None:
-            scores = scores.sort(dim=-1).values
-        return scores.expand(batch, -1)
+            mask = outside.mask.unsqueeze(1)
+            wider, other = _rising(self.wider)
+            scores, ranks = torch.where(mask, wider, scores), torch.where(mask, other, ranks)
+        shape = len(outside.mask), len(self.scores)
+        return scores.expand(shape), ranks.expand(shape)
 
     def of_functions(self, means: Tensor) -> dict[str, Tensor]:
         """Percentiles and exceedance of the function alone, from function values ``[S, B]``."""
@@ -141,3 +164,9 @@ class PredictionPlan:
             return above
         scores = score_of_tails(below, above)
         return normal_cdf(-self.calibration.nominal_of(scores, widening=outside.mask.unsqueeze(1)))
+
+
+def _rising(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores in rising order, and the place of each in that order, ``[L]`` each."""
+    rising, order = scores.sort(stable=True)
+    return rising, order.argsort()

@@ -88,8 +88,8 @@ def evaluate_rows(
 
     Returns:
         ``n, rmse, mae, r2, nll, crps, raw, calibrated``, in the target's unit (``nll`` in nats per row; ``r2`` is None
-        if all targets are the same). ``raw`` and ``calibrated`` have ``coverage``, ``width`` and ``interval_score``;
-        ``calibrated`` is None if the checkpoint is not calibrated.
+        if all targets are the same). ``raw`` and ``calibrated`` have ``coverage``, ``width``, ``interval_score`` and
+        ``rms_std_ratio``; ``calibrated`` is None if the checkpoint is not calibrated.
 
     Raises:
         OptionError: S is 0.
@@ -140,10 +140,11 @@ def evaluate_in_full(
     if row_scores.calibrated is not None:
         pit = pit_of(row_scores.scores, posterior.calibration, row_scores.outside)
         report["calibrated"] |= {"pinball": row_scores.calibrated.pinball_report(), **reliability(pit, weights)}
-    square = row_scores.mean(row_scores.std**2)
+    square = row_scores.std**2
+    share = (row_scores.epistemic / row_scores.raw_std) ** 2
     return report | {
-        "sharpness": square**0.5,
-        "epistemic_share": row_scores.mean(row_scores.epistemic**2) / square,
+        "sharpness": row_scores.mean(square) ** 0.5,
+        "epistemic_share": row_scores.mean(share * square) / row_scores.mean(square),
         "spearman": spearman(row_scores.std, np.abs(row_scores.errors)),
         "coverage_by_std": coverage_by_std(row_scores),
         "coverage_by_category": coverage_by_category(row_scores, posterior.schema, columns),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["RowScores", "normal_scores", "score_rows"]
 
 ROWS_PER_CHUNK = 256
-ROW_ARRAYS = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "outside")
+ROW_ARRAYS = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "std", "outside")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,9 @@ class RowScores:
         nll: Negative log density of the predictive at the target, nats.
         crps: Continuous ranked probability score of the predictive.
         scores: Normal score of the target under the raw predictive: the normal quantile of its PIT.
-        epistemic: Epistemic standard deviation.
-        aleatoric: Aleatoric standard deviation.
+        epistemic: Epistemic standard deviation of the raw predictive.
+        aleatoric: Aleatoric standard deviation of the raw predictive.
+        std: Standard deviation that answers give: calibrated, if there is a calibration.
         raw: Scores of the raw percentiles.
         calibrated: Scores of the calibrated percentiles; None without calibration.
         outside: Whether the row lies beyond the training rows, bool.
@@ -56,14 +57,15 @@ class RowScores:
     scores: NDArray[np.float64]
     epistemic: NDArray[np.float64]
     aleatoric: NDArray[np.float64]
+    std: NDArray[np.float64]
     raw: BandScores
     calibrated: BandScores | None
     outside: NDArray[np.bool_]
     weights: NDArray[np.float64] | None = None
 
     @property
-    def std(self) -> NDArray[np.float64]:
-        """Standard deviation of the predictive."""
+    def raw_std(self) -> NDArray[np.float64]:
+        """Standard deviation of the raw predictive."""
         return np.hypot(self.epistemic, self.aleatoric)
 
     @classmethod
@@ -96,16 +98,21 @@ class RowScores:
 
         Returns:
             ``n, rmse, mae, r2, nll, crps``, and ``raw`` and ``calibrated`` (None without calibration), each a
-            `model.evaluation.metrics.BandScores.report`.
+            `model.evaluation.metrics.BandScores.report` with ``rms_std_ratio``, the RMSE over the root mean square of
+            the standard deviation. The scores ``nll`` and ``crps`` are those of the raw predictive.
         """
         return {
             "n": len(self.targets),
             **point_scores(self.errors, self.targets, self.weights),
             "nll": self.mean(self.nll),
             "crps": self.mean(self.crps),
-            "raw": self.raw.report(),
-            "calibrated": None if self.calibrated is None else self.calibrated.report(),
+            "raw": self.raw.report() | self._std_ratio(self.raw_std),
+            "calibrated": None if self.calibrated is None else self.calibrated.report() | self._std_ratio(self.std),
         }
+
+    def _std_ratio(self, std: NDArray[np.float64]) -> dict[str, float]:
+        """RMSE over the root mean square of standard deviations: about 1 where they are right on average."""
+        return {"rms_std_ratio": float(np.sqrt(self.mean(np.square(self.errors)) / self.mean(np.square(std))))}
 
 
 def score_rows(
@@ -161,9 +168,9 @@ def _score(
     """Score a chunk of rows with targets ``truth``, ``[B]``; `score_rows` describes the other arguments."""
     predictive, observed = drawn.predictive(), _array(truth)
     mean, epistemic, aleatoric = predictive.split()
-    calibrated = None
+    raw, served = drawn.answer(levels), None
     if calibration is not None:
-        calibrated = BandScores.of(drawn.percentiles(levels, calibration), observed, levels, weights)
+        served = drawn.answer(levels, calibration)
     return RowScores(
         targets=observed,
         errors=_array(mean - truth),
@@ -172,8 +179,9 @@ def _score(
         scores=_normal_scores(predictive, truth),
         epistemic=_array(epistemic),
         aleatoric=_array(aleatoric),
-        raw=BandScores.of(drawn.percentiles(levels), observed, levels, weights),
-        calibrated=calibrated,
+        std=(served or raw)["std"],
+        raw=BandScores.of(raw["percentiles"], observed, levels, weights),
+        calibrated=None if served is None else BandScores.of(served["percentiles"], observed, levels, weights),
         outside=_array(drawn.outside.mask),
         weights=weights,
     )

@@ -33,7 +33,7 @@ class DrawnRows:
         members: Member of each draw, ``[S]``.
         outside: The rows beyond the training rows.
         target: Maps the outputs to the distribution of the target.
-        engine: Computes percentiles.
+        engine: Computes answers.
     """
 
     outputs: Tensor
@@ -47,12 +47,18 @@ class DrawnRows:
         return self.target.predictive(self.outputs, self.members)
 
     def percentiles(self, levels: Sequence[float], calibration: ConformalMap | None = None) -> NDArray[np.float64]:
-        """Percentiles of an observation, ``[B, K]``, in the target's unit.
+        """Percentiles of an observation, ``[B, K]``, as in `answer`."""
+        return self.answer(levels, calibration)["percentiles"]
+
+    def answer(
+        self, levels: Sequence[float], calibration: ConformalMap | None = None
+    ) -> dict[str, NDArray[np.float64]]:
+        """The answer for an observation, in the target's unit, by the names of `model.engines.prediction.Prediction`.
 
         Args:
-            levels: K levels, strictly between 0 and 100.
-            calibration: Calibrates the percentiles; None: they are raw.
+            levels: K percentile levels, strictly between 0 and 100.
+            calibration: Calibrates the spread and the percentiles; None: they are raw.
         """
         options = PredictOptions(samples=len(self.members), percentiles=tuple(levels))
         plan = PredictionPlan.of(options, calibration, self.outputs.device)
-        return self.engine.answer(plan, self.outputs, self.members, self.outside)["percentiles"]
+        return self.engine.answer(plan, self.outputs, self.members, self.outside)

@@ -182,7 +182,7 @@ class Posterior:
             if with_errors:
                 images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, beyond)
                 drawn, mirrored = (self._target.predictive(*part) for part in ((outputs, members), images))
-                errors.append(self._errors(drawn, mirrored, answer["percentiles"], options))
+                errors.append(self._errors(drawn, mirrored, answer, options))
             answers.append({**answer, "outside": outside.mask.cpu().numpy()})
         return Prediction(
             samples=options.samples,
@@ -297,14 +297,14 @@ class Posterior:
         self,
         drawn: Predictive,
         mirrored: Predictive,
-        percentiles: NDArray[np.float64],
+        answer: Mapping[str, NDArray[Any]],
         options: PredictOptions,
     ) -> dict[str, NDArray[Any]]:
-        """Monte Carlo standard errors of a tile, by the names of `MonteCarloError`."""
+        """Monte Carlo standard errors of a tile's answer, by the names of `MonteCarloError`."""
         errors = monte_carlo_error(
             drawn,
             mirrored,
-            torch.from_numpy(percentiles).to(self.device),
+            *(torch.from_numpy(answer[name]).to(self.device) for name in ("percentiles", "std")),
             members=self.architecture.members,
             noise=options.noise,
         )

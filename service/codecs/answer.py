@@ -64,14 +64,22 @@ class PredictResponse(BaseModel):
     samples: int
     seed: int
     mean: list[float]
-    std: list[float] | None = Field(description="Predictive standard deviation.")
-    epistemic_std: list[float] | None = Field(description="Spread of the function values over draws.")
-    aleatoric_std: list[float] | None = Field(description="Spread of the observation noise.")
+    std: list[float] | None = Field(
+        description="Standard deviation of the distribution that the percentiles describe; its square is "
+        "epistemic_std² + aleatoric_std²."
+    )
+    epistemic_std: list[float] | None = Field(
+        description="Part of std: spread of the function values over draws. Calibration leaves the proportion of both "
+        "parts as it is."
+    )
+    aleatoric_std: list[float] | None = Field(description="Part of std: spread of the observation noise.")
     percentiles: Percentiles | None = None
     exceedance: Exceedance | None = None
     draws: list[list[float]] | None = Field(None, description="[rows][samples], only if asked for.")
     mc_error: MonteCarloErrors | None = Field(None, description="Only if asked for.")
-    calibrated: bool
+    calibrated: bool = Field(
+        description="Whether std and its parts, percentiles and exceedance are calibrated on held-out rows, or raw."
+    )
     warnings: list[InputWarning]
 
 

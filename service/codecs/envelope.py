@@ -82,6 +82,11 @@ class PredictRequest(BaseModel):
     noise: bool | None = Field(
         None, description="true (default) describes a new observation, false the function alone."
     )
+    calibrated: bool | None = Field(
+        None,
+        description="true (default): std and both its parts, percentiles and exceedance describe the distribution as "
+        "calibrated on held-out rows; false: all of them describe the raw one. The answer says which it is.",
+    )
     thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = Field(
         None, description="For each, the answer has the probability that the target exceeds it."
     )
@@ -155,6 +160,7 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
         percentiles=levels,
         seed=request.seed,
         noise=default.noise if request.noise is None else request.noise,
+        calibrated=default.calibrated if request.calibrated is None else request.calibrated,
         thresholds=tuple(request.thresholds or ()),
         draws="draws" in (request.include or ()),
         mc_error="mc_error" in (request.include or ()),
