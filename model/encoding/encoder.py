@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
+from murho.model.encoding.continuation import Continuation, continuations_from_json
 from murho.model.encoding.dates import Calendar
 from murho.model.encoding.feature_encodings import FeatureEncoding, OneHot, Standard
 from murho.model.encoding.piecewise import PiecewiseLinear
@@ -74,6 +75,8 @@ class Encoder:
         parts: One encoding per feature, in schema order.
         whitening: Hidden directions of correlated numbers, or None.
         gaps: Feature → gaps between its training values, for numbers and dates that have any.
+        continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
+            it is, as in older checkpoints.
     """
 
     schema: Schema
@@ -81,6 +84,7 @@ class Encoder:
     parts: tuple[FeatureEncoding, ...]
     whitening: Whitening | None = None
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
+    continuations: Mapping[str, Continuation] = field(default_factory=dict)
 
     @classmethod
     def fit(cls, schema: Schema, columns: Columns, *, encoding: str = "standard", whitened: bool = False) -> Self:
@@ -179,17 +183,18 @@ class Encoder:
         encoded = np.empty((rows, self.width), dtype=np.float32)
         # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
+            seen = self._range_distance.followed(columns, self.continuations)
             for start in range(0, rows, _TILE):
                 tile = encoded[start : start + _TILE]
                 for name, part, where in self._slices:
-                    part.encode(columns[name][start : start + _TILE], tile[:, where])
+                    part.encode(seen[name][start : start + _TILE], tile[:, where])
                 rows_of_tile, at = slice(start, start + _TILE), self.range_distance_columns.start
                 self._range_distance.encode(
                     columns, rows_of_tile, tile[:, at : at + len(self._range_distance.features)]
                 )
                 if self.whitening is not None:
                     count = self.whitening.count
-                    tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(columns, rows_of_tile)
+                    tile[:, at - count : at], tile[:, -count:] = self.whitening.encode(seen, rows_of_tile)
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
                 if np.isnan(tile).any():
@@ -216,6 +221,8 @@ class Encoder:
             data["whitening"] = self.whitening.to_json()
         if self.gaps:
             data["gaps"] = {name: gaps.to_json() for name, gaps in self.gaps.items()}
+        if self.continuations:
+            data["continuations"] = {name: each.to_json() for name, each in self.continuations.items()}
         return data
 
     @classmethod
@@ -229,7 +236,7 @@ class Encoder:
         Raises:
             CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
-        optional = [key for key in ("whitening", "gaps") if isinstance(data, dict) and key in data]
+        optional = [key for key in ("whitening", "gaps", "continuations") if isinstance(data, dict) and key in data]
         fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
         encoding = fields["encoding"]
         if not isinstance(encoding, str) or encoding not in ENCODINGS:
@@ -246,4 +253,7 @@ class Encoder:
         if "whitening" in optional:
             whitening = Whitening.from_json(fields["whitening"], schema, parts, "encoding.whitening")
         gaps = support_gaps_from_json(fields["gaps"], schema, "encoding.gaps") if "gaps" in optional else {}
-        return cls(schema, encoding, parts, whitening, gaps)
+        continuations = {}
+        if "continuations" in optional:
+            continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
+        return cls(schema, encoding, parts, whitening, gaps, continuations)

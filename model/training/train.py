@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.spec_parts import LikelihoodSpec
-from murho.model.training.extrapolation_prior import extrapolation_slope, with_extrapolation_prior
+from murho.model.training.extrapolation_prior import with_extrapolation_prior
+from murho.model.training.extrapolation_trial import extrapolation_trial
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
@@ -29,6 +30,7 @@ from murho.model.training.snapshots import Snapshots
 if TYPE_CHECKING:
     import pyarrow as pa
     import torch
+    from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.training.candidates import Reporter
@@ -119,11 +121,7 @@ def train(
 
     architecture = chosen.network.architecture
     encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
-    slope = extrapolation_slope(len(schema.features))
     tensors = learned_tensors(chosen.network, chosen.likelihood)
-    tensors = with_extrapolation_prior(
-        tensors, architecture, encoder.zero_in_training, slope, means=chosen.likelihood.means
-    )
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
@@ -134,9 +132,12 @@ def train(
         target=standardisation,
         schema=schema,
         encoder=encoder,
-        beyond=BeyondRule(slope),
+        beyond=BeyondRule(targets=_range_of(targets[split.training])),
         default_seed=options.seed,
     )
+    extrapolation = extrapolation_trial(Posterior(spec, tensors, engine="torch"), training_columns)
+    tensors = with_extrapolation_prior(tensors, architecture, extrapolation.slopes, means=chosen.likelihood.means)
+    spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
     groups = split.held_out(architecture.members)
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     engine = engine_worth(len(targets), SAMPLES)
@@ -164,6 +165,10 @@ def train(
     }
     spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
     return Trained(tensors, Posterior(spec, tensors, engine=engine))
+
+
+def _range_of(targets: NDArray[np.float64]) -> tuple[float, float]:
+    return float(targets.min()), float(targets.max())
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:
