@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
+from murho.model.encoding.continuation import Continuation, continuations_from_json
 from murho.model.encoding.dates import Calendar
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.feature_encodings import FeatureEncoding, OneHot, Standard
@@ -79,6 +80,8 @@ class Encoder:
         whitening: Hidden directions of correlated numbers, or None.
         gaps: Feature → gaps between its training values, for numbers and dates that have any.
         distribution: Joint distribution of the features; None in older checkpoints.
+        continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
+            it is, as in older checkpoints.
     """
 
     schema: Schema
@@ -87,6 +90,7 @@ class Encoder:
     whitening: Whitening | None = None
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
     distribution: FeatureDistribution | None = None
+    continuations: Mapping[str, Continuation] = field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -210,17 +214,18 @@ class Encoder:
         encoded = np.empty((rows, self.width), dtype=np.float32)
         # Values beyond float64 or float32 become infinite here, and are then clipped.
         with np.errstate(over="ignore"):
+            seen = self._range_distance.followed(columns, self.continuations)
             for start in range(0, rows, _TILE):
                 tile = encoded[start : start + _TILE]
                 for name, part, where in self._slices:
-                    part.encode(columns[name][start : start + _TILE], tile[:, where])
+                    part.encode(seen[name][start : start + _TILE], tile[:, where])
                 rows_of_tile, at = slice(start, start + _TILE), self.range_distance_columns.start
                 self._range_distance.encode(
                     columns, rows_of_tile, tile[:, at : at + len(self._range_distance.features)]
                 )
                 if self.whitening is not None:
                     count, further = self.whitening.count, at + len(self._range_distance.features)
-                    directions = self.whitening.encode(columns, rows_of_tile)
+                    directions = self.whitening.encode(seen, rows_of_tile)
                     tile[:, at - count : at], tile[:, further : further + count] = directions
                 if self.distribution is not None:
                     cells = {name: columns[name][rows_of_tile] for name, _, _ in self._slices}
@@ -267,6 +272,8 @@ class Encoder:
             data["gaps"] = {name: gaps.to_json() for name, gaps in self.gaps.items()}
         if self.distribution is not None:
             data["distribution"] = self.distribution.to_json()
+        if self.continuations:
+            data["continuations"] = {name: each.to_json() for name, each in self.continuations.items()}
         return data
 
     @classmethod
@@ -280,7 +287,8 @@ class Encoder:
         Raises:
             CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
-        optional = [key for key in ("whitening", "gaps", "distribution") if isinstance(data, dict) and key in data]
+        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations")
+        optional = [key for key in parts_of_newer_files if isinstance(data, dict) and key in data]
         fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
         encoding = fields["encoding"]
         if not isinstance(encoding, str) or encoding not in ENCODINGS:
@@ -302,4 +310,7 @@ class Encoder:
             distribution = FeatureDistribution.from_json(fields["distribution"], schema, "encoding.distribution")
         elif any(feature.imputed for feature in schema.features):
             raise wrong("encoding", "a distribution, because a feature has imputed cells", list(fields))
-        return cls(schema, encoding, parts, whitening, gaps, distribution)
+        continuations = {}
+        if "continuations" in optional:
+            continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
+        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from murho.model.data.schema import Columns, Schema
+    from murho.model.encoding.continuation import Continuation
     from murho.model.encoding.feature_encodings import FeatureEncoding
     from murho.model.encoding.support_gaps import SupportGaps
 
@@ -65,6 +66,23 @@ class RangeDistance:
             rows.append((feature.name, minimum, maximum, scale.std))
         names, minima, maxima, stds = zip(*rows, strict=True) if rows else ((), (), (), ())
         return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float), gaps)
+
+    def followed(self, columns: Columns, continuations: Mapping[str, Continuation]) -> Columns:
+        """Return the columns as the network sees them: numbers beyond their range by their continuation.
+
+        Args:
+            columns: Canonical columns, ``[B]`` each.
+            continuations: Number → continuation; other columns stay as they are.
+        """
+        if not continuations:
+            return columns
+        ranges = dict(zip(self.features, zip(self.minima, self.maxima, strict=True), strict=True))
+        return {
+            name: continuations[name].followed(column, *ranges[name])
+            if name in continuations and name in ranges
+            else column
+            for name, column in columns.items()
+        }
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from murho.model.json_validation import expect_fields, expect_number, wrong
+from murho.model.json_validation import expect_fields, expect_number, expect_numbers, wrong
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from murho.model.distributions.transforms import Standardisation
     from murho.model.encoding.encoder import Encoder
 
 __all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
@@ -19,6 +20,8 @@ __all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
 BEYOND = "edge"
 """Name in ``model.json`` of the rule for rows outside the training range: their noise is that of the nearest point in
 the range, and calibration only widens their bands."""
+FURTHEST_TARGET = 1.0
+"""How far a function value of a row outside may lie beyond the training targets, in widths of their range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +29,47 @@ class BeyondRule:
     """The rule `BEYOND` of a checkpoint; checkpoints older than the rule have no `BeyondRule`.
 
     Attributes:
-        slope: Prior standard deviation of a slope outside the training range (`model.training.extrapolation_prior`);
-            None if unknown.
+        slope: Standard deviation of all slopes outside the training range, in checkpoints where they have but one;
+            None where each has its own (`model.training.extrapolation_trial`).
+        targets: Smallest and largest training target, in its unit: function values of rows outside the training range
+            lie no further than `FURTHEST_TARGET` widths beyond. None in older checkpoints: they are not limited.
     """
 
     slope: float | None = None
+    targets: tuple[float, float] | None = None
+
+    def limits(self, standardisation: Standardisation) -> tuple[float, float] | None:
+        """Return the least and the largest function value of a row outside the training range, standardised."""
+        if self.targets is None:
+            return None
+        least, most = self.targets
+        further = FURTHEST_TARGET * (most - least)
+        ends = standardisation.forward(torch.tensor([least - further, most + further], dtype=torch.float64))
+        return float(ends[0]), float(ends[1])
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as data for ``model.json``."""
-        return {"rule": BEYOND} if self.slope is None else {"rule": BEYOND, "slope": self.slope}
+        slope = {} if self.slope is None else {"slope": self.slope}
+        targets = {} if self.targets is None else {"targets": list(self.targets)}
+        return {"rule": BEYOND, **slope, **targets}
 
     @classmethod
     def from_json(cls, data: object) -> Self:
         """Read the data of `to_json`.
 
         Raises:
-            CheckpointError: The rule is not `BEYOND`, or the slope is no number.
+            CheckpointError: The rule is not `BEYOND`, the slope is no number, or the targets are not two in order.
         """
-        fields = expect_fields(data, "beyond", ("rule",), optional=("slope",))
+        fields = expect_fields(data, "beyond", ("rule",), optional=("slope", "targets"))
         if fields["rule"] != BEYOND:
             raise wrong("beyond.rule", f'"{BEYOND}"', fields["rule"])
-        return cls(expect_number(fields["slope"], "beyond.slope") if "slope" in fields else None)
+        slope = expect_number(fields["slope"], "beyond.slope") if "slope" in fields else None
+        if "targets" not in fields:
+            return cls(slope)
+        ends = expect_numbers(fields["targets"], "beyond.targets")
+        if len(ends) != 2 or ends[0] >= ends[1]:
+            raise wrong("beyond.targets", "the least and the largest training target", fields["targets"])
+        return cls(slope, (ends[0], ends[1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ class Posterior:
         )
         self.seed, self.calibration = spec.default_seed, spec.calibration
         self._reach = TrainingRange.of(spec.encoder, spec.beyond, self.device)
+        self._limits = None if spec.beyond is None else spec.beyond.limits(spec.target)
         self._tensors = dict(tensors)
         shapes = spec.architecture.shapes()
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
@@ -283,14 +284,21 @@ class Posterior:
         """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
+        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`).
         """
         outputs = engine.forward(draws, rows)
-        noise_varies = self.likelihood.outputs > self.likelihood.means  # else it is the same for all rows
-        if noise_varies and len(outside) > 0:
-            beyond = outside.rows
-            edge = engine.forward(draws, self._reach.nearest(rows[beyond]))
-            with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
-                outputs[:, beyond] = self.likelihood.with_scatter_of(outputs[:, beyond], edge)
+        if len(outside) == 0:
+            return outputs
+        beyond, means = outside.rows, self.likelihood.means
+        noise_varies = self.likelihood.outputs > means  # else it is the same for all rows
+        edge = engine.forward(draws, self._reach.nearest(rows[beyond])) if noise_varies else None
+        with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
+            far = outputs[:, beyond]
+            if edge is not None:
+                far = self.likelihood.with_scatter_of(far, edge)
+            if self._limits is not None:
+                far[..., :means] = far[..., :means].clamp(*self._limits)
+            outputs[:, beyond] = far
         return outputs
 
     def _errors(

@@ -23,7 +23,8 @@ from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.spec_parts import LikelihoodSpec
-from murho.model.training.extrapolation_prior import extrapolation_slope, with_extrapolation_prior
+from murho.model.training.extrapolation_prior import with_extrapolation_prior
+from murho.model.training.extrapolation_trial import extrapolation_trial
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out, left_out_groups
@@ -36,10 +37,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     import torch
+    from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Schema
-    from murho.model.encoding.encoder import Encoder
-    from murho.model.fitting.fit_types import Fit
     from murho.model.training.candidates import Reporter, SearchResult
     from murho.model.training.options import TrainOptions
 
@@ -208,8 +208,7 @@ def _finished(
 
     architecture = chosen.network.architecture
     encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
-    slope = extrapolation_slope(len(schema.features))
-    tensors = _tensors(chosen, encoder, slope)
+    tensors = learned_tensors(chosen.network, chosen.likelihood)
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
@@ -220,9 +219,19 @@ def _finished(
         target=standardisation,
         schema=schema,
         encoder=encoder,
-        beyond=BeyondRule(slope),
+        beyond=BeyondRule(targets=_range_of(targets[split.learned])),
         default_seed=options.seed,
     )
+    learned_columns = select_rows(data.columns, split.learned)
+    extrapolation = extrapolation_trial(Posterior(spec, tensors, engine="torch"), learned_columns)
+    beyond_range = partial(
+        with_extrapolation_prior,
+        architecture=architecture,
+        slopes=extrapolation.slopes,
+        means=chosen.likelihood.means,
+    )
+    tensors = beyond_range(tensors)
+    spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
     groups = split.held_out(architecture.members)
     if hurried:
         most = max(1, ROWS_IN_A_HURRY // len(groups))
@@ -242,7 +251,7 @@ def _finished(
     )
     if split.forward and not result.interrupted:
         served = fit_to_all_rows(data, candidate, chosen, options, reporter, device)
-        tensors = _tensors(served, encoder, slope)
+        tensors = beyond_range(learned_tensors(served.network, served.likelihood))
     facts = {
         "rows": len(split.learned),
         "validation_rows": len(split.validation),
@@ -255,22 +264,15 @@ def _finished(
         "temperature": candidate.temperature,
         "candidates": [attempt.to_json() for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
-        "example": _example(schema, select_rows(data.columns, split.training)),
+        "example": _example(schema, learned_columns),
         "seconds": round(time.monotonic() - began, 3),
     }
     spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
     return Trained(tensors, Posterior(spec, tensors, engine=engine))
 
 
-def _tensors(chosen: Fit, encoder: Encoder, slope: float) -> dict[str, torch.Tensor]:
-    """The tensors of a fit, with the prior beyond the range."""
-    return with_extrapolation_prior(
-        learned_tensors(chosen.network, chosen.likelihood),
-        chosen.network.architecture,
-        encoder.zero_in_training,
-        slope,
-        means=chosen.likelihood.means,
-    )
+def _range_of(targets: NDArray[np.float64]) -> tuple[float, float]:
+    return float(targets.min()), float(targets.max())
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:

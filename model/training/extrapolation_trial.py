@@ -1,0 +1,179 @@
+"""A trial of extrapolation within the training rows: how far to follow a number beyond its range, what to doubt.
+
+What a function does beyond its training rows, no row tells. What it does near the edge, they do. So the trial pretends
+that the range of a number ends at the edge of its inner third, and extrapolates the fitted function from there along
+its slope, row by row. The *share* of the extrapolated change that the fitted function really makes is the share of the
+excess that the network will see beyond the true range (`model.encoding.continuation`): about 1 for a trend, 0 where a
+function bends or only wiggles. It was tested as far as the outer thirds reach, and is trusted as far.
+
+The doubt beyond the range is a random slope (`model.training.extrapolation_prior`). Its standard deviation is the size
+of the slopes that the function has learned across the range of this number. A number on which the function hardly
+depends moves an answer hardly, however far out it lies; one that matters has a slope of its own size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from murho.model.data.schema import FeatureKind
+from murho.model.encoding.continuation import Continuation
+from murho.model.encoding.feature_encodings import OneHot, Scaled
+from murho.model.encoding.row_distance import COMBINATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns
+    from murho.model.posterior.posterior import Posterior
+
+__all__ = ["Extrapolation", "extrapolation_trial"]
+
+ROWS, DRAWS = 256, 40
+"""Training rows of the trial, and draws of the function."""
+INNER = (1 / 3, 2 / 3)
+"""Quantiles of a number between which the trial pretends its range to lie."""
+STEP = 0.25
+"""Length over which the slope at the edge is measured, in standard deviations of the number."""
+ACROSS = (0.05, 0.95)
+"""Quantiles of a number between which its slopes across the range are measured."""
+LEAST_SHARE = 0.25
+"""Least slope, as a share of ``1 / sqrt(features)``: the slope of each feature in a linear function that all features
+explain alike. Where no row has been, a function may depend on what does not matter elsewhere."""
+MOST_LEVELS = 20
+"""Most categories of a feature that are compared, the most frequent ones."""
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Extrapolation:
+    """What the trial found.
+
+    Attributes:
+        continuations: Number → what the network sees of it beyond its training range. Dates have none: time goes on.
+        slopes: Number of each encoded column that is zero in training → standard deviation of its random slope, in
+            standard deviations of the target (behind a transform: of the transformed target).
+    """
+
+    continuations: dict[str, Continuation]
+    slopes: dict[int, float]
+
+
+def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation:
+    """Extrapolate a fit within its training rows.
+
+    Args:
+        posterior: The fit; its encoder has no continuations yet.
+        columns: Canonical columns of the training rows, ``[N]`` each.
+    """
+    return _Trial(posterior, columns).run()
+
+
+class _Trial:
+    def __init__(self, posterior: Posterior, columns: Columns) -> None:
+        self.posterior, self.encoder, self.columns = posterior, posterior.encoder, columns
+        rows = len(next(iter(columns.values())))
+        chosen = np.sort(np.random.default_rng(SEED).permutation(rows)[:ROWS])
+        self.rows = {feature.name: columns[feature.name][chosen] for feature in posterior.schema.features}
+        self.function = self.values(self.rows)
+        self.least = LEAST_SHARE / math.sqrt(len(posterior.schema.features))
+
+    def run(self) -> Extrapolation:
+        slopes, continuations = dict[str, float](), dict[str, Continuation]()
+        for feature, part in zip(self.encoder.schema.features, self.encoder.parts, strict=True):
+            if isinstance(part, Scaled) and feature.minimum is not None and feature.maximum is not None:
+                slopes[f"{feature.name} beyond the training rows"] = self.slope(feature.name, part.scale.std)
+                if feature.kind is FeatureKind.NUMERIC:
+                    continuations[feature.name] = self.continuation(feature.name, part.scale.std)
+            elif isinstance(part, OneHot):
+                slopes[f"{feature.name} is unseen"] = self.spread(feature.name, feature.categories)
+        slopes |= dict(self.slopes_of_directions())
+        if slopes:  # a combination may be odd in any feature
+            slopes[COMBINATION] = math.sqrt(sum(slope**2 for slope in slopes.values()) / len(slopes))
+        names = self.encoder.names
+        return Extrapolation(
+            continuations,
+            {number: max(slopes.get(names[number], 0.0), self.least) for number in self.encoder.zero_in_training},
+        )
+
+    def values(self, rows: Columns) -> NDArray[np.float64]:
+        """Function values of rows with changed cells, ``[S, B]``, in standard deviations of the learned target."""
+        return self.values_of(self.encoder.encode(rows))
+
+    def values_of(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Function values of encoded rows, ``[S, B]``."""
+        posterior = self.posterior
+        with torch.inference_mode():
+            drawn = posterior.drawn(torch.from_numpy(encoded).to(posterior.device), DRAWS, SEED)
+            means, _, weights = posterior.likelihood.components(drawn.outputs, drawn.members)
+            value = means[..., 0] if weights is None else (weights * means).sum(dim=-1)
+        return np.asarray(value.double().cpu().numpy())
+
+    def continuation(self, name: str, std: float) -> Continuation:
+        """Extrapolate from the inner third of a number to the rows in its outer thirds."""
+        present = self.columns[name][~np.isnan(self.columns[name])]
+        low, high = (float(end) for end in np.quantile(present, INNER))
+        cells = self.rows[name]
+        edge = np.minimum(np.maximum(cells, low), high)
+        outer = np.flatnonzero(np.abs(cells - edge) > 0.0)
+        below, above = max(0.0, low - float(present.min())), max(0.0, float(present.max()) - high)
+        if outer.size == 0:
+            return Continuation(0.0, below, above)
+        rows: dict[str, Any] = {key: column[outer] for key, column in self.rows.items()}
+        side = np.sign(cells[outer] - edge[outer])
+        at_edge = self.values(rows | {name: edge[outer]})
+        before_edge = self.values(rows | {name: edge[outer] - side * STEP * std})
+        extrapolated = (at_edge - before_edge) / STEP * np.abs(cells[outer] - edge[outer]) / std
+        change = self.function[:, outer] - at_edge
+        squares = float(np.square(extrapolated).sum())
+        share = float((extrapolated * change).sum()) / squares if squares > 0.0 else 0.0
+        return Continuation(min(1.0, max(0.0, share)), below, above)
+
+    def slope(self, name: str, std: float) -> float:
+        """Root mean square, over rows and draws, of the function's slope across the range of a number or date."""
+        column = self.columns[name]
+        present = column[~np.isnan(column)]
+        if present.size == 0:
+            return 0.0
+        low, high = (float(end) for end in np.quantile(present, ACROSS))
+        if low == high:
+            low, high = float(present.min()), float(present.max())
+        if low == high:
+            return 0.0
+        known = ~np.isnan(self.rows[name])
+        if not known.any():
+            return 0.0
+        rows: dict[str, Any] = {key: cells[known] for key, cells in self.rows.items()}
+        ends = [self.values(rows | {name: np.full(int(known.sum()), end)}) for end in (low, high)]
+        return float(np.sqrt(np.square(ends[1] - ends[0]).mean())) * std / (high - low)
+
+    def spread(self, name: str, categories: tuple[str, ...]) -> float:
+        """Standard deviation of the effects of a feature's categories: what to expect of a further one."""
+        levels = categories[:MOST_LEVELS]
+        if len(levels) < 2:
+            return 0.0
+        effects = [self.values(self.rows | {name: np.full(len(self.rows[name]), level, object)}) for level in levels]
+        return math.sqrt(float(np.var(np.stack(effects), axis=0, ddof=1).mean()))
+
+    def slopes_of_directions(self) -> Iterator[tuple[str, float]]:
+        """Slopes across the range of each hidden direction (`model.encoding.whitening`), by the input beyond it."""
+        if self.encoder.whitening is None:
+            return
+        encoded = self.encoder.encode(self.rows)
+        for name in self.encoder.whitening.names:
+            number = self.encoder.names.index(name)
+            low, high = np.quantile(encoded[:, number], ACROSS)
+            ends = []
+            for end in (low, high):
+                changed = encoded.copy()
+                changed[:, number] = end
+                ends.append(self.values_of(changed))
+            if low < high:
+                slope = float(np.sqrt(np.square(ends[1] - ends[0]).mean())) / float(high - low)
+                yield f"{name} beyond the training rows", slope
