@@ -33,8 +33,8 @@ LEVELS = tuple(sorted({*map(float, PERCENT), 2.5, 97.5}))
 """The K levels of every system's quantiles, per cent: those of the CRPS, and the ends of the 95 % band."""
 
 
-def crps_by_pinball(quantiles: NDArray[np.float64], target: NDArray[np.float64]) -> float:
-    """Twice the pinball loss, averaged over rows and over the levels 1, 2, …, 99 %.
+def crps_by_pinball(quantiles: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Twice the pinball loss of each row, averaged over the levels 1, 2, …, 99 %, ``[B]``, the target's unit.
 
     Args:
         quantiles: At `LEVELS`, ``[B, K]``, the target's unit.
@@ -43,7 +43,7 @@ def crps_by_pinball(quantiles: NDArray[np.float64], target: NDArray[np.float64])
     indices = [LEVELS.index(float(level)) for level in PERCENT]
     levels = np.array(PERCENT) / 100.0
     error = target[:, None] - quantiles[:, indices]
-    return float(2.0 * np.maximum(levels * error, (levels - 1.0) * error).mean())
+    return np.asarray(2.0 * np.maximum(levels * error, (levels - 1.0) * error).mean(axis=1))
 
 
 def crps_of_normals(mean: NDArray[np.float64], std: NDArray[np.float64], target: NDArray[np.float64]) -> float:
@@ -90,17 +90,27 @@ def conformal_scaled(
 
 
 def quantile_scores(quantiles: NDArray[np.float64], target: NDArray[np.float64]) -> dict[str, Any]:
-    """CRPS by pinball loss, and coverage and mean width of central bands.
+    """Mean CRPS by pinball loss with its standard error, and coverage and mean width of central bands.
+
+    The error is that of a mean over B independent rows; it knows nothing of another split or another fit.
 
     Args:
         quantiles: At `LEVELS`, ``[B, K]``; sorted by this function first.
         target: ``[B]``.
 
     Returns:
-        ``{"crps": …, "coverage": {"50": share, …}, "width": {"50": width in the target's unit, …}}``.
+        ``{"crps": …, "crps_error": …, "coverage": {"50": share, …}, "width": {"50": width in the target's unit, …}}``;
+        ``crps_error`` is None for a single row.
     """
     ordered = np.sort(quantiles, axis=1)
-    report: dict[str, Any] = {"crps": crps_by_pinball(ordered, target), "coverage": {}, "width": {}}
+    of_rows = crps_by_pinball(ordered, target)
+    rows = len(of_rows)
+    report: dict[str, Any] = {
+        "crps": float(of_rows.mean()),
+        "crps_error": float(of_rows.std(ddof=1) / math.sqrt(rows)) if rows > 1 else None,
+        "coverage": {},
+        "width": {},
+    }
     for nominal in COVERAGES:
         lower, upper = (ordered[:, LEVELS.index(50.0 + side * nominal / 2.0)] for side in (-1.0, 1.0))
         report["coverage"][str(nominal)] = float(np.mean((lower <= target) & (target <= upper)))

@@ -27,7 +27,7 @@ from murho.model.errors import MurhoError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MURHO", "compare", "main", "render_set", "render_summary"]
+__all__ = ["MURHO", "compare", "error_of", "main", "render_set", "render_summary"]
 
 MURHO = "Murho"
 PEERS = peers_of("table")
@@ -52,20 +52,23 @@ def compare(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
         runs: System → reports of its splits; `MURHO` may be missing.
 
     Returns:
-        ``crps``: system → the mean CRPS that is compared; ``answer``: system → ``raw`` or ``calibrated``, the answer
-        of that CRPS; ``best_peer``. With Murho also ``behind``, by how many per cent its CRPS is above the best peer's
-        (negative: below), ``lowest``, and ``width_ratio``, the mean width of its calibrated 90 % bands over the best
-        peer's.
+        ``crps``: system → the mean CRPS that is compared; ``error``: system → its standard error, see `error_of`;
+        ``answer``: system → ``raw`` or ``calibrated``, the answer of that CRPS; ``best_peer``. With Murho also
+        ``behind``, by how many per cent its CRPS is above the best peer's (negative: below), ``behind_error``, the
+        standard error of that over the splits, paired (None with one split), ``lowest``, and ``width_ratio``, the mean
+        width of its calibrated 90 % bands over the best peer's.
     """
     crps: dict[str, float] = {}
+    error: dict[str, float | None] = {}
     answer: dict[str, str] = {}
     for system, reports in runs.items():
         kinds = ["calibrated"] if system == MURHO else _kinds(reports)
         means = {kind: float(np.mean([report[kind]["crps"] for report in reports])) for kind in kinds}
         answer[system] = min(means, key=means.__getitem__)
         crps[system] = means[answer[system]]
+        error[system] = error_of(reports, answer[system])
     peers = [system for system in runs if system != MURHO]
-    verdict: dict[str, Any] = {"crps": crps, "answer": answer, "best_peer": None}
+    verdict: dict[str, Any] = {"crps": crps, "error": error, "answer": answer, "best_peer": None}
     if not peers:
         return verdict
     best = min(peers, key=crps.__getitem__)
@@ -73,9 +76,38 @@ def compare(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     if MURHO in runs:
         widths = {system: _mean(runs[system], "calibrated", "width", WIDTH_OF) for system in (MURHO, best)}
         verdict["behind"] = 100.0 * (crps[MURHO] / crps[best] - 1.0)
+        ours, theirs = ([report[answer[system]]["crps"] for report in runs[system]] for system in (MURHO, best))
+        verdict["behind_error"] = _paired_error(ours, theirs)
         verdict["lowest"] = crps[MURHO] <= crps[best]
         verdict["width_ratio"] = widths[MURHO] / widths[best]
     return verdict
+
+
+def error_of(reports: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """Standard error of a system's mean CRPS: over the splits, or, if there is one split, over its test rows.
+
+    None for a single split whose scores were kept before errors were.
+
+    Args:
+        reports: One per split.
+        kind: ``raw`` or ``calibrated``.
+    """
+    if len(reports) > 1:
+        return mean_and_error([report[kind]["crps"] for report in reports])[1]
+    of_rows: float | None = reports[0][kind].get("crps_error")
+    return of_rows
+
+
+def _paired_error(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Standard error of ``mean(ours) / mean(theirs) - 1``, per cent, from the differences on the same splits.
+
+    With the ratio of the means r, it is that of the mean of ``ours - r theirs``, over the mean of ``theirs``.
+    """
+    if len(ours) < 2 or len(ours) != len(theirs):
+        return None
+    first, second = np.asarray(ours), np.asarray(theirs)
+    left = first - first.mean() / second.mean() * second
+    return float(100.0 * left.std(ddof=1) / np.sqrt(len(left)) / second.mean())
 
 
 def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -91,7 +123,7 @@ def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> st
                     _title(system) if kind == _kinds(reports)[0] else "",
                     kind + (" *" if kind == verdict["answer"][system] else ""),
                     str(len(reports)),
-                    shown([report[kind]["crps"] for report in reports]),
+                    _with_error(float(np.mean([report[kind]["crps"] for report in reports])), error_of(reports, kind)),
                     f"{np.mean(closed):.4g}" if kind == "raw" and closed else "",
                     shown([report["rmse"] for report in reports]) if kind == "raw" or len(_kinds(reports)) == 1 else "",
                     *(f"{100.0 * _mean(reports, kind, 'coverage', str(level)):.1f}" for level in COVERAGES),
@@ -122,8 +154,13 @@ def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
     for name, of_set in runs.items():
         verdict = compare(of_set)
         verdicts.append(verdict)
-        cells = [f"{verdict['crps'][system]:.4g}" if system in verdict["crps"] else "-" for system in systems]
+        cells = [
+            _with_error(verdict["crps"][system], verdict["error"][system]) if system in verdict["crps"] else "-"
+            for system in systems
+        ]
         behind = f"{verdict['behind']:+.1f} %" if "behind" in verdict else "-"
+        if verdict.get("behind_error") is not None:
+            behind = f"{verdict['behind']:+.1f} ± {verdict['behind_error']:.1f} %"
         lowest = "yes" if verdict.get("lowest") else "no" if "lowest" in verdict else "-"
         width = f"{verdict['width_ratio']:.2f}" if "width_ratio" in verdict else "-"
         rows.append([name, *cells, verdict["best_peer"] or "-", behind, lowest, width])
@@ -138,6 +175,10 @@ def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
             f"{sum(verdict['width_ratio'] <= 1.0 for verdict in compared)}."
         )
     return "\n".join(lines)
+
+
+def _with_error(value: float, error: float | None) -> str:
+    return f"{value:.4g}" if error is None else f"{value:.4g} ± {error:.2g}"
 
 
 def _kinds(reports: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -172,7 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     for name, of_set in runs.items():
         print(f"{render_set(name, of_set)}\n")
-    print("* the answer that is compared; ± standard error over splits; CRPS of all from 99 levels\n")
+    print(
+        "* the answer that is compared; ± standard error over splits (of one split: over its test rows, another fit or "
+        "split left out); CRPS of all from 99 levels\n"
+    )
     print(render_summary(runs))
     options.output.mkdir(parents=True, exist_ok=True)
     path = Path(options.output) / "tabular.json"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.command_line import add_options, mean_and_error, positive, shown
 from benchmarks.datasets import SETS, UCI, chosen_sets, read_set, splits
 from benchmarks.fits import Job, fit_all, sources
-from benchmarks.published import LOG_LIKELIHOOD, RMSE, SOURCES
+from benchmarks.published import LOG_LIKELIHOOD, NOT_COMPARABLE, RMSE, SOURCES
 from benchmarks.results import facts, table, write_json
 from murho.model.errors import MurhoError
 
@@ -76,7 +76,8 @@ def render(names: Sequence[str], runs: Mapping[str, Sequence[Mapping[str, Any]]]
             known = [published[kind].get(name) for kind in ("mean-field", "network")]
             used |= {row.source for row in known if row is not None}
             cells = ["-" if row is None else row.shown() for row in known]
-            accuracy.append([name, score, str(len(reports)), shown(values), *cells])
+            mark = " (!)" if published is LOG_LIKELIHOOD and name in NOT_COMPARABLE else ""
+            accuracy.append([name, score + mark, str(len(reports)), shown(values), *cells])
         for score in ("crps", "seconds"):
             values = [report[score] for report in reports]
             title = "CRPS" if score == "crps" else score
@@ -93,7 +94,8 @@ def render(names: Sequence[str], runs: Mapping[str, Sequence[Mapping[str, Any]]]
     head = ["set", "score", "splits", "Murho", "best mean-field published", "best network published"]
     head_of_coverage = ["set", "bands", "50 %", "80 %", "90 %", "95 %", "width of 90 %"]
     sources_used = [f"{key}: {SOURCES[key]}" for key in SOURCES if key in used]
-    return "\n".join([table(head, accuracy), "", table(head_of_coverage, coverage), "", *sources_used])
+    warned = [f"(!) {NOT_COMPARABLE[name]}" for name in names if name in NOT_COMPARABLE]
+    return "\n".join([table(head, accuracy), "", table(head_of_coverage, coverage), "", *warned, *sources_used])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

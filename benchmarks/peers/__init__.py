@@ -73,11 +73,13 @@ BAYESIAN_TORCH = Library("bayesian_torch", (NUMPY, TORCH, "bayesian-torch==0.5.0
 BLITZ = Library("blitz", (NUMPY, TORCH, "blitz-bayesian-pytorch==0.2.8"))
 CATBOOST = Library("catboost", (NUMPY, "catboost==1.2.10"))
 DEEP_ENSEMBLE = Library("deep_ensemble", (NUMPY, TORCH))
+DIFFGBM = Library("diffgbm", (NUMPY, SCIKIT_LEARN_ITSELF, "lightgbm==4.7.0", "diffgbm==0.1.2"))
 LIGHTGBM = Library("lightgbm", (NUMPY, "lightgbm==4.7.0"))
 NGBOOST = Library("ngboost", (NUMPY, SCIKIT_LEARN_ITSELF, "ngboost==0.5.11"))
 NUMPYRO = Library("numpyro", (NUMPY, "jax==0.10.2", "numpyro==0.22.0"))
 POSTERIORS = Library("posteriors", (NUMPY, TORCH, "posteriors==0.1.3", "torchopt==0.7.3"))
 PYRO = Library("pyro", (NUMPY, TORCH, "pyro-ppl==1.9.2"))
+PYTABKIT = Library("pytabkit", (NUMPY, SCIKIT_LEARN_ITSELF, TORCH, "pytorch-lightning==2.6.6", "pytabkit==1.7.3"))
 SCIKIT_LEARN = Library("scikit_learn", (NUMPY, SCIKIT_LEARN_ITSELF))
 TFP = Library("tfp", (NUMPY, "tensorflow==2.21.0", "tf-keras==2.21.0", "tensorflow-probability==0.25.0"))
 TORCHBNN = Library("torchbnn", (NUMPY, TORCH, "torchbnn==1.2"))
@@ -114,6 +116,9 @@ PEERS = (
     ),
     Peer("table", "gaussian-process", "exact GP, ARD RBF", SCIKIT_LEARN, {"variant": "process"}, most_rows=2000),
     Peer("table", "deep-ensemble", "deep ensemble, 5 of 2 x 128", DEEP_ENSEMBLE),
+    Peer("table", "diffgbm", "DiffGBM", DIFFGBM),
+    Peer("table", "realmlp", "RealMLP, quantiles", PYTABKIT, {"variant": "realmlp"}),
+    Peer("table", "tabm", "TabM, quantiles", PYTABKIT, {"variant": "tabm"}),
 )
 """All peers, in the order of the tables."""
 

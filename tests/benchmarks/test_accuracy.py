@@ -130,10 +130,35 @@ def test_the_summary_counts_the_sets_where_murho_is_lowest() -> None:
         }
     )
     lines = [line.split() for line in text.splitlines()]
-    assert lines[2] == ["yacht", "0.9", "1", "ngboost", "-10.0", "%", "yes", "1.00"]
+    assert lines[2] == ["yacht", "0.9", "1", "ngboost", "-10.0", "%", "yes", "1.00"]  # no errors were kept
     assert lines[3] == ["wine", "1.05", "1", "ngboost", "+5.0", "%", "no", "1.00"]
     assert lines[4] == ["bike", "-", "1", "ngboost", "-", "-", "-"]
     assert "lowest CRPS on 1 of 2 sets; at worst it is +5.0 %" in text
+
+
+def test_errors_are_over_splits_or_else_over_the_rows_of_the_only_split() -> None:
+    one = run_of(2.0)
+    one["calibrated"]["crps_error"] = 0.25
+    assert tabular.error_of([one], "calibrated") == 0.25
+    assert tabular.error_of([run_of(2.0)], "calibrated") is None
+    assert tabular.error_of([run_of(1.0), run_of(3.0)], "calibrated") == pytest.approx(1.0)
+    assert "2 ± 0.25" in tabular.render_set("yacht", {"Murho": [one]})
+
+
+def test_the_distance_to_a_peer_has_the_error_of_pairs() -> None:
+    # Splits differ much, but Murho is 10 % lower on each: that is sure.
+    peer = [1.0, 2.0, 6.0]
+    runs = {"Murho": [run_of(0.9 * crps) for crps in peer], "ngboost": [run_of(crps) for crps in peer]}
+    assert tabular.compare(runs)["behind_error"] == pytest.approx(0.0, abs=1e-9)
+    assert "-10.0 ± 0.0 %" in tabular.render_summary({"yacht": runs})
+    assert tabular.compare({name: reports[:1] for name, reports in runs.items()})["behind_error"] is None
+
+
+def test_the_log_likelihood_of_a_target_of_grades_is_marked() -> None:
+    text = uci.render(["wine", "yacht"], {"wine": [report_of()], "yacht": [report_of()]})
+    assert "log-likelihood (!)" in text
+    assert text.count("(!)") == 2  # wine's alone, and why
+    assert "(!)" not in uci.render(["yacht"], {"yacht": [report_of()]})
 
 
 def test_the_table_of_a_set_begins_with_the_lowest() -> None:

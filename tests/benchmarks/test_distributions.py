@@ -24,14 +24,14 @@ def test_crps_by_pinball_is_near_the_closed_form_of_normals() -> None:
     closed = crps_of_normals(mean, std, target)
     # The CRPS of N(0, 1) against itself is 1 / sqrt(pi) on average.
     assert closed == pytest.approx(std.mean() / np.sqrt(np.pi), rel=0.03)
-    assert crps_by_pinball(normal_quantiles(mean, std), target) == pytest.approx(closed, rel=0.01)
+    assert crps_by_pinball(normal_quantiles(mean, std), target).mean() == pytest.approx(closed, rel=0.01)
 
 
 def test_crps_of_a_point_is_the_absolute_error() -> None:
     target = np.array([1.0, -2.0, 5.0])
     points = np.zeros((3, len(LEVELS)))
     # Over the levels 1 to 99 %, twice the pinball loss averages to the absolute error exactly.
-    assert crps_by_pinball(points, target) == pytest.approx(np.abs(target).mean())
+    np.testing.assert_allclose(crps_by_pinball(points, target), np.abs(target))
 
 
 def test_closed_form_at_the_mean() -> None:
@@ -47,6 +47,13 @@ def test_coverage_and_width_of_uniform_quantiles() -> None:
     for nominal in COVERAGES:
         assert scores["coverage"][str(nominal)] == pytest.approx(nominal / 100.0)
         assert scores["width"][str(nominal)] == pytest.approx(float(nominal))
+
+
+def test_the_standard_error_is_of_the_mean_over_rows() -> None:
+    scores = quantile_scores(np.zeros((4, len(LEVELS))), np.array([0.0, 1.0, -2.0, 5.0]))
+    assert scores["crps"] == pytest.approx(2.0)
+    assert scores["crps_error"] == pytest.approx(np.sqrt((4.0 + 1.0 + 0.0 + 9.0) / 3.0) / 2.0)
+    assert quantile_scores(np.zeros((1, len(LEVELS))), np.ones(1))["crps_error"] is None
 
 
 def test_crossing_quantiles_are_put_in_order() -> None:
