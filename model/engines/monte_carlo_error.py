@@ -44,7 +44,13 @@ class MonteCarloError:
 
 
 def monte_carlo_error(
-    drawn: Predictive, mirror: Predictive, percentiles: Tensor, std: Tensor, *, members: int, noise: bool
+    drawn: Predictive,
+    mirror: Predictive,
+    percentiles: Tensor,
+    *,
+    members: int,
+    noise: bool,
+    calibrated_std: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Standard errors of mean, std and percentiles.
 
@@ -58,9 +64,9 @@ def monte_carlo_error(
         drawn: Predictive of the draws; draw k is of member k mod M.
         mirror: Predictive of their mirror images.
         percentiles: The percentiles of the answer, ``[B, K]``.
-        std: The std of the answer, ``[B]``.
         members: M.
         noise: Whether the answer describes an observation, or the function alone.
+        calibrated_std: The std of the answer, if it is calibrated, ``[B]``; None: it is raw.
 
     Returns:
         Three tensors: ``[B]``, ``[B]`` and ``[B, K]``.
@@ -72,10 +78,10 @@ def monte_carlo_error(
         squares = [
             square + predictive.noise.square() for square, predictive in zip(squares, (drawn, mirror), strict=True)
         ]
-    raw, tiny = squares[0].mean(dim=0).sqrt(), torch.finfo(std.dtype).tiny
-    of_std = strata.error(*squares) / (2.0 * raw).clamp_min(tiny)
-    if noise:
-        of_std = of_std * (std / torch.hypot(*drawn.split()[1:]).clamp_min(tiny))
+    std, tiny = squares[0].mean(dim=0).sqrt(), torch.finfo(mean.dtype).tiny
+    of_std = strata.error(*squares) / (2.0 * std).clamp_min(tiny)
+    if calibrated_std is not None:
+        of_std = of_std * (calibrated_std / torch.hypot(*drawn.split()[1:]).clamp_min(tiny))
     views = [_Distribution.of(predictive, drawn, noise=noise) for predictive in (drawn, mirror)]
     # With noise the share below a level is smooth in the function value; without noise it is a step, far from linear.
     regressor = None if noise else 0.5 * (drawn.means - mirror.means)

@@ -172,6 +172,7 @@ class Posterior:
         engine = self.engine if options.samples else self._reference  # the mu-only mean is PyTorch's, to the bit
         samples, with_errors = options.samples, options.mc_error and options.samples > 0
         per_tile = self._rows_per_tile(samples)
+        calibrated = plan.calibration is not None
         answers, errors = [], []
         for start in range(0, max(rows.shape[-2], 1), per_tile):
             tile = torch.from_numpy(rows[..., start : start + per_tile, :]).to(self.device)
@@ -183,12 +184,12 @@ class Posterior:
             if with_errors:
                 images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, beyond)
                 drawn, mirrored = (self._target.predictive(*part) for part in ((outputs, members), images))
-                errors.append(self._errors(drawn, mirrored, answer, options))
+                errors.append(self._errors(drawn, mirrored, answer, noise=options.noise, calibrated=calibrated))
             answers.append({**answer, "outside": outside.mask.cpu().numpy()})
         return Prediction(
             samples=options.samples,
             seed=seed,
-            calibrated=plan.calibration is not None,
+            calibrated=calibrated,
             mc_error=MonteCarloError(**_joined(errors)) if errors else None,
             **_joined(answers),
         )
@@ -306,15 +307,18 @@ class Posterior:
         drawn: Predictive,
         mirrored: Predictive,
         answer: Mapping[str, NDArray[Any]],
-        options: PredictOptions,
+        *,
+        noise: bool,
+        calibrated: bool,
     ) -> dict[str, NDArray[Any]]:
         """Monte Carlo standard errors of a tile's answer, by the names of `MonteCarloError`."""
         errors = monte_carlo_error(
             drawn,
             mirrored,
-            *(torch.from_numpy(answer[name]).to(self.device) for name in ("percentiles", "std")),
+            torch.from_numpy(answer["percentiles"]).to(self.device),
             members=self.architecture.members,
-            noise=options.noise,
+            noise=noise,
+            calibrated_std=torch.from_numpy(answer["std"]).to(self.device) if calibrated else None,
         )
         return dict(zip(("mean", "std", "percentiles"), (part.cpu().numpy() for part in errors), strict=True))
 

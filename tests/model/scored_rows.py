@@ -62,5 +62,5 @@ def scored_rows(errors: NDArray[np.float64], stds: NDArray[np.float64], inside: 
     nothing = np.zeros(len(errors))
     bands = BandScores((), np.repeat(inside[:, None], 4, axis=1), np.zeros(4), np.zeros(4), np.zeros(0))
     return RowScores(
-        nothing, errors, nothing, nothing, nothing, nothing, stds, bands, None, np.zeros(len(errors), bool)
+        nothing, errors, nothing, nothing, nothing, nothing, stds, stds, bands, None, np.zeros(len(errors), bool)
     )

@@ -138,7 +138,10 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
         scored, unlike, imputed = score_table(
             table, ServiceScorer(client, "rent"), PredictOptions(samples=8, percentiles=(5.0, 95.0), seed=4)
         )
-    (body,) = asked
+        score_table(table, ServiceScorer(client, "rent"), PredictOptions(percentiles=(5.0, 95.0), calibrated=False))
+    body, raw = asked
+    assert "calibrated" not in body
+    assert raw["calibrated"] is False
     assert body["inputs"] == {
         "size": [None, 120.0],
         "built": ["1990-05-01", "2001-01-01"],

@@ -111,9 +111,9 @@ class Case:
         scores, widening = torch.special.ndtri(levels).expand(len(mean), -1), self.mask.unsqueeze(1)
         if calibration is not None:
             scores = calibration.calibrated(scores, widening)
-            spread = CalibratedSpread.of(calibration, CPU)
-            nodes = target.transform.inverse(torch.stack(bisect(mixture, spread.nodes)).mean(dim=0))
-            ratio = spread.ratio(nodes, self.mask)
+            calibrated = CalibratedSpread.of(calibration, CPU)
+            nodes = target.transform.inverse(torch.stack(bisect(mixture, calibrated.nodes)).mean(dim=0))
+            ratio = calibrated.ratio(nodes, self.mask)
             answer |= {name: answer[name] * ratio for name in ("std", "epistemic_std", "aleatoric_std")}
         answer["percentiles"] = target.transform.inverse(torch.stack(bisect(mixture, scores)).mean(dim=0))
         at = target.transform.forward(thresholds).expand(len(mean), -1)

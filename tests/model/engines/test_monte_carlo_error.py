@@ -134,6 +134,17 @@ def test_between_clumps_far_apart_no_error_exceeds_the_std() -> None:
     assert bool((of_percentiles <= 1.001e4).all())
 
 
+def test_the_error_of_a_calibrated_std_is_the_same_part_of_it() -> None:
+    drawn, mirror = _said(torch.square, 64, 4, 1.0)
+    answers = drawn.quantiles(torch.special.ndtri(LEVELS))
+    calibrated_std = 1.7 * torch.hypot(*drawn.split()[1:])
+    raw, calibrated = (
+        monte_carlo_error(drawn, mirror, answers, members=4, noise=True, calibrated_std=each)
+        for each in (None, calibrated_std)
+    )
+    torch.testing.assert_close(calibrated, (raw[0], 1.7 * raw[1], raw[2]))
+
+
 def test_no_percentiles_have_no_errors() -> None:
     drawn, mirror = _said(lambda weights: weights, 64, 1, 1.0)
     _, _, of_percentiles = monte_carlo_error(drawn, mirror, drawn.quantiles(torch.zeros(0)), members=1, noise=True)

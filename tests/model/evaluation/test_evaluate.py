@@ -28,7 +28,8 @@ def test_the_full_judgement_has_the_contracts_keys_and_more(report: dict[str, An
     assert {"sharpness", "epistemic_share", "spearman", "coverage_by_std", "coverage_by_category"} <= set(report)
     for kind in ("raw", "calibrated"):
         bands = report[kind]
-        assert set(bands) == {"coverage", "width", "interval_score", "pinball", "calibration_error", "pit"}
+        names = {"coverage", "width", "interval_score", "rms_std_ratio", "pinball", "calibration_error", "pit"}
+        assert set(bands) == names
         for name in ("coverage", "width", "interval_score"):
             assert list(bands[name]) == ["50", "80", "90", "95"]
 

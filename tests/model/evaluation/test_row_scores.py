@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.distributions.calibration import fit_conformal_map
+from murho.model.distributions.calibration import ConformalMap, fit_conformal_map
 from murho.model.errors import OptionError
 from murho.model.evaluation import row_scores as row_scores_module
 from murho.model.evaluation.metrics import PERCENTILES
@@ -46,6 +46,17 @@ def test_calibrated_bands_go_through_the_map() -> None:
     report = score_gaussians(np.zeros(1), np.ones(1), np.zeros(1), calibration).report()
     for coverage, width in report["raw"]["width"].items():
         assert report["calibrated"]["width"][coverage] == pytest.approx(2.0 * width, rel=0.01)
+
+
+def test_std_and_its_ratio_to_the_errors_are_those_of_answers() -> None:
+    calibration = ConformalMap((1.0, 3.0), (2.0, 6.0), 60)
+    arrays = np.zeros(2), np.ones(2), np.array([1.0, -1.0])
+    row_scores = score_gaussians(*arrays, calibration)
+    np.testing.assert_allclose(row_scores.std, 2.0, rtol=1e-6)
+    report = row_scores.report()
+    assert report["raw"]["rms_std_ratio"] == pytest.approx(1.0, rel=1e-6)
+    assert report["calibrated"]["rms_std_ratio"] == pytest.approx(0.5, rel=1e-6)
+    np.testing.assert_allclose(score_gaussians(*arrays).std, 1.0, rtol=1e-6)
 
 
 @given(st.integers(0, 2**32), st.floats(0.1, 50.0))

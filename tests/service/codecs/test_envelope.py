@@ -21,11 +21,11 @@ def test_only_the_rows_are_required() -> None:
     options = predict_options(document, 256, 4096)
     assert document.inputs == [[1]]
     assert (options.samples, options.percentiles, options.seed) == (256, (5.0, 50.0, 95.0), None)
-    assert (options.noise, options.thresholds, options.draws) == (True, (), False)
+    assert (options.noise, options.calibrated, options.thresholds, options.draws) == (True, True, (), False)
 
 
 def test_null_is_an_option_that_is_not_given() -> None:
-    names = ("samples", "percentiles", "seed", "noise", "thresholds", "include")
+    names = ("samples", "percentiles", "seed", "noise", "calibrated", "thresholds", "include")
     document = parse_document(orjson.dumps({"inputs": [[1]], **dict.fromkeys(names)}))
     assert predict_options(document, 256, 4096) == predict_options(parse_document(b'{"inputs": 1}'), 256, 4096)
 
@@ -33,11 +33,13 @@ def test_null_is_an_option_that_is_not_given() -> None:
 def test_options_are_read() -> None:
     document = parse_document(
         b'{"inputs": 1, "samples": 0, "percentiles": [2.5, 97.5], "seed": 9223372036854775807, "noise": false,'
+        b'"calibrated": false,'
         b'"thresholds": [20, -1e300], "include": ["draws"]}'
     )
     options = predict_options(document, 256, 4096)
     assert (options.samples, options.percentiles, options.seed) == (0, (2.5, 97.5), 2**63 - 1)
-    assert (options.noise, options.thresholds, options.draws) == (False, (20.0, -1e300), True)
+    assert (options.noise, options.calibrated, options.thresholds) == (False, False, (20.0, -1e300))
+    assert options.draws
     assert not options.mc_error
     both = predict_options(parse_document(b'{"inputs": 1, "include": ["mc_error", "draws"]}'), 256, 4096)
     assert both.mc_error
@@ -95,6 +97,8 @@ def test_what_is_no_strict_json_object_is_refused_as_a_whole(body: bytes) -> Non
         ({"thresholds": ["x"] * 1_000_000}, "/thresholds"),
         ({"noise": 1}, "/noise"),
         ({"noise": "true"}, "/noise"),
+        ({"calibrated": 0}, "/calibrated"),
+        ({"calibrated": "false"}, "/calibrated"),
         ({"include": ["weights"]}, "/include/0"),
         ({"include": "draws"}, "/include"),
         ({"sample": 3}, "/sample"),
