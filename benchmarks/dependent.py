@@ -63,7 +63,8 @@ class MadeTable:
 def _friedman(features: NDArray[np.float64]) -> NDArray[np.float64]:
     """A smooth function of four features in [0, 1] with interactions, scaled to a standard deviation of about 2."""
     x = features.T
-    return 4.0 * np.sin(np.pi * x[0] * x[1]) + 8.0 * (x[2] - 0.5) ** 2 + 4.0 * x[3]
+    values: NDArray[np.float64] = 4.0 * np.sin(np.pi * x[0] * x[1]) + 8.0 * (x[2] - 0.5) ** 2 + 4.0 * x[3]
+    return values
 
 
 def _table(features: NDArray[np.float64], target: NDArray[np.float64], **columns: Any) -> pa.Table:

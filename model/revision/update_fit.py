@@ -74,12 +74,13 @@ class UpdateOptions:
             raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
 
 
-def split_new_rows(count: int, seed: int, members: int) -> Split:
+def split_new_rows(rows: LabelledRows, seed: int, members: int) -> Split:
     """Split new rows as a training does; with fewer than 50 rows none is held out and none calibrates."""
+    count = len(rows)
     if count < FEWEST_ROWS_TO_HOLD_OUT:
         everything = np.arange(count)
         return Split(everything, everything, everything[:0])
-    return split_rows(count, seed, members)
+    return split_rows(count, seed, members, rows.units)
 
 
 def temperature_of(spec: ModelSpec, held_out: bool) -> float:

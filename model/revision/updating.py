@@ -85,7 +85,7 @@ def update(
     old = revision.posterior
     _refuse_pruned(revision)
     seed = old.seed if options.seed is None else options.seed
-    split = split_new_rows(len(rows), seed, old.architecture.members)
+    split = split_new_rows(rows, seed, old.architecture.members)
     enough = len(split.calibration) > 0
     if enough:
         reporter.say(f"new {split.describe()}" if split.folds is None else split.describe())
@@ -110,7 +110,9 @@ def update(
     groups = split.held_out(old.architecture.members) if enough else [HeldOut(split.training, None)]
     calibrating = range(0 if split.folds is not None else 1, len(groups)) if enough else ()
     _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
-    conformal, after = calibrate_and_score(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
+    conformal, after = calibrate_and_score(
+        new, rows.encoded, rows.targets, groups, calibrating=calibrating, units=split.units
+    )
     calibration = "none" if spec.calibration is None else "kept"
     if conformal is not None:
         spec, calibration = replace(spec, calibration=conformal), "made anew"

@@ -27,6 +27,7 @@ from murho.model.training.holding_out import hold_out, left_out_groups
 from murho.model.training.last_fit import fit_to_all_rows
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
+from murho.model.training.time_feature import choose_time_feature
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,6 +122,9 @@ def train(
     snapshots.begin(
         make_fingerprint({**columns, **holding_out.columns}, targets, target, options, device), reporter.say
     )
+    if options.time is not None:
+        data = choose_time_feature(data, options.time, options, reporter, device)
+        schema = data.schema
     result = search(data, options, reporter, device, snapshots)
     chosen, candidate = result.fit, result.candidate
     reporter.say(f"chose {candidate}")
