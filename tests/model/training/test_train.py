@@ -15,6 +15,7 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.training import train as training
+from murho.model.training.holding_out import HoldingOut
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
 
@@ -92,7 +93,7 @@ def test_the_example_row_can_be_asked() -> None:
 def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
     split = split_rows(160, 0)
-    monkeypatch.setattr(training, "split_rows", lambda *_: split)
+    monkeypatch.setattr(training, "hold_out", lambda *_: HoldingOut(split, {}, {}, ()))
     target = train_quickly(table, members=1).spec.target
     rent = table.column("rent").to_numpy()[split.training]
     assert target.location == pytest.approx(rent.mean())
