@@ -144,18 +144,18 @@ def autoregressive(generator: np.random.Generator) -> MadeTable:
 
 
 def drift(generator: np.random.Generator) -> MadeTable:
-    """1,000 rows in time; the coefficient of a feature is a random walk; asked for the next 100 rows, in 20 futures."""
+    """1,000 rows in time; the coefficient of a feature rises and wanders; asked for the next 100 rows, in 20 futures."""
 
     def path(first: float, count: int) -> NDArray[np.float64]:
-        walk: NDArray[np.float64] = first + np.cumsum(0.15 * generator.standard_normal(count))
+        walk: NDArray[np.float64] = first + np.cumsum(0.006 + 0.05 * generator.standard_normal(count))
         return walk
 
     def rows(coefficient: NDArray[np.float64]) -> pa.Table:
         features = generator.random((len(coefficient), 4))
         noise = 0.5 * generator.standard_normal(len(coefficient))
-        return _table(features, _friedman(features) + coefficient * (features[:, 0] + 0.5) + noise)
+        return _table(features, _friedman(features) + coefficient * features[:, 0] + noise)
 
-    past = path(2.0, PAST)
+    past = path(-2.0, PAST)
     futures = [rows(path(float(past[-1]), AHEAD)) for _ in range(FUTURES)]
     return MadeTable(rows(past), pa.concat_tables(futures), {"time": "row-order"})
 

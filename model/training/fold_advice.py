@@ -199,13 +199,8 @@ def _by_group(known: _Table, generator: np.random.Generator) -> Iterator[Advice]
 
 def _in_time(known: _Table, generator: np.random.Generator, *, ordered: bool) -> Iterator[Advice]:
     """Advice on dates and, with ``ordered``, on the order of the rows."""
-    dates = {
-        name: known.features.get(name, known.others.get(name))
-        for name, kind in known.kinds.items()
-        if kind is FeatureKind.DATE
-    }
-    times = {name: column for name, column in dates.items() if column is not None}
-    if not any(_sorted_by(column) for column in (known.targets, *known.features.values(), *times.values())):
+    times = {name: known.column(name) for name, kind in known.kinds.items() if kind is FeatureKind.DATE}
+    if ordered and not any(_sorted_by(column) for column in (known.targets, *known.features.values(), *times.values())):
         times[ROW_ORDER] = np.arange(len(known), dtype=np.float64)
     for name, time in times.items():
         for rows in _stretches(time):

@@ -6,16 +6,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema_inference import columns_from_table, plan_columns
+from murho.model.data.column_overrides import ColumnOverride, FeatureKind
+from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.input_warnings import input_warnings
 from murho.model.errors import OptionError, TableError
 from murho.model.training.holding_out import HoldingOut, hold_out
 from murho.model.training.options import make_options
 from tests.model.conftest import Notes, make_table, train_quickly
 
+ROWS = np.arange(160) + 1
+
 
 def _hold_out(table: pa.Table, **options: object) -> HoldingOut:
     columns = columns_from_table(table, plan_columns(table, "rent"))
-    return hold_out(table, "rent", columns, make_options(dict(options)), np.arange(table.num_rows) + 1)
+    return hold_out(table, "rent", columns, make_options(dict(options)), ROWS)
 
 
 def _with(table: pa.Table, **columns: object) -> pa.Table:
@@ -73,22 +78,29 @@ def test_a_group_column_is_a_feature_only_if_asked() -> None:
 
 def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
     """Bands are calibrated that far; beyond, doubt grows as beyond any range."""
-    table = make_table().drop_columns(["day"])
-    days = np.arange(160.0)
-    rent = np.asarray(table["rent"]) + 20.0 * days  # a trend, so that the time is a feature that helps
-    table = _with(table.drop_columns(["rent"]), day=days, rent=rent)
-    notes = Notes()
-    trained = train_quickly(table, notes, time="day")
-    assert "on all rows" in notes.titles
-    feature = next(feature for feature in trained.spec.schema.features if feature.name == "day")
-    assert feature.maximum == 159.0 + 16.0
-    columns = columns_from_table(table.slice(0, 3), trained.posterior.schema)
-    columns["day"] = np.array([159.0, 175.0, 400.0])
-    encoded = trained.posterior.encoder.encode(columns)
-    beyond = encoded[:, trained.posterior.encoder.names.index("day beyond the training rows")]
+    table = _with(make_table().drop_columns(["day"]), day=np.arange(160.0))
+    plan = plan_columns(
+        table, "rent", ignore=("size", "district"), overrides={"day": ColumnOverride(FeatureKind.NUMERIC)}
+    )
+    columns = columns_from_table(table, plan)
+    schema = make_schema(plan, columns, hold_out(table, "rent", columns, make_options({"time": "day"}), ROWS).ahead)
+    assert schema.features[-1].maximum == 159.0 + 16.0
+    encoder = Encoder.fit(schema, columns)
+    later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}
+    beyond = encoder.encode(later)[:, encoder.names.index("day beyond the training rows")]
     assert beyond[:2].tolist() == [0.0, 0.0]
     assert beyond[2] > 1.0
-    assert [warning.row for warning in trained.posterior.input_warnings(columns)] == [2]
+    assert [warning.row for warning in input_warnings(encoder, later)] == [2]
+
+
+def test_a_time_that_does_not_help_is_no_feature_and_the_last_fit_takes_all_rows() -> None:
+    days = np.datetime64("2020-01-01") + np.arange(160)
+    notes = Notes()
+    trained = train_quickly(_with(make_table(), when=days), notes, time="when")
+    assert notes.titles[-1] == "on all rows"
+    assert sum("as a feature, judged on later rows" in line for line in notes.lines) == 2
+    features = [feature.name for feature in trained.spec.schema.features]
+    assert ("when" in features) == ("when" not in trained.spec.schema.left_out)
 
 
 @pytest.mark.parametrize("members", [1, 2])
