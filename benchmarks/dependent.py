@@ -63,7 +63,8 @@ class MadeTable:
 def _friedman(features: NDArray[np.float64]) -> NDArray[np.float64]:
     """A smooth function of four features in [0, 1] with interactions, scaled to a standard deviation of about 2."""
     x = features.T
-    return 4.0 * np.sin(np.pi * x[0] * x[1]) + 8.0 * (x[2] - 0.5) ** 2 + 4.0 * x[3]
+    values: NDArray[np.float64] = 4.0 * np.sin(np.pi * x[0] * x[1]) + 8.0 * (x[2] - 0.5) ** 2 + 4.0 * x[3]
+    return values
 
 
 def _table(features: NDArray[np.float64], target: NDArray[np.float64], **columns: Any) -> pa.Table:
@@ -143,18 +144,18 @@ def autoregressive(generator: np.random.Generator) -> MadeTable:
 
 
 def drift(generator: np.random.Generator) -> MadeTable:
-    """1,000 rows in time; the coefficient of a feature is a random walk; asked for the next 100 rows, in 20 futures."""
+    """1,000 rows in time; the coefficient of a feature rises and wanders; asked for the next 100, in 20 futures."""
 
     def path(first: float, count: int) -> NDArray[np.float64]:
-        walk: NDArray[np.float64] = first + np.cumsum(0.15 * generator.standard_normal(count))
+        walk: NDArray[np.float64] = first + np.cumsum(0.006 + 0.05 * generator.standard_normal(count))
         return walk
 
     def rows(coefficient: NDArray[np.float64]) -> pa.Table:
         features = generator.random((len(coefficient), 4))
         noise = 0.5 * generator.standard_normal(len(coefficient))
-        return _table(features, _friedman(features) + coefficient * (features[:, 0] + 0.5) + noise)
+        return _table(features, _friedman(features) + coefficient * features[:, 0] + noise)
 
-    past = path(2.0, PAST)
+    past = path(-2.0, PAST)
     futures = [rows(path(float(past[-1]), AHEAD)) for _ in range(FUTURES)]
     return MadeTable(rows(past), pa.concat_tables(futures), {"time": "row-order"})
 

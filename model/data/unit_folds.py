@@ -75,9 +75,9 @@ def take_units(
     waiting = np.argsort(first).tolist()
     part_of_unit = np.full(len(sizes), len(wanted))
     for part, rows in enumerate(wanted):
-        taken = 0
-        while taken < rows and len(waiting) > 1:
-            # A unit that overshoots by more than it brings is left for the training, unless the part would be empty.
+        taken, later = 0, len(wanted) - part
+        while taken < rows and len(waiting) > (later if taken else 1):
+            # A unit that overshoots by more than it brings is left, unless the part would be empty.
             unit = waiting[0]
             if taken and taken + sizes[unit] - rows > rows - taken:
                 break

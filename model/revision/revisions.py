@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 
 from murho.model.data.column_inference import infer_column
-from murho.model.data.columns import is_missing
+from murho.model.data.columns import canonical_column, is_missing
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.data.units import find_units
 from murho.model.errors import TableError
 from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.posterior import Posterior
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Feature
+    from murho.model.data.units import Units
     from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = ["LabelledRows", "Revision", "labelled_rows"]
@@ -66,12 +68,15 @@ class LabelledRows:
         targets: ``[N]``, the target's unit.
         left_out: Number of rows without a target.
         outside: Feature → number of rows that it makes unlike the training rows.
+        units: Rows that are held out together: those with the same features, and the groups of the training if the
+            table has their columns.
     """
 
     encoded: NDArray[np.float32]
     targets: NDArray[np.float64]
     left_out: int
     outside: dict[str, int]
+    units: Units
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -112,7 +117,21 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
         targets=targets[labelled],
         left_out=len(targets) - len(labelled),
         outside=_outside(posterior, columns),
+        units=find_units(columns, _groups(table, posterior, labelled), row_numbers=labelled + 1),
     )
+
+
+def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The canonical columns of the training's ``--group`` option that the table has, of the labelled rows."""
+    names = posterior.spec.training.get("options", {}).get("group", ())
+    groups = {}
+    for name in names:
+        if name in table.column_names:
+            kind = infer_column(table.column(name), name).kind
+            column = canonical_column(table.column(name), kind, name)[labelled]
+            if 1 < len(set(column.tolist())) < len(column):  # else there is no group to hold out
+                groups[name] = column
+    return groups
 
 
 def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Columns) -> None:

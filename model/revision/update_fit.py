@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from murho.model.data.splits import HELD_OUT_SHARE, MOST_HELD_OUT, Split, folds_of, split_rows
+from murho.model.data.unit_folds import take_units
 from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
@@ -69,22 +70,23 @@ class UpdateOptions:
             raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
 
 
-def split_new_rows(count: int, seed: int, members: int) -> Split:
+def split_new_rows(rows: LabelledRows, seed: int, members: int) -> Split:
     """Split new rows so that each is held out from some members, in equal shares whatever their number.
 
     Several members are cross-fitted, as in a training. A single one learns from 85 % of the rows, and the others
     calibrate. Below 10 rows, or two for each fold, none is held out and none calibrates.
     """
+    count = len(rows)
     fewest = max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds_of(members))
     if count < fewest:
         everything = np.arange(count)
         return Split(everything, everything, everything[:0])
     if members > 1:
-        return split_rows(count, seed, members, fewest=fewest)
+        return split_rows(count, seed, members, rows.units, fewest=fewest)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * count))
-    learned = order[held_out:]
-    return Split(learned, learned, order[:held_out])
+    calibration, learned = take_units(order, (held_out,), rows.units)
+    return Split(learned, learned, calibration, units=rows.units)
 
 
 def temperature_of(spec: ModelSpec, rows: int) -> float:

@@ -87,7 +87,7 @@ def update(
     old = revision.posterior
     _refuse_pruned(revision)
     seed = old.seed if options.seed is None else options.seed
-    split = split_new_rows(len(rows), seed, old.architecture.members)
+    split = split_new_rows(rows, seed, old.architecture.members)
     held_out, many = len(split.calibration) > 0, len(rows) >= FEWEST_ROWS_TO_CALIBRATE
     if not held_out:
         reporter.say(
@@ -113,7 +113,14 @@ def update(
     calibrating = range(len(groups)) if held_out and (many or spec.calibration is not None) else ()
     _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
     conformal, after = calibrate_and_score(
-        new, rows.encoded, rows.targets, groups, calibrating=calibrating, earlier=spec.calibration
+        new,
+        rows.encoded,
+        rows.targets,
+        groups,
+        calibrating=calibrating,
+        units=None if split.units is None else split.units.of_rows,
+        even=split.units is not None and split.units.grouped,
+        earlier=spec.calibration,
     )
     calibration = "none" if spec.calibration is None else "kept"
     if conformal is not None:

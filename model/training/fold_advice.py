@@ -126,6 +126,10 @@ class _Table:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def column(self, name: str) -> NDArray[Any]:
+        """A canonical column, feature or not, ``[N]``."""
+        return self.features[name] if name in self.features else self.others[name]
+
     def proxy(self, rows: NDArray[np.int64], *, without: str | None = None) -> Proxy:
         """The predictor of some rows, without one of the features if asked for."""
         features = {name: column[rows] for name, column in self.features.items() if name != without}
@@ -161,12 +165,16 @@ def advise(
         except TableError:
             continue
     known = _Table(columns, others, kinds, targets, units)
+    found = list(_by_group(known, generator))
+    # Rows of a group that stand together make the order of the rows matter; the group says it better.
+    ordered = not any(_stand_together(known.column(advice.option.removeprefix("--group "))) for advice in found)
     # Several dates, and the order of the rows, mostly say the same: the first is enough.
-    found = [*_by_group(known, generator), *islice(_in_time(known, generator), 1)]
+    found += islice(_in_time(known, generator, ordered=ordered), 1)
     return sorted(found, key=lambda advice: advice.coverage)
 
 
 def _by_group(known: _Table, generator: np.random.Generator) -> Iterator[Advice]:
+    """Advice on columns that may name groups."""
     for name, codes in islice(_candidates(known), MOST_COLUMNS):
         rows = _whole_groups(codes, generator)
         groups, proxy = codes[rows], known.proxy(rows)
@@ -189,14 +197,10 @@ def _by_group(known: _Table, generator: np.random.Generator) -> Iterator[Advice]
         )
 
 
-def _in_time(known: _Table, generator: np.random.Generator) -> Iterator[Advice]:
-    dates = {
-        name: known.features.get(name, known.others.get(name))
-        for name, kind in known.kinds.items()
-        if kind is FeatureKind.DATE
-    }
-    times = {name: column for name, column in dates.items() if column is not None}
-    if not any(_sorted_by(column) for column in (known.targets, *known.features.values(), *times.values())):
+def _in_time(known: _Table, generator: np.random.Generator, *, ordered: bool) -> Iterator[Advice]:
+    """Advice on dates and, with ``ordered``, on the order of the rows."""
+    times = {name: known.column(name) for name, kind in known.kinds.items() if kind is FeatureKind.DATE}
+    if ordered and not any(_sorted_by(column) for column in (known.targets, *known.features.values(), *times.values())):
         times[ROW_ORDER] = np.arange(len(known), dtype=np.float64)
     for name, time in times.items():
         for rows in _stretches(time):
@@ -298,6 +302,12 @@ def _stretches(time: NDArray[np.float64]) -> Iterator[NDArray[np.int64]]:
         return
     yield order[np.linspace(0, len(order) - 1, MOST_ROWS).round().astype(int)]
     yield order[-MOST_ROWS:]
+
+
+def _stand_together(column: NDArray[Any]) -> bool:
+    """Whether the rows of each value stand next to each other, by and large."""
+    codes = column_codes(column)
+    return int(np.count_nonzero(np.diff(codes))) < 1.5 * int(codes.max())
 
 
 def _sorted_by(column: NDArray[Any]) -> bool:

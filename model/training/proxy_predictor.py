@@ -85,7 +85,8 @@ class Proxy:
         for space in (*(date[:, None] for date in self.dates.T), self.inputs):
             correction, own = _nearest_means(space[learned], space[asked], residuals)
             predicted, residuals = predicted + correction, residuals - own
-        return np.abs(self.targets[asked] - predicted)
+        errors: NDArray[np.float64] = np.abs(self.targets[asked] - predicted)
+        return errors
 
 
 def _nearest_means(
@@ -114,7 +115,8 @@ def _standardised(column: NDArray[np.float64]) -> NDArray[np.float64]:
     scale = float(present.std()) if present.size else 0.0
     if not (np.isfinite(scale) and scale > 0.0):
         return np.zeros(len(column))
-    return np.nan_to_num((column - present.mean()) / scale, nan=0.0).clip(-5.0, 5.0)
+    standardised: NDArray[np.float64] = np.nan_to_num((column - present.mean()) / scale, nan=0.0).clip(-5.0, 5.0)
+    return standardised
 
 
 def _levels(column: NDArray[np.object_]) -> NDArray[np.float64]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
 
-__all__ = ["default_budget", "search"]
+__all__ = ["default_budget", "search", "trial"]
 
 HIDDEN = (64, 64)
 STEPS = 5_000
@@ -310,6 +310,19 @@ class _Search:
                 yield SearchDimension("whitened", (True,))
         if self._base().temperature is not None and options.temperature is None:
             yield SearchDimension("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
+
+
+def trial(data: TrainingData, options: TrainOptions, reporter: Reporter, device: str = "cpu") -> Attempt:
+    """One trial of the candidate that `search` starts from; its loss compares tables with other columns.
+
+    Raises:
+        FitError: The fit became non-finite.
+    """
+    running = _Search(data, options, reporter, device, Snapshots())
+    attempt, outcome = running.fit(running._base(), TRIAL)
+    if outcome is None:
+        raise FitError(str(running.failure))
+    return attempt
 
 
 def search(

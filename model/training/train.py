@@ -31,6 +31,7 @@ from murho.model.training.holding_out import hold_out, left_out_groups
 from murho.model.training.last_fit import fit_to_all_rows
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
+from murho.model.training.time_feature import choose_time_feature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,6 +148,8 @@ def train(
     data = TrainingData(schema, columns, targets, split, weights)
     canonical = {**columns, **holding_out.columns}
     snapshots.begin(make_fingerprint(canonical, targets, target, options, device, weights), reporter.say)
+    if options.time is not None:
+        data = choose_time_feature(data, options.time, options, reporter, device)
     result = search(data, options, reporter, device, snapshots)
     known = {"left_out_rows": left_out_rows, "advice": [piece.to_json() for piece in advice]}
     finished = partial(

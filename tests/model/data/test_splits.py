@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.data.splits import split_rows
+from murho.model.data.splits import split_in_time, split_rows
+from murho.model.data.units import Units
 
 
 @pytest.mark.parametrize("count", [20, 49, 50, 400, 100_000])
@@ -73,3 +74,55 @@ def test_another_seed_is_another_split() -> None:
     assert one is not None
     assert other is not None
     assert one.tolist() != other.tolist()
+
+
+@pytest.mark.parametrize("members", [5, 7, 10])
+def test_no_member_learns_from_a_group_that_it_judges(members: int) -> None:
+    units = Units(np.repeat(np.arange(40), 6), grouped=True)
+    split = split_rows(240, seed=3, members=members, units=units)
+    assert split.folds is not None
+    for folds in split.folds:
+        assert all(len(set(folds[units.of_rows == unit].tolist())) == 1 for unit in range(40))
+        sizes = np.bincount(folds)
+        assert sizes.max() - sizes.min() <= 6
+    assert "40 groups" in split.describe()
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_two_or_three_groups_are_each_held_out(groups: int) -> None:
+    units = Units(np.repeat(np.arange(groups), 40), grouped=True)
+    split = split_rows(40 * groups, seed=0, members=10, units=units)
+    held_out = split.held_out(10)
+    assert len(held_out) == groups
+    assert all(len(part.members or ()) == 2 for part in held_out)
+    assert all(len(set(units.of_rows[part.rows].tolist())) == 1 for part in held_out)
+
+
+def test_a_single_network_holds_out_whole_groups() -> None:
+    units = Units(np.repeat(np.arange(30), 10), grouped=True)
+    split = split_rows(300, seed=1, units=units)
+    parts = [set(units.of_rows[part].tolist()) for part in (split.training, split.validation, split.calibration)]
+    assert sum(len(part) for part in parts) == 30
+    assert [len(part) for part in parts] == [22, 4, 4] or [len(part) for part in parts] == [20, 5, 5]
+
+
+def test_in_time_every_judge_has_learned_only_from_rows_before() -> None:
+    times = np.random.default_rng(0).permutation(400).astype(float)
+    split = split_in_time(times, members=10)
+    assert split.folds is not None
+    assert split.forward
+    groups = split.held_out(10)
+    assert [group.members for group in groups] == [(fold, fold + 5) for fold in range(5)]
+    for fold, group in enumerate(groups):
+        learned = times[split.folds[0] < fold]
+        assert learned.max() < times[group.rows].min()
+    assert split.learned.tolist() == list(range(400))
+    assert split.ahead == 40.0
+
+
+def test_a_single_network_is_calibrated_on_the_newest_rows() -> None:
+    split = split_in_time(np.arange(200.0))
+    assert split.training.max() < split.validation.min()
+    assert split.validation.max() < split.calibration.min()
+    assert [len(part) for part in (split.training, split.validation, split.calibration)] == [140, 30, 30]
+    assert "in time" in split.describe()

@@ -9,7 +9,7 @@ from torch.nn import functional
 from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Standardisation
-from murho.model.fitting.cross_fit_rows import Rows, held_out_scores, mixture_nll
+from murho.model.fitting.cross_fit_rows import Rows, SeenRows, held_out_scores, mixture_nll
 from murho.model.fitting.fit import fit
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
 from tests.model.conftest import small_options, small_rows
@@ -131,3 +131,31 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
     expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
     assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_in_time_a_member_sees_only_blocks_before_its_own() -> None:
+    rows = small_rows(12)
+    folds = torch.tensor([[-1] * 4 + [0] * 4 + [1] * 4])
+    seen = Rows(rows.features, rows.targets, folds, forward=True).seen_by(2)
+    assert seen.counts == (4, 8)
+    assert seen.rows[0, :4].tolist() == [0, 1, 2, 3]
+    assert seen.rows[1].tolist() == list(range(8))
+
+
+def test_a_member_with_fewer_rows_sees_each_of_them_about_as_often() -> None:
+    """No row is dropped for good, and none is always the one that comes twice."""
+    seen = SeenRows(torch.tensor([[0, 1, 2, 3, 4, 0, 0], [5, 6, 7, 8, 9, 10, 11]]), (5, 7))
+    generator = torch.Generator().manual_seed(0)
+    epochs = torch.stack([seen.shuffled(generator) for _ in range(500)])
+    counts = torch.bincount(epochs[:, 0].flatten())
+    assert counts.tolist() == pytest.approx([700.0] * 5, rel=0.1)
+    assert all(sorted(epoch.tolist()) == list(range(5, 12)) for epoch in epochs[:, 1])
+    assert all(set(epoch.tolist()) == set(range(5)) for epoch in epochs[:, 0])
+
+
+def test_members_with_uneven_rows_weigh_the_kl_by_their_own() -> None:
+    even = SeenRows(torch.zeros(2, 10).long(), (9, 10))
+    uneven = SeenRows(torch.zeros(2, 10).long(), (5, 10))
+    assert even.uneven is None
+    assert uneven.uneven is not None
+    assert uneven.uneven.tolist() == [2.0, 1.0]

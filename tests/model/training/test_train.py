@@ -17,6 +17,7 @@ from murho.model.errors import TableError
 from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_table
 from murho.model.training import train as training
+from murho.model.training.holding_out import HoldingOut
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
 
@@ -188,7 +189,7 @@ def test_the_example_row_can_be_asked() -> None:
 def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
     split = split_rows(160, 0)
-    monkeypatch.setattr(training, "split_rows", lambda *_: split)
+    monkeypatch.setattr(training, "hold_out", lambda *_: HoldingOut(split, {}, {}, ()))
     target = train_quickly(table, members=1).spec.target
     rent = table.column("rent").to_numpy()[split.training]
     assert target.location == pytest.approx(rent.mean())
