@@ -94,9 +94,10 @@ class _Trial:
                 slopes[f"{feature.name} is unseen"] = self.spread(feature.name, feature.categories)
         slopes |= dict(self.slopes_of_directions())
         names = self.encoder.names
+        usual = math.sqrt(float(np.mean(np.square(list(slopes.values())))))  # for other kinds of distance
         return Extrapolation(
             continuations,
-            {number: max(slopes.get(names[number], 0.0), self.least) for number in self.encoder.zero_in_training},
+            {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training},
         )
 
     def values(self, rows: Columns) -> NDArray[np.float64]:
