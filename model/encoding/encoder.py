@@ -24,7 +24,7 @@ from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.range_distance import RangeDistance
 from murho.model.encoding.row_distance import COMBINATION, encoded_distance
-from murho.model.encoding.support_gaps import SupportGaps, fit_support_gaps, support_gaps_from_json
+from murho.model.encoding.support_gaps import SupportGaps, support_gaps_from_json
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
 from murho.model.json_validation import expect_fields, wrong
@@ -78,7 +78,7 @@ class Encoder:
         encoding: Name of the encoding, a key of `ENCODINGS`.
         parts: One encoding per feature, in schema order.
         whitening: Hidden directions of correlated numbers, or None.
-        gaps: Feature → gaps between its training values, for numbers and dates that have any.
+        gaps: Feature → gaps between its training values, in older checkpoints that have any.
         distribution: Joint distribution of the features; None in older checkpoints.
         continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
             it is, as in older checkpoints.
@@ -122,7 +122,7 @@ class Encoder:
             raise OptionError(f"the encoding {encoding!r} is not known; use one of {', '.join(ENCODINGS)}")
         parts = tuple(classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features)
         whitening = Whitening.fit(schema, parts, columns) if whitened else None
-        return cls(schema, encoding, parts, whitening, fit_support_gaps(schema, parts, columns), distribution)
+        return cls(schema, encoding, parts, whitening, distribution=distribution)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Distance of a row from the training rows, as inputs that are zero for every training row.
 
 A weight that no training row informs keeps its prior. So every number and date has an input that is zero among the
-training rows, and grows beyond their range and into the gaps within it (`model.encoding.support_gaps`). An unseen
-category has a level of its own for the same reason. Among training rows these inputs change no answer. Elsewhere the
-function values of different draws diverge in proportion to the distance, and epistemic_std grows with it.
+training rows, and grows beyond their range. An unseen category has a level of its own for the same reason. Among
+training rows these inputs change no answer. Elsewhere the function values of different draws diverge in proportion to
+the distance, and epistemic_std grows with it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = ["RangeDistance"]
 class RangeDistance:
     """One input for each number or date: ``(x - clip(x, minimum, maximum)) / std``, and 0 where x is missing.
 
-    The range of a column with outliers ends at `model.encoding.scaling.FURTHEST` standard deviations. In a gap the
-    input is `model.encoding.support_gaps.SupportGaps.distance`, in standard deviations.
+    This is where the range of a feature is decided, for the distance and for what the network sees beyond it. The range
+    of a column with outliers ends at `model.encoding.scaling.FURTHEST` standard deviations.
 
     Attributes:
         features: Names of the F numbers and dates with a training range.
         minima: Lower ends of their training ranges, ``[F]``.
         maxima: Upper ends, ``[F]``.
         stds: Standard deviations over the training rows, ``[F]``.
-        gaps: Feature → gaps, for features that have any.
+        gaps: Feature → gaps within its range where the input is above 0 too, in older checkpoints.
     """
 
     features: tuple[str, ...]

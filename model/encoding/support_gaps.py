@@ -1,9 +1,7 @@
-"""Gaps within the range of a feature, where no training row lies.
+"""Gaps within the range of a feature, in checkpoints that have them. New ones do not: they gained nothing.
 
-The epistemic uncertainty of a mean-field network hardly grows in a gap: independent Gaussians on the weights can't
-represent uncertainty between clusters of rows (Foong, Li, Hernandez-Lobato and Turner 2019, "'In-Between' Uncertainty
-in Bayesian Neural Networks"). So `model.encoding.range_distance` treats a gap like the outside of the range: its input
-is the distance to the training values.
+In such checkpoints the distance of `model.encoding.range_distance` is above zero also where no training row lies
+between two values of a feature. This module reads them, so that they answer as ever.
 """
 
 from __future__ import annotations
@@ -15,29 +13,18 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
-from murho.model.encoding.feature_encodings import Scaled
 from murho.model.json_validation import expect_numbers, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.encoding.feature_encodings import FeatureEncoding
-    from murho.model.encoding.scaling import Scale
+    from murho.model.data.schema import Schema
 
-__all__ = ["SupportGaps", "fit_support_gaps", "support_gaps_from_json"]
+__all__ = ["SupportGaps", "support_gaps_from_json"]
 
-LEAST_WIDTH = 0.25
-"""Least width of a gap, in standard deviations of the feature."""
-LEAST_SPACINGS = 1.5
-"""Least width of a gap, in median spacings of the distinct training values: integers have no gaps between them."""
 MEASURED = (FeatureKind.NUMERIC, FeatureKind.DATE)
 MARGIN = 0.01
 """Share of a gap's width at either end that does not count: new rows of a cluster lie slightly beyond old ones."""
-MOST_GAPS = 64
-"""Largest number of gaps of a feature; the widest are kept."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +36,6 @@ class SupportGaps:
     """
 
     ends: tuple[tuple[float, float], ...]
-
-    @classmethod
-    def fit(cls, column: npt.NDArray[np.float64], scale: Scale) -> Self:
-        """Find the gaps of the training rows.
-
-        Args:
-            column: The feature's training values, ``[N]``; NaN is ignored.
-            scale: The standardisation of the feature.
-        """
-        values = np.unique(column[np.isfinite(column)])
-        if values.size < 2:
-            return cls(())
-        with np.errstate(over="ignore"):  # next to an infinite width, nothing is a gap
-            widths = np.diff(values)
-            least = max(LEAST_WIDTH * scale.std, LEAST_SPACINGS * float(np.median(widths)))
-        wide = np.flatnonzero(widths > least)
-        widest = np.sort(wide[np.argsort(-widths[wide], kind="stable")[:MOST_GAPS]])
-        return cls(tuple(zip(values[widest].tolist(), values[widest + 1].tolist(), strict=True)))
 
     def __len__(self) -> int:
         """Number of gaps, G."""
@@ -125,28 +94,6 @@ class SupportGaps:
                 raise wrong(f"{where}[{number}]", "a lower and a higher end, after those before", gap)
             gaps.append((ends[0], ends[1]))
         return cls(tuple(gaps))
-
-
-def fit_support_gaps(schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns) -> dict[str, SupportGaps]:
-    """Find the gaps of all numbers and dates, except in columns with outliers.
-
-    The distance input of a column with outliers has learned from these, so it can't represent gaps as well.
-
-    Args:
-        schema: The features.
-        parts: Encodings of the features, which standardise numbers and dates.
-        columns: Canonical columns of the training rows, ``[N]`` each.
-
-    Returns:
-        Feature → gaps, for features that have any.
-    """
-    gaps_of = {}
-    for feature, part in zip(schema.features, parts, strict=True):
-        if feature.kind in MEASURED and isinstance(part, Scaled) and np.isinf(part.scale.limit):
-            gaps = SupportGaps.fit(columns[feature.name], part.scale)
-            if len(gaps) > 0:
-                gaps_of[feature.name] = gaps
-    return gaps_of
 
 
 def support_gaps_from_json(data: object, schema: Schema, where: str) -> dict[str, SupportGaps]:

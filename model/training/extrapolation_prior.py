@@ -36,7 +36,7 @@ def with_extrapolation_prior(
     *,
     means: int = 1,
 ) -> dict[str, Tensor]:
-    """The tensors of a fit, with ``N(0, slope_j^2)`` for weights to the means from inputs j that are zero in training.
+    """The tensors of a fit, with ``N(0, slope_j^2)`` for the weights to the means from each input j zero in training.
 
     If the last layer reads the inputs (with a skip, or without hidden layers), the function value of a draw changes by
     ``slope_j d_j`` for every such input j at distance ``d_j``; each draw has its own ``slope_j``. So epistemic_std

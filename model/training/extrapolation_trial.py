@@ -97,9 +97,10 @@ class _Trial:
         if slopes:  # a combination may be odd in any feature
             slopes[COMBINATION] = math.sqrt(sum(slope**2 for slope in slopes.values()) / len(slopes))
         names = self.encoder.names
+        usual = math.sqrt(float(np.mean(np.square(list(slopes.values())))))  # for other kinds of distance
         return Extrapolation(
             continuations,
-            {number: max(slopes.get(names[number], 0.0), self.least) for number in self.encoder.zero_in_training},
+            {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training},
         )
 
     def values(self, rows: Columns) -> NDArray[np.float64]:

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.input_warnings import input_warnings
+from murho.model.encoding.support_gaps import SupportGaps
 
 
 def encoder(*, whitened: bool = True) -> Encoder:
-    """Of two sensors that go together, a temperature that is never mild, and a place."""
+    """Of two sensors that go together, a temperature that is never mild (an older checkpoint's gap), and a place."""
     generator = np.random.default_rng(0)
     load = generator.uniform(-1.0, 1.0, 400)
     columns = {
@@ -24,7 +27,7 @@ def encoder(*, whitened: bool = True) -> Encoder:
     ]
     place = Feature("place", FeatureKind.CATEGORICAL, None, False, None, None, ("A", "B"))
     schema = Schema((*features, place), Target("y", None), {})
-    return Encoder.fit(schema, columns, whitened=whitened)
+    return replace(Encoder.fit(schema, columns, whitened=whitened), gaps={"heat": SupportGaps(((1.0, 9.0),))})
 
 
 ROWS = {

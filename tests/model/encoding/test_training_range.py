@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 
+from murho.model.distributions.transforms import Identity, Logarithm, Standardisation
 from murho.model.encoding.training_range import BEYOND, BeyondRule, Outside, TrainingRange
 from murho.model.errors import CheckpointError
 
@@ -49,9 +51,19 @@ def test_of_an_older_checkpoint_no_row_is_outside(rent: Posterior) -> None:
     assert not bounds.outside(torch.full((1, rent.encoder.width), -1e6)).any()
 
 
-@pytest.mark.parametrize("rule", [BeyondRule(), BeyondRule(0.5)])
+@pytest.mark.parametrize("rule", [BeyondRule(), BeyondRule(0.5), BeyondRule(targets=(-1.0, 3.0))])
 def test_the_rule_survives_its_json(rule: BeyondRule) -> None:
     assert BeyondRule.from_json(rule.to_json()) == rule
+
+
+def test_function_values_outside_are_limited_to_the_width_of_the_targets_beyond_them() -> None:
+    plain = Standardisation(Identity(), 10.0, 2.0)
+    assert BeyondRule(targets=(8.0, 14.0)).limits(plain) == (-4.0, 5.0)
+    assert BeyondRule(0.5).limits(plain) is None
+    log = Logarithm(0.0, math.log(40.0))
+    least, most = BeyondRule(targets=(10.0, 40.0)).limits(Standardisation(log, 0.0, 1.0)) or (0.0, 0.0)
+    assert least < -100.0  # a positive target has no value so low
+    assert float(log.inverse(torch.tensor(most))) == pytest.approx(70.0)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +74,8 @@ def test_the_rule_survives_its_json(rule: BeyondRule) -> None:
         (BEYOND, "beyond"),
         ({"rule": BEYOND, "slope": None}, r"beyond\.slope"),
         ({"rule": BEYOND, "side": "left"}, "beyond"),
+        ({"rule": BEYOND, "targets": [1.0]}, r"beyond\.targets"),
+        ({"rule": BEYOND, "targets": [2.0, 1.0]}, r"beyond\.targets"),
     ],
 )
 def test_a_rule_that_is_not_known_is_refused(beyond: object, where: str) -> None:

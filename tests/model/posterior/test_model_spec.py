@@ -152,6 +152,8 @@ KEPT = [
     _with("prior", value={"kind": "scale-mixture", "pi": 0.5, "sigma1": 1.0, "sigma2": 0.1}),
     _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
     _with("encoding", "gaps", value={"size": [[30.0, 50.0]]}),
+    _with("encoding", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0}}),
+    _with("beyond", value={"rule": "edge", "targets": [100.0, 2000.0]}),
     _with("update", value={"total_rows": 250, "before": {"nll": 1.0}}),
     _with("weather", value=["fine", {"tomorrow": None}]),
     # As earlier versions wrote them.
@@ -312,6 +314,10 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
             "encoding.features.size.scale.std: expected",
         ),
         (_with("encoding", "gaps", value={"size": []}), "encoding.gaps.size: expected a list of gaps"),
+        (
+            _with("encoding", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),
+            "encoding.continuations.size.share: expected a number from 0 to 1",
+        ),
         (_with("beyond", value="edge"), "beyond: expected an object"),
         (_with("beyond", "rule", value="flat"), 'beyond.rule: expected "edge", found "flat"'),
         (_with("calibration", value=[]), "calibration: expected an object"),

@@ -12,6 +12,7 @@ import torch
 
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.distributions.calibration import ConformalMap
+from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.pit import pit_of
 from murho.model.evaluation.row_scores import score_rows
@@ -95,7 +96,7 @@ def test_rows_inside_are_answered_alike_beside_rows_beyond(trained: Trained) -> 
 
 
 def test_noise_beyond_is_that_of_the_edge_and_doubt_grows_in_proportion(trained: Trained) -> None:
-    posterior = _posterior(trained)
+    posterior = _posterior(trained, beyond=BeyondRule())  # without a limit of function values
     largest = posterior.schema.features[0].maximum
     assert largest is not None
     edge, far, further = (
@@ -107,6 +108,21 @@ def test_noise_beyond_is_that_of_the_edge_and_doubt_grows_in_proportion(trained:
     np.testing.assert_allclose(present(further.aleatoric_std), noise, rtol=0.02)
     ratio = present(further.epistemic_std) / present(far.epistemic_std)
     np.testing.assert_allclose(ratio, 10.0, rtol=0.15)
+
+
+def test_a_function_value_lies_no_further_beyond_the_training_targets_than_their_range_is_wide(
+    trained: Trained,
+) -> None:
+    posterior = _posterior(trained)
+    least, most = present(present(trained.spec.beyond).targets)
+    rows = _at(posterior, size=1e9, day=1e9, district="elsewhere")
+    answer = posterior.predict(rows, PredictOptions(noise=False, percentiles=(0.1, 99.9)))
+    percentiles = present(answer.percentiles)
+    assert percentiles.min() >= 2 * least - most - 1e-3 * (most - least)
+    assert percentiles.max() <= 2 * most - least + 1e-3 * (most - least)
+    for samples in (0, 256):
+        mean = posterior.predict(rows, PredictOptions(samples=samples)).mean
+        assert ((2 * least - most <= mean) & (mean <= 2 * most - least)).all()
 
 
 def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:

@@ -9,11 +9,7 @@ from torch.nn import functional
 from murho.model.engines.draws import make_draws
 from murho.model.engines.forward import forward
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
-from murho.model.training.extrapolation_prior import (
-    NEGLIGIBLE_SIGMA,
-    extrapolation_slope,
-    with_extrapolation_prior,
-)
+from murho.model.training.extrapolation_prior import NEGLIGIBLE_SIGMA, with_extrapolation_prior
 
 
 def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
@@ -25,7 +21,7 @@ def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:
 def test_every_draw_leaves_the_range_on_a_line_of_its_own(hidden: tuple[int, ...]) -> None:
     """The standard deviation over draws is the slope times the distance, for every row."""
     architecture = Architecture(4, hidden, 2, "silu", members=3, skip=bool(hidden))
-    tensors = with_extrapolation_prior(_tensors(architecture), architecture, [2, 3], 0.5)
+    tensors = with_extrapolation_prior(_tensors(architecture), architecture, {2: 0.5, 3: 0.1})
     draws = make_draws(tensors, architecture, seed=1, samples=3000)
     rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
     rows[:, 2:] = 0.0
@@ -41,9 +37,16 @@ def test_every_draw_leaves_the_range_on_a_line_of_its_own(hidden: tuple[int, ...
     assert float(moved[1.0].mean(dim=0).abs().max()) < 0.05
 
 
+def test_each_input_has_a_slope_of_its_own_and_none_is_exactly_zero() -> None:
+    architecture = Architecture(4, (9,), 1, "silu", skip=True)
+    tensors = with_extrapolation_prior(_tensors(architecture), architecture, {1: 0.5, 2: 0.0})
+    sigma = functional.softplus(tensors["layers.1.weight.rho"][0, [10, 11], 0])
+    torch.testing.assert_close(sigma, torch.tensor([0.5, NEGLIGIBLE_SIGMA]))
+
+
 def test_without_a_skip_the_first_layer_doubts() -> None:
     architecture = Architecture(3, (16,), 1, "silu", skip=False)
-    tensors = with_extrapolation_prior(_tensors(architecture), architecture, [2], 0.5)
+    tensors = with_extrapolation_prior(_tensors(architecture), architecture, {2: 0.5})
     assert not tensors["layers.0.weight.mu"][:, 2].any()
     sigma = functional.softplus(tensors["layers.0.weight.rho"][:, 2])
     torch.testing.assert_close(sigma, torch.full_like(sigma, 0.125))
@@ -54,7 +57,7 @@ def test_everything_else_stays_as_it_was_and_the_given_tensors_are_not_touched()
     given = _tensors(architecture)
     before = {name: tensor.clone() for name, tensor in given.items()}
     noise = {"noise.rho": torch.zeros(2, 1)}
-    changed = with_extrapolation_prior(given | noise, architecture, [1], 0.7)
+    changed = with_extrapolation_prior(given | noise, architecture, {1: 0.7})
     for name, tensor in before.items():
         assert torch.equal(given[name], tensor)
     assert torch.equal(changed.pop("noise.rho"), noise["noise.rho"])
@@ -67,8 +70,3 @@ def test_everything_else_stays_as_it_was_and_the_given_tensors_are_not_touched()
     torch.testing.assert_close(silent, torch.full_like(silent, NEGLIGIBLE_SIGMA))
     outputs = functional.softplus(changed["layers.1.weight.rho"][:, 7])
     torch.testing.assert_close(outputs, torch.tensor([[0.7, NEGLIGIBLE_SIGMA]]).expand(2, 2))
-
-
-def test_of_many_features_each_has_its_share_of_the_variance() -> None:
-    assert extrapolation_slope(1) == 1.0
-    assert 12 * extrapolation_slope(12) ** 2 == pytest.approx(1.0)

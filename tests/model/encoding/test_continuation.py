@@ -1,0 +1,71 @@
+"""What the network sees of a number beyond its training range."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.encoding.continuation import Continuation
+from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.errors import CheckpointError
+
+VALUES = np.linspace(0.0, 4.0, 81)
+HALF = Continuation(0.5, 1.0, 2.0)
+
+
+def encoder_of(encoding: str = "standard") -> Encoder:
+    feature = Feature("x", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=4.0, categories=())
+    return Encoder.fit(Schema((feature,), Target("y", None), {}), {"x": VALUES}, encoding=encoding)
+
+
+def test_a_share_of_the_excess_is_seen_up_to_the_depth_of_each_side() -> None:
+    values = np.array([-9.0, -0.5, 0.0, 3.0, 4.0, 5.0, 6.0, 99.0, np.inf, np.nan])
+    seen = [-0.5, -0.25, 0.0, 3.0, 4.0, 4.5, 5.0, 5.0, 5.0, np.nan]
+    np.testing.assert_array_equal(HALF.followed(values, 0.0, 4.0), seen)
+
+
+@given(st.floats(0.0, 4.0), st.floats(0.0, 1.0))
+def test_within_the_range_every_value_is_seen_as_it_is_to_the_last_bit(value: float, share: float) -> None:
+    values = np.array([value])
+    np.testing.assert_array_equal(Continuation(share, 1.0, 1.0).followed(values, 0.0, 4.0), values)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_distance_is_that_of_the_value_itself(encoding: str) -> None:
+    plain = encoder_of(encoding)
+    encoder = replace(plain, continuations={"x": HALF})
+    far, seen = ({"x": np.array([value, 1.0])} for value in (5.0, 4.5))
+    (distance,) = encoder.range_distance_columns
+    inputs = [column for column in range(encoder.width) if column != distance]
+    np.testing.assert_array_equal(encoder.encode(far)[:, inputs], plain.encode(seen)[:, inputs])
+    np.testing.assert_array_equal(encoder.encode(far)[:, distance], plain.encode(far)[:, distance])
+    np.testing.assert_array_equal(encoder.encode({"x": VALUES}), plain.encode({"x": VALUES}))
+
+
+def test_they_survive_json_and_older_checkpoints_have_none() -> None:
+    plain = encoder_of()
+    assert "continuations" not in plain.to_json()
+    encoder = replace(plain, continuations={"x": HALF})
+    assert Encoder.from_json(encoder.to_json(), encoder.schema) == encoder
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "encoding.continuations"),
+        ({"z": HALF.to_json()}, "encoding.continuations"),
+        ({"x": {"share": 0.5}}, "encoding.continuations.x"),
+        ({"x": HALF.to_json() | {"share": 1.5}}, "encoding.continuations.x.share"),
+        ({"x": HALF.to_json() | {"above": -1.0}}, "encoding.continuations.x.above"),
+        ({"x": HALF.to_json() | {"below": None}}, "encoding.continuations.x.below"),
+    ],
+)
+def test_broken_ones_are_refused_by_field(data: object, message: str) -> None:
+    encoder = encoder_of()
+    with pytest.raises(CheckpointError, match=message):
+        Encoder.from_json(encoder.to_json() | {"continuations": data}, encoder.schema)

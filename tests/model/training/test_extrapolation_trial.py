@@ -1,0 +1,125 @@
+"""How far a number is followed beyond its range, and the doubt there, of functions that are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoder
+from murho.model.networks.bayesian_network import Architecture
+from murho.model.posterior.model_spec import ModelSpec
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.spec_parts import LikelihoodSpec
+from murho.model.training.extrapolation_trial import INNER, LEAST_SHARE, extrapolation_trial
+
+if TYPE_CHECKING:
+    from murho.model.data.schema import Columns
+
+ROWS = 240
+COLUMNS: dict[str, np.ndarray] = {
+    "x": np.linspace(0.0, 10.0, ROWS),
+    "idle": np.random.default_rng(0).permutation(np.linspace(-1.0, 1.0, ROWS)),
+    "day": np.random.default_rng(1).permutation(np.arange(18_000.0, 18_000.0 + ROWS)),
+    "place": np.random.default_rng(2).choice(np.array(["A", "B"], dtype=object), ROWS),
+}
+
+
+def posterior_of(
+    first: list[tuple[str, float, float]], last: list[float], skip: dict[str, float], columns: Columns
+) -> Posterior:
+    """The posterior of a known function: relu units ``(input, weight, bias)``, their last weights, a linear part."""
+    kinds = {"x": FeatureKind.NUMERIC, "idle": FeatureKind.NUMERIC, "day": FeatureKind.DATE}
+    features = []
+    for name, column in columns.items():
+        numeric = name in kinds
+        kind = kinds.get(name, FeatureKind.CATEGORICAL)
+        least, most = (float(column.min()), float(column.max())) if numeric else (None, None)
+        features.append(Feature(name, kind, None, False, least, most, () if numeric else ("A", "B")))
+    schema = Schema(tuple(features), Target("y", None), {})
+    encoder = Encoder.fit(schema, columns)
+    architecture = Architecture(encoder.width, (len(first),), 1, "relu", members=1, skip=True)
+    spec = ModelSpec(
+        architecture=architecture,
+        likelihood=LikelihoodSpec("fixed", sigma=0.1),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=encoder,
+    )
+    tensors = {
+        name: torch.full(shape, -30.0 if name.endswith("rho") else 0.0) for name, shape in spec.tensor_shapes().items()
+    }
+    for unit, (name, weight, bias) in enumerate(first):
+        tensors["layers.0.weight.mu"][0, encoder.names.index(name), unit] = weight
+        tensors["layers.0.bias.mu"][0, 0, unit] = bias
+        tensors["layers.1.weight.mu"][0, unit, 0] = last[unit]
+    for name, weight in skip.items():
+        tensors["layers.1.weight.mu"][0, len(first) + encoder.names.index(name), 0] = weight
+    return Posterior(spec, tensors, engine="torch")
+
+
+def test_a_straight_line_is_followed_as_far_as_it_was_tested_and_doubted_by_its_own_slope() -> None:
+    posterior = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8, "day": -0.4, "place=A": 0.6}, COLUMNS)
+    found = extrapolation_trial(posterior, COLUMNS)
+    followed = found.continuations["x"]
+    assert followed.share == pytest.approx(1.0, abs=1e-4)
+    assert (followed.below, followed.above) == pytest.approx((10.0 * INNER[0], 10.0 * (1 - INNER[1])))
+    assert set(found.continuations) == {"x", "idle"}  # dates go on
+    names = posterior.encoder.names
+    slopes = {names[number]: slope for number, slope in found.slopes.items()}
+    assert slopes == pytest.approx(
+        {
+            "x beyond the training rows": 0.8,
+            "idle beyond the training rows": LEAST_SHARE / 4**0.5,
+            "day beyond the training rows": 0.4,
+            "place is unseen": 0.6 / 2**0.5,
+        },
+        rel=1e-3,
+    )
+
+
+def test_a_line_that_bends_is_followed_by_the_share_that_it_kept() -> None:
+    """Beyond z = 1 and below z = -1 the function is flat: of what is extrapolated, only the first part comes."""
+    columns = {"x": COLUMNS["x"]}
+    posterior = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [1.0, -1.0], {}, columns)
+    share = extrapolation_trial(posterior, columns).continuations["x"].share
+    z = (columns["x"] - columns["x"].mean()) / columns["x"].std()
+    low, high = np.quantile(z, INNER)
+    extrapolated = z - np.clip(z, low, high)
+    change = np.clip(z, -1.0, 1.0) - np.clip(z, low, high)
+    assert share == pytest.approx((extrapolated * change).sum() / np.square(extrapolated).sum(), abs=1e-3)
+    assert 0.2 < share < 0.8
+
+
+def test_where_the_slope_turns_the_number_is_held() -> None:
+    """Up to z = 0.5 the function rises, then it falls back."""
+    columns = {"x": COLUMNS["x"]}
+    posterior = posterior_of([("x", 1.0, -0.6), ("x", -1.0, -0.6)], [-3.0, 3.0], {"x": 1.0}, columns)
+    assert extrapolation_trial(posterior, columns).continuations["x"].share == 0.0
+
+
+def test_columns_without_spread_and_with_missing_cells_are_no_trouble() -> None:
+    columns = {"x": np.where(np.arange(ROWS) < 3, 7.0, np.nan), "idle": np.zeros(ROWS)}
+    kinds = {name: Feature(name, FeatureKind.NUMERIC, None, name == "x", 0.0, 7.0, ()) for name in columns}
+    schema = Schema(tuple(kinds.values()), Target("y", None), {})
+    encoder = Encoder.fit(schema, columns)
+    spec = ModelSpec(
+        architecture=Architecture(encoder.width, (), 1, "relu", members=1, skip=False),
+        likelihood=LikelihoodSpec("fixed", sigma=0.1),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=encoder,
+    )
+    tensors = {name: torch.zeros(shape) for name, shape in spec.tensor_shapes().items()}
+    found = extrapolation_trial(Posterior(spec, tensors, engine="torch"), columns)
+    assert all(each.share == 0.0 for each in found.continuations.values())
+    assert all(slope > 0.0 for slope in found.slopes.values())
+
+
+def test_it_is_the_same_every_time() -> None:
+    posterior = posterior_of([("x", 1.0, 1.0)], [1.0], {"day": 0.3}, COLUMNS)
+    assert extrapolation_trial(posterior, COLUMNS) == extrapolation_trial(posterior, COLUMNS)
