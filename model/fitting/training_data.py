@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.data.splits import Split
+    from murho.model.distributions.limits import Limits
 
 __all__ = ["TrainingData", "select_rows"]
 
@@ -38,6 +39,7 @@ class TrainingData:
         targets: ``[N]``, the target's unit.
         split: Training, validation and calibration rows, and the folds of the members.
         weights: Weight of each row, ``[N]``, of mean 1 over the training rows; None: all are 1.
+        limits: Limits of the target; None: there are none.
     """
 
     schema: Schema
@@ -45,6 +47,7 @@ class TrainingData:
     targets: NDArray[np.float64]
     split: Split
     weights: NDArray[np.float64] | None = None
+    limits: Limits | None = None
     _encoders: dict[tuple[str, bool], Encoder] = field(default_factory=dict)
     _encoded: dict[tuple[str, bool], NDArray[np.float32]] = field(default_factory=dict)
 
@@ -93,7 +96,7 @@ class TrainingData:
                 f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
                 "nothing can be learned"
             )
-        return Standardisation(fitted, location, scale)
+        return Standardisation(fitted, location, scale, self.limits)
 
     def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
         """Training and validation rows, encoded and standardised."""

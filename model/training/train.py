@@ -27,6 +27,7 @@ from murho.model.training.extrapolation_prior import extrapolation_slope, with_e
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
+from murho.model.training.target_limits import target_limits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,6 +106,7 @@ def train(
     for column, reason in plan.left_out.items():
         reporter.say(f"left out column {column!r}: {reason}")
     targets = target_from_table(table, target)
+    limits = target_limits(targets, target, options, reporter.say)
     labelled = np.flatnonzero(~np.isnan(targets))
     left_out_rows = len(targets) - len(labelled)
     if left_out_rows:
@@ -130,7 +132,7 @@ def train(
             )
     if weights is not None:
         weights = weights / weights[split.training].mean()
-    data = TrainingData(schema, columns, targets, split, weights)
+    data = TrainingData(schema, columns, targets, split, weights, limits)
     snapshots.begin(make_fingerprint(columns, targets, target, options, device, weights), reporter.say)
     result = search(data, options, reporter, device, snapshots)
     finished = partial(_finished, data, options=options, left_out_rows=left_out_rows, began=began - snapshots.carried)
