@@ -52,5 +52,5 @@ def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.floa
                 "weight 0 is left out"
             )
     if not (weights > 0.0).any():
-        raise TableError(f"column {column!r}: every weight is 0, so no row is left")
+        raise TableError(f"column {column!r}: all weights are zero, so no row is left")
     return weights

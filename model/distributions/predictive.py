@@ -6,6 +6,7 @@ leads to the target's own unit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -163,8 +164,12 @@ class Predictive:
         """
         if isinstance(self.transform, Identity) and len(self.mixture.means) == len(self.means):
             return self.mixture.crps(values)
+        return self.integrated_crps(values)
+
+    def integrated_crps(self, values: Tensor, lower: float = -math.inf, upper: float = math.inf) -> Tensor:
+        """`crps` by quadrature; the integral runs from ``lower`` to ``upper``, in units of the transformed target."""
         observed = self.transform.forward(values).unsqueeze(-1)
-        knots = torch.cat((self._knots(), observed), dim=1).sort(dim=1).values  # [B, knots]
+        knots = torch.cat((self._knots(), observed), dim=1).clamp(lower, upper).sort(dim=1).values  # [B, knots]
         half, middle = 0.5 * knots.diff(dim=1), 0.5 * (knots[:, 1:] + knots[:, :-1])
         total = torch.zeros_like(values)
         for node, weight in ABSCISSAE:

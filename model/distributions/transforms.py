@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from murho.model.distributions.clipped_moments import clipped_gaussian_moments, line_moments
 from murho.model.distributions.mixtures import LOG_SQRT_2PI, normal_cdf
 from murho.model.json_validation import expect_fields, expect_number, wrong
+
+if TYPE_CHECKING:
+    from murho.model.distributions.limits import Limits
 
 __all__ = [
     "LEAST_DEVIATION",
@@ -69,6 +73,17 @@ class Transform(Protocol):
         """
         ...
 
+    def clipped_moments(self, means: Tensor, noise: Tensor, minimum: float, maximum: float) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of ``clip(y, minimum, maximum)`` where ``z`` is Gaussian; see `moments`.
+
+        Args:
+            means: Means of ``z``, any shape.
+            noise: Standard deviations of ``z``, broadcastable to ``means``.
+            minimum: In the target's unit; may be -inf.
+            maximum: In the target's unit; may be inf.
+        """
+        ...
+
     def to_json(self) -> dict[str, Any]:
         """Kind and parameters, for ``model.json``."""
         ...
@@ -105,6 +120,10 @@ class Identity:
     def moments(self, means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """See `Transform.moments`."""
         return means, noise.expand_as(means)
+
+    def clipped_moments(self, means: Tensor, noise: Tensor, minimum: float, maximum: float) -> tuple[Tensor, Tensor]:
+        """See `Transform.clipped_moments`."""
+        return clipped_gaussian_moments(means, noise, minimum, maximum)
 
     def to_json(self) -> dict[str, Any]:
         """See `Transform.to_json`."""
@@ -170,6 +189,18 @@ class Logarithm:
         unit = math.exp(self.top)
         return unit * value - self.shift, unit * deviation.clamp_min_(LEAST_DEVIATION)
 
+    def clipped_moments(self, means: Tensor, noise: Tensor, minimum: float, maximum: float) -> tuple[Tensor, Tensor]:
+        """See `Transform.clipped_moments`: truncated moments of both sides of the seam, and the limits' masses."""
+        unit = math.exp(self.top)
+        lower, upper = (
+            (limit, 0.0)
+            if math.isinf(limit)
+            else (float(self.forward(torch.tensor(limit, dtype=torch.float64))) - self.top, (limit + self.shift) / unit)
+            for limit in (minimum, maximum)
+        )
+        value, deviation = _clipped_moments(means - self.top, noise.expand_as(means), lower, upper)
+        return (unit * value - self.shift).clamp(minimum, maximum), unit * deviation
+
     def to_json(self) -> dict[str, Any]:
         """See `Transform.to_json`."""
         return {"kind": self.kind, "shift": self.shift, "top": self.top}
@@ -207,6 +238,24 @@ def _moments_near_seam(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     return first, (second - first.square()).clamp_min(LEAST_DEVIATION**2).sqrt()
 
 
+def _clipped_moments(
+    means: Tensor, noise: Tensor, lower: tuple[float, float], upper: tuple[float, float]
+) -> tuple[Tensor, Tensor]:
+    """`_moments` with clipping; each limit as its z and its value there."""
+    moments = list(line_moments(means, noise, max(lower[0], 0.0), max(upper[0], 0.0)))
+    low, high = (((limit[0] - means) / noise) for limit in (lower, upper))
+    for power in (1, 2):
+        for end, sign in ((min(upper[0], 0.0), 1.0), (min(lower[0], 0.0), -1.0)):
+            if math.isfinite(end):
+                beyond = means - end
+                part = math.exp(power * end) * _below_seam(beyond, noise, -beyond / noise, power)
+                moments[power - 1] = moments[power - 1] + sign * part
+        masses = lower[1] ** power * normal_cdf(low) + upper[1] ** power * normal_cdf(-high)
+        moments[power - 1] = moments[power - 1] + masses
+    first, second = moments
+    return first, (second - first.square()).clamp_min(LEAST_DEVIATION**2).sqrt()
+
+
 def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tensor:
     """``E[exp(power z); z < 0] = exp(power mean + (power noise)^2 / 2) Phi(seam - power noise)``.
 
@@ -228,11 +277,13 @@ class Standardisation:
         transform: Applied to the target first.
         location: Mean of the transformed training targets.
         scale: Their standard deviation.
+        limits: Limits of the target, in its unit; None: there are none.
     """
 
     transform: Transform
     location: float
     scale: float
+    limits: Limits | None = None
 
     def forward(self, targets: Tensor) -> Tensor:
         """Standardised targets of targets in their own unit; any shape."""

@@ -61,8 +61,12 @@ class CompiledEngine:
 
     @staticmethod
     def supports(target: TargetModel) -> bool:
-        """Whether there is compiled code for the observation model and the transform of a target model."""
-        return target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
+        """Whether there is compiled code for the observation model and the transform of a target model.
+
+        There is none for a target with limits.
+        """
+        known = target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
+        return known and target.limits is None
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""

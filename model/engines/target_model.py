@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from murho.model.distributions.limited_predictive import LimitedPredictive
 from murho.model.distributions.predictive import Predictive
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from murho.model.distributions.limits import Limits
     from murho.model.distributions.transforms import Transform
     from murho.model.distributions.wide_component import WideRule
     from murho.model.likelihoods.likelihood import Likelihood
@@ -28,6 +30,7 @@ class TargetModel:
         transform: Transform of the target.
         wide: The rule of wide components; None: there are none.
         members: M.
+        limits: Limits of the target; None: there are none.
     """
 
     likelihood: Likelihood
@@ -36,6 +39,7 @@ class TargetModel:
     transform: Transform
     wide: WideRule | None
     members: int = 1
+    limits: Limits | None = None
 
     def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
         """The raw predictive distribution of the target of each row.
@@ -52,6 +56,6 @@ class TargetModel:
             None if weights is None else weights.double(),
             self.transform,
         )
-        if self.wide is None or not widened:
-            return predictive
-        return predictive.with_wide(self.wide, self.scale)
+        if self.wide is not None and widened:
+            predictive = predictive.with_wide(self.wide, self.scale)
+        return predictive if self.limits is None else LimitedPredictive.clipped(predictive, self.limits)

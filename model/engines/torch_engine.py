@@ -36,4 +36,7 @@ class TorchEngine:
     ) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
         predictive = self._target.predictive(outputs, members, widened=plan.options.samples > 0)
-        return {name: part.cpu().numpy() for name, part in plan.answer(predictive, outside).items()}
+        answer = plan.answer(predictive, outside)
+        if self._target.limits is not None:
+            answer = self._target.limits.clip_answer(answer, plan.thresholds)
+        return {name: part.cpu().numpy() for name, part in answer.items()}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from murho.model.data.splits import folds_of, partition_of
 from murho.model.distributions.ensemble_extrapolation import ensemble_score
+from murho.model.distributions.limited_predictive import LimitedPredictive
 from murho.model.distributions.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -286,5 +287,7 @@ def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standa
         weights[0] if weights else None,
         standardisation.transform,
     )
+    if standardisation.limits is not None:
+        predictive = LimitedPredictive.clipped(predictive, standardisation.limits)
     nll = -predictive.log_density(targets).clamp_min(floor)
     return torch.stack((nll, predictive.crps(targets)))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.data.splits import Split
+    from murho.model.distributions.limits import Limits
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
 __all__ = ["TrainingData", "select_rows"]
@@ -41,6 +42,7 @@ class TrainingData:
         targets: ``[N]``, the target's unit.
         split: Training, validation and calibration rows, and the folds of the members.
         weights: Weight of each row, ``[N]``, of mean 1 over the training rows; None: all are 1.
+        limits: Limits of the target; None: there are none.
     """
 
     schema: Schema
@@ -48,6 +50,7 @@ class TrainingData:
     targets: NDArray[np.float64]
     split: Split
     weights: NDArray[np.float64] | None = None
+    limits: Limits | None = None
     _encoders: dict[tuple[str, bool], Encoder] = field(default_factory=dict)
     _encoded: dict[tuple[str, bool], NDArray[np.float32]] = field(default_factory=dict)
 
@@ -103,7 +106,7 @@ class TrainingData:
                 f"target {self.schema.target.name!r} has the same value in all {len(values)} training rows; "
                 "nothing can be learned"
             )
-        return Standardisation(fitted, location, scale)
+        return Standardisation(fitted, location, scale, self.limits)
 
     def learned_rows(self, encoding: str, transform: str, *, whitened: bool = False) -> Rows:
         """All rows that the network which serves learns from, without folds, encoded and standardised."""

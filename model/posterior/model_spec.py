@@ -54,6 +54,8 @@ _NEWER_FIELDS: dict[tuple[str, str], Any] = {
     ("likelihood", "components"): None,
     ("likelihood", "wide"): None,
     ("target", "transform"): Identity().to_json(),
+    ("target", "minimum"): None,
+    ("target", "maximum"): None,
 }
 """Fields that older files lack, and the value that stands for them."""
 

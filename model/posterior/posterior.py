@@ -106,6 +106,7 @@ class Posterior:
             self.transform,
             spec.likelihood.wide,
             self.architecture.members,
+            spec.target.limits,
         )
         self._reference = TorchEngine(self._target)
         self.engine = select_engine(self._target, self.device, engine)

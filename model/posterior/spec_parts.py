@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from murho.model.distributions.limits import Limits
 from murho.model.distributions.transforms import Standardisation, transform_from_json
 from murho.model.distributions.wide_component import WideRule
 from murho.model.json_validation import (
@@ -18,6 +19,8 @@ from murho.model.json_validation import (
 from murho.model.likelihoods.registry import NOISE_KINDS, make_likelihood
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from murho.model.data.schema import Target
     from murho.model.likelihoods.likelihood import Likelihood
 
@@ -88,17 +91,20 @@ def target_to_json(target: Target, standardisation: Standardisation) -> dict[str
         "transform": standardisation.transform.to_json(),
         "location": standardisation.location,
         "scale": standardisation.scale,
+        **(standardisation.limits or Limits()).to_json(),
     }
 
 
 def target_from_json(data: object, target: Target) -> Standardisation:
-    """The inverse of `target_to_json`; older files have no transform, which means `Identity`.
+    """The inverse of `target_to_json`; older files have no transform, which means `Identity`, and no limits.
 
     Raises:
         CheckpointError: A field is missing, unknown, of another type or out of range, or name or unit differ from the
             schema's target.
     """
-    fields = expect_fields(data, "target", ("location", "scale"), optional=("name", "unit", "transform"))
+    fields = expect_fields(
+        data, "target", ("location", "scale"), optional=("name", "unit", "transform", "minimum", "maximum")
+    )
     for name in ("name", "unit"):
         known = getattr(target, name)
         if fields.get(name, known) != known:
@@ -106,4 +112,14 @@ def target_from_json(data: object, target: Target) -> Standardisation:
     location, scale = (expect_number(fields[name], f"target.{name}") for name in ("location", "scale"))
     if scale <= 0.0:
         raise wrong("target.scale", "a number above 0", scale)
-    return Standardisation(transform_from_json(fields.get("transform")), location, scale)
+    return Standardisation(transform_from_json(fields.get("transform")), location, scale, _limits(fields))
+
+
+def _limits(fields: Mapping[str, Any]) -> Limits | None:
+    given = {
+        name: expect_number(fields[name], f"target.{name}")
+        for name in ("minimum", "maximum")
+        if fields.get(name) is not None
+    }
+    with option_errors_at("target"):
+        return Limits(**given) if given else None

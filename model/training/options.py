@@ -7,10 +7,11 @@ imports neither torch nor numpy, so that ``murho train --help`` answers at once.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from murho.model.data.column_overrides import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
 from murho.model.errors import OptionError
@@ -24,6 +25,20 @@ __all__ = ["TrainOptions", "flag", "make_options", "read_config"]
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
+
+
+def _limit(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("a limit is a number, or inf for none")
+    return value
+
+
+# JSON has no infinite numbers: they are written as text, which is read as well.
+Limit = Annotated[
+    float,
+    AfterValidator(_limit),
+    PlainSerializer(lambda value: value if math.isfinite(value) else str(value), when_used="json"),
+]
 
 
 class TrainOptions(BaseModel):
@@ -61,6 +76,16 @@ class TrainOptions(BaseModel):
         default="accept",
         description="Missing cells in rows to predict, in columns without any in training. accept: the answer averages "
         "over what they may have been.",
+    )
+    target_minimum: Limit | None = Field(
+        default=None,
+        description="Least value of the target: no mean, percentile or draw lies below it. -inf: there is none.",
+        json_schema_extra={"unset": "a cap, where the targets show one"},
+    )
+    target_maximum: Limit | None = Field(
+        default=None,
+        description="Largest value of the target: no mean, percentile or draw lies above it. inf: there is none.",
+        json_schema_extra={"unset": "a cap, where the targets show one"},
     )
     hidden: tuple[Width, ...] | None = Field(
         default=None,
@@ -206,13 +231,14 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read options from a TOML file, with the names of the command line and ``[columns.NAME]`` tables.
 
     Args:
-        path: The file. Besides the fields of `TrainOptions` it may have ``target`` and ``name``.
+        path: The file. Besides the fields of `TrainOptions` it may have ``target`` and ``name``. Instead of ``target``
+            it may have a table ``[target]`` with ``name``, ``minimum`` and ``maximum``.
 
     Returns:
         The values by name, not yet validated. ``-`` in names becomes ``_``.
 
     Raises:
-        OptionError: The file can't be read or is not valid TOML.
+        OptionError: The file can't be read or is not valid TOML, or ``[target]`` has another name.
     """
     try:
         with path.open("rb") as file:
@@ -221,4 +247,16 @@ def read_config(path: Path) -> dict[str, Any]:
         raise OptionError(f"{path}: can't read the configuration: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"{path}: not valid TOML: {error}") from error
-    return {name.replace("-", "_"): value for name, value in values.items()}
+    values = {name.replace("-", "_"): value for name, value in values.items()}
+    if isinstance(values.get("target"), dict):
+        values |= _target_table(values.pop("target"), path)
+    return values
+
+
+def _target_table(table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The values of a ``[target]`` table, by the names of options."""
+    names = {"name": "target", "minimum": "target_minimum", "maximum": "target_maximum"}
+    unknown = sorted(table.keys() - names.keys())
+    if unknown:
+        raise OptionError(f"{path}: [target] has {', '.join(names)}, but not {unknown[0]!r}")
+    return {names[name]: value for name, value in table.items()}

@@ -31,6 +31,7 @@ from murho.model.training.holding_out import hold_out, left_out_groups
 from murho.model.training.last_fit import fit_to_all_rows
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
+from murho.model.training.target_limits import target_limits
 from murho.model.training.time_feature import choose_time_feature
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def train(
     for column, reason in plan.left_out.items():
         reporter.say(f"left out column {column!r}: {reason}")
     targets = target_from_table(table, target)
+    limits = target_limits(targets, target, options, reporter.say)
     labelled = np.flatnonzero(~np.isnan(targets))
     left_out_rows = len(targets) - len(labelled)
     if left_out_rows:
@@ -145,7 +147,7 @@ def train(
             )
     if weights is not None:
         weights = weights / weights[split.learned].mean()
-    data = TrainingData(schema, columns, targets, split, weights)
+    data = TrainingData(schema, columns, targets, split, weights, limits)
     canonical = {**columns, **holding_out.columns}
     snapshots.begin(make_fingerprint(canonical, targets, target, options, device, weights), reporter.say)
     if options.time is not None:

@@ -86,5 +86,11 @@ def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
     }
 
 
-def _target(model: "ModelLike") -> dict[str, str | None]:
-    return {"name": model.schema.target.name, "unit": model.schema.target.unit}
+def _target(model: "ModelLike") -> dict[str, Any]:
+    limits = model.spec.target.limits
+    return {
+        "name": model.schema.target.name,
+        "unit": model.schema.target.unit,
+        "minimum": None if limits is None else limits.to_json()["minimum"],
+        "maximum": None if limits is None else limits.to_json()["maximum"],
+    }

@@ -26,7 +26,7 @@ def test_numbers_from_zero_on_are_read_as_they_are() -> None:
         ([1.0, float("inf"), 1.0], "column 'w', row 2: inf is not finite"),
         (["1", "two", "3"], "column 'w', row 2"),
         ([True, False, True], "must be a number"),
-        ([0.0, 0.0, 0.0], "every weight is 0"),
+        ([0.0, 0.0, 0.0], "all weights are zero"),
     ],
 )
 def test_other_weights_are_refused_by_column_and_row(weights: list[object], message: str) -> None:
