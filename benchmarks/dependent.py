@@ -144,7 +144,7 @@ def autoregressive(generator: np.random.Generator) -> MadeTable:
 
 
 def drift(generator: np.random.Generator) -> MadeTable:
-    """1,000 rows in time; the coefficient of a feature rises and wanders; asked for the next 100, in 20 futures."""
+    """1,000 rows in time; a coefficient rises and wanders; asked for the next 100 rows, in 20 futures."""
 
     def path(first: float, count: int) -> NDArray[np.float64]:
         walk: NDArray[np.float64] = first + np.cumsum(0.006 + 0.05 * generator.standard_normal(count))

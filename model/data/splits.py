@@ -70,9 +70,10 @@ class Split:
         calibration: Rows that calibrate the bands; empty if the table has too few rows.
         folds: Fold of every row of the table in each of P partitions, ``[P, N]``; None without cross-fitting. With F
             folds, fold ``m mod F`` of its partition (`partition_of`) is held out from member m.
-        forward: Whether folds are blocks in time: a member does not see the blocks after the one held out from it
-            either. Without folds: whether validation and calibration rows come after the training rows.
-        ahead: With ``forward``, how far ahead rows are judged, in the unit of the times.
+        times: Time of every row, ``[N]``, if rows are judged forward in time. Folds are then blocks in time, and a
+            member does not see the blocks after the one held out from it either. Without folds, validation and
+            calibration rows come after the training rows.
+        ahead: How far ahead rows are judged, in the unit of the times.
         units: The units of all rows, which no fold parts; None if each row is one.
     """
 
@@ -80,9 +81,14 @@ class Split:
     validation: NDArray[np.int64]
     calibration: NDArray[np.int64]
     folds: NDArray[np.int64] | None = None
-    forward: bool = False
+    times: NDArray[np.float64] | None = None
     ahead: float = 0.0
     units: Units | None = None
+
+    @property
+    def forward(self) -> bool:
+        """Whether rows are judged forward in time."""
+        return self.times is not None
 
     @property
     def learned(self) -> NDArray[np.int64]:
@@ -90,6 +96,22 @@ class Split:
         if not self.forward:
             return self.training
         return np.unique(np.concatenate((self.training, self.validation, self.calibration)))
+
+    def newest(self) -> NDArray[np.int64] | None:
+        """Folds of `learned` for the members that serve after forward judging, ``[1, N]``; None for all newest rows.
+
+        With these folds, in forward order, a member sees as many of the newest rows as it saw of the oldest when it was
+        judged. So the rows that it learns from lie as far back of the rows it is asked for.
+        """
+        if self.times is None:
+            return None
+        times = self.times[self.learned]
+        age = np.empty(len(times), dtype=np.int64)
+        age[np.argsort(-np.nan_to_num(times, nan=-np.inf), kind="stable")] = np.arange(len(times))
+        if self.folds is None:
+            return np.asarray(age >= len(self.training), dtype=np.int64)[None] - 1
+        judged_with = [int((self.folds[0] < fold).sum()) for fold in range(int(self.folds.max()) + 1)]
+        return np.searchsorted(judged_with, age, side="right")[None] - 1
 
     def held_out(self, members: int) -> list[HeldOut]:
         """Return groups of held-out rows. The last group calibrates the bands; with folds, all groups do.
@@ -207,7 +229,7 @@ def split_in_time(times: NDArray[np.float64], members: int = 1) -> Split:
         members: M.
 
     Raises:
-        TableError: All rows have the same time.
+        OptionError: All rows have the same time.
     """
     count = len(times)
     rows = np.arange(count)
@@ -216,11 +238,11 @@ def split_in_time(times: NDArray[np.float64], members: int = 1) -> Split:
         judged = np.flatnonzero(blocks.of_rows >= 0)
         if len(judged) > MOST_HELD_OUT:
             judged = judged[np.linspace(0, len(judged) - 1, MOST_HELD_OUT).round().astype(int)]
-        return Split(rows, judged, judged, blocks.of_rows[None], forward=True, ahead=blocks.ahead)
+        return Split(rows, judged, judged, blocks.of_rows[None], times, blocks.ahead)
     calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
     held_out = (2 if calibrates else 1) * HELD_OUT_SHARE
     blocks = time_blocks(times, 2 if calibrates else 1, base_share=1.0 - held_out)
     if count < FEWEST_ROWS_TO_VALIDATE:
-        return Split(rows, rows, rows[:0], forward=True)
+        return Split(rows, rows, rows[:0], times=times)
     training, validation, calibration = (np.flatnonzero(blocks.of_rows == block) for block in (-1, 0, 1))
-    return Split(training, validation, calibration, forward=True, ahead=blocks.ahead)
+    return Split(training, validation, calibration, times=times, ahead=blocks.ahead)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.errors import TableError
+from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,11 +50,11 @@ def time_blocks(times: NDArray[np.float64], count: int, *, base_share: float = B
         base_share: Share of the rows in the base.
 
     Raises:
-        TableError: All rows have the same time.
+        OptionError: All rows have the same time.
     """
     present = np.sort(times[~np.isnan(times)])
     if not present.size or present[0] == present[-1]:
-        raise TableError("--time: all rows have the same time, so none comes after another: leave the option out")
+        raise OptionError("--time: all rows have the same time, so none comes after another: leave the option out")
     shares = base_share + (1.0 - base_share) * np.arange(count) / count
     # A block begins after the time that this share of the rows does not exceed.
     before = present[np.maximum(0, np.ceil(shares * present.size).astype(int) - 1)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from murho.model.data.columns import is_missing
 from murho.model.data.duplicates import column_codes, equal_rows, find_near_duplicates
-from murho.model.errors import TableError
+from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,8 +72,8 @@ def find_units(
         row_numbers: Number of each row in the user's table, from 1, for the notes, ``[N]``; by default 1 to N.
 
     Raises:
-        TableError: A group column has the same value in all rows or another one in each, or all groups are connected by
-            rows that they share, so that nothing can be held out.
+        OptionError: A group column has the same value in all rows or another one in each, or all groups are connected
+            by rows that they share, so that nothing can be held out.
     """
     equal = equal_rows(columns.values())
     notes = _notes_on_copies(columns, equal, np.arange(1, len(equal) + 1) if row_numbers is None else row_numbers)
@@ -124,9 +124,9 @@ def _group_codes(name: str, column: NDArray[Any]) -> NDArray[np.int64]:
     codes = column_codes(codes)
     groups = int(codes.max()) + 1
     if groups == 1:
-        raise TableError(f"--group {name}: all rows are one group, so none can be held out: leave the option out")
+        raise OptionError(f"--group {name}: all rows are one group, so none can be held out: leave the option out")
     if groups == len(codes):
-        raise TableError(
+        raise OptionError(
             f"--group {name}: the column has another value in each row, so it makes no groups: leave the option out, "
             "or name the column that says which rows belong together"
         )
@@ -137,7 +137,7 @@ def _grouped(codes: Mapping[str, NDArray[np.int64]], equal: NDArray[np.int64], n
     groups = joined_units(list(codes.values()))
     count = int(groups.max()) + 1
     if count < 2:
-        raise TableError(
+        raise OptionError(
             f"--group {' --group '.join(codes)}: these columns connect all rows (each row shares a value with another "
             "row of any part), so no group can be held out whole: give the column alone that new rows will differ in"
         )

@@ -109,12 +109,19 @@ class TrainingData:
         return Standardisation(fitted, location, scale, self.limits)
 
     def learned_rows(self, encoding: str, transform: str, *, whitened: bool = False) -> Rows:
-        """All rows that the network which serves learns from, without folds, encoded and standardised."""
+        """The rows that the members which serve learn from after forward judging (`Split.newest`)."""
         encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
         numbers = self.split.learned
         targets = standardisation.forward(torch.from_numpy(self.targets[numbers])).float()
         weights = None if self.weights is None else torch.from_numpy(self.weights[numbers]).float()
-        return Rows(torch.from_numpy(encoded[numbers]), targets, weights=weights)
+        folds = self.split.newest()
+        return Rows(
+            torch.from_numpy(encoded[numbers]),
+            targets,
+            None if folds is None else torch.from_numpy(folds),
+            forward=True,
+            weights=weights,
+        )
 
     def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
         """Training and validation rows, encoded and standardised."""

@@ -21,7 +21,7 @@ from murho.model.data.duplicates import column_codes
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import IGNORED
 from murho.model.data.time_blocks import ROW_ORDER, time_blocks
-from murho.model.errors import TableError
+from murho.model.errors import OptionError, TableError
 from murho.model.training.proxy_predictor import Proxy
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _forward(
     """
     try:
         blocks = time_blocks(time, FOLDS).of_rows
-    except TableError:
+    except OptionError:  # all rows have the same time
         return None
     proxy = known.proxy(rows)
     order = np.argsort(time, kind="stable")

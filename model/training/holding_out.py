@@ -14,7 +14,7 @@ from murho.model.data.schema_inference import require_column
 from murho.model.data.splits import Split, split_in_time, split_rows
 from murho.model.data.time_blocks import ROW_ORDER
 from murho.model.data.units import find_units
-from murho.model.errors import OptionError, TableError
+from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,8 +66,8 @@ def hold_out(
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
 
     Raises:
-        TableError: A column of an option is not in the table, or can't be used.
-        OptionError: A column of an option is the target.
+        TableError: A column of an option is not in the table.
+        OptionError: A column of an option is the target, or can't be used as the option says.
     """
     if options.time is not None:
         return _in_time(table, target, options.time, options)
@@ -89,7 +89,7 @@ def _in_time(table: pa.Table, target: str, name: str, options: TrainOptions) -> 
         return HoldingOut(split_in_time(times, options.members), {}, {}, ())
     kind, times = _column(table, name, "--time", target, options)
     if kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
-        raise TableError(f"--time {name}: the column must have dates or numbers, not {kind} cells")
+        raise OptionError(f"--time {name}: the column must have dates or numbers, not {kind} cells")
     split = split_in_time(times, options.members)
     missing = int(np.isnan(times).sum())
     notes = (f"column {name!r}: {missing} cells are missing; these rows count as old",) if missing else ()

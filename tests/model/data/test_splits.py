@@ -120,6 +120,21 @@ def test_in_time_every_judge_has_learned_only_from_rows_before() -> None:
     assert split.ahead == 40.0
 
 
+def test_the_members_that_serve_see_as_many_of_the_newest_rows_as_they_were_judged_with() -> None:
+    times = np.random.default_rng(0).permutation(400).astype(float)
+    split = split_in_time(times, members=5)
+    newest = split.newest()
+    assert split.folds is not None
+    assert newest is not None
+    for member in range(5):
+        seen = times[newest[0] < member]
+        assert len(seen) == (split.folds[0] < member).sum()
+        assert seen.min() == 400 - len(seen)
+    alone = split_in_time(times).newest()
+    assert alone is not None
+    assert sorted(times[alone[0] < 0]) == list(range(120, 400))
+
+
 def test_a_single_network_is_calibrated_on_the_newest_rows() -> None:
     split = split_in_time(np.arange(200.0))
     assert split.training.max() < split.validation.min()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.data.time_blocks import BASE, time_blocks
-from murho.model.errors import TableError
+from murho.model.errors import OptionError
 
 
 def test_the_older_half_is_the_base_and_the_newer_makes_even_blocks() -> None:
@@ -40,5 +40,5 @@ def test_a_row_without_a_time_counts_as_old() -> None:
 
 
 def test_a_single_time_has_no_after() -> None:
-    with pytest.raises(TableError, match="same time"):
+    with pytest.raises(OptionError, match="same time"):
         time_blocks(np.full(60, 3.0), 5)

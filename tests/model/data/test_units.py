@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.data.units import find_units, joined_units
-from murho.model.errors import TableError
+from murho.model.errors import OptionError
 
 
 def _features(rows: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -71,14 +71,14 @@ def test_several_group_columns_make_connected_components() -> None:
 
 def test_columns_that_connect_all_rows_are_refused_with_what_to_do() -> None:
     plots = {"farm": _texts(np.array([0, 0, 1, 1])), "year": _texts(np.array([0, 1, 1, 2]))}
-    with pytest.raises(TableError, match=r"--group farm --group year.*connect all rows.*column alone"):
+    with pytest.raises(OptionError, match=r"--group farm --group year.*connect all rows.*column alone"):
         find_units(_features(4), plots)
 
 
 def test_a_column_that_identifies_rows_or_none_makes_no_groups() -> None:
-    with pytest.raises(TableError, match="another value in each row"):
+    with pytest.raises(OptionError, match="another value in each row"):
         find_units(_features(30), {"id": _texts(np.arange(30))})
-    with pytest.raises(TableError, match="all rows are one group"):
+    with pytest.raises(OptionError, match="all rows are one group"):
         find_units(_features(30), {"id": _texts(np.zeros(30))})
 
 

@@ -165,3 +165,34 @@ def test_members_that_agree_leave_no_room_to_sharpen() -> None:
 def test_where_all_members_judge_nothing_is_left_to_extrapolate() -> None:
     scores = _scores(100)
     assert sharpening(np.stack([2.0 * scores, 2.0 * scores]), scores, judges=2, members=2) == 1.0
+
+
+def test_groups_of_one_row_give_the_same_map_as_rows() -> None:
+    scores = np.random.default_rng(0).normal(size=80)
+    plain, grouped = fit_conformal_map(scores), fit_conformal_map(scores, np.full(80, 0.2), 80)
+    assert plain is not None
+    assert grouped is not None
+    assert grouped.nominal == pytest.approx(plain.nominal)
+    assert grouped.observed == pytest.approx(plain.observed)
+
+
+def test_a_row_of_a_new_group_is_covered_with_the_nominal_probability() -> None:
+    """Scores of a group share an effect; groups differ in size. Averaged over calibration sets and new groups."""
+    generator = np.random.default_rng(0)
+    sizes = np.array([2] * 12 + [30] * 7)
+    covered: list[float] = []
+    plainly: list[float] = []
+    nominal = torch.special.ndtri(torch.tensor([0.5 + 0.8 / 2.0], dtype=torch.float64))
+    for _ in range(600):
+        effects = 2.0 * generator.normal(size=len(sizes) + 1)
+        scores = np.repeat(effects[:-1], sizes) + 0.3 * generator.normal(size=int(sizes.sum()))
+        new = effects[-1] + 0.3 * generator.normal(size=50)
+        for weights, units, into in (
+            (np.repeat(1.0 / sizes, sizes), len(sizes), covered),
+            (None, None, plainly),
+        ):
+            conformal = fit_conformal_map(scores, weights, units)
+            assert conformal is not None
+            into.append(float((np.abs(new) <= float(conformal.calibrated(nominal))).mean()))
+    assert 0.79 <= np.mean(covered) <= 0.86
+    assert np.mean(plainly) < 0.77

@@ -73,3 +73,20 @@ def test_a_second_minibatch_leaves_nothing_of_the_first() -> None:
         assert network.mu.grad is not None
         gradients.append(network.mu.grad.clone())
     assert torch.equal(*gradients)
+
+
+def test_the_kl_of_a_member_with_half_of_the_rows_counts_twice() -> None:
+    """A row counts the same for all members, so the prior weighs more for a member with fewer rows."""
+    likelihood = make_likelihood("fixed", members=2, sigma=0.5)
+    network = BayesianNetwork(Architecture(2, (3,), 1, members=2), torch.Generator().manual_seed(0))
+    rows, targets = torch.ones(5, 2), torch.ones(5)
+    gradients = {}
+    for name, ratios, temperature in (("even", None, 1.0), ("twice", None, 2.0), ("uneven", [2.0, 1.0], 1.0)):
+        kl_ratios = None if ratios is None else torch.tensor(ratios)
+        step = GradientStep(network, likelihood, GaussianPrior(), total_rows=10, kl_ratios=kl_ratios)
+        generator = torch.Generator().manual_seed(3)
+        step(rows, targets, kl_weight=1.0, minibatches=1, temperature=temperature, generator=generator)
+        assert network.mu.grad is not None
+        gradients[name] = network.mu.grad.clone()
+    torch.testing.assert_close(gradients["uneven"][0], gradients["twice"][0])
+    torch.testing.assert_close(gradients["uneven"][1], gradients["even"][1])

@@ -114,3 +114,22 @@ def test_a_target_that_the_transform_can_not_take_is_refused_by_row(rent: Poster
     values[11] = -5.0
     with pytest.raises(TableError, match=r"row 12: the target -5 .*'log'"):
         labelled_rows(_replaced(table, "rent", values), logarithmic)
+
+
+def test_new_rows_with_the_same_features_are_one_unit(rent: Posterior) -> None:
+    table = make_table(rows=30)
+    rows = labelled_rows(pa.concat_tables([table, table]), rent)
+    assert rows.units.count == 30
+    assert not rows.units.grouped
+
+
+def test_new_rows_are_grouped_as_in_the_training_if_the_table_says_how(rent_checkpoints: Path) -> None:
+    revision = Revision.read(rent_checkpoints / "rent" / "1")
+    training = revision.spec.training
+    options = {**training["options"], "group": ["house"]}
+    grouped = Posterior(replace(revision.spec, training={**training, "options": options}), revision.tensors)
+    table = make_table(rows=30)
+    assert not labelled_rows(table, grouped).units.grouped
+    rows = labelled_rows(table.append_column("house", pa.array(np.arange(30) // 5)), grouped)
+    assert rows.units.grouped
+    assert rows.units.count == 6

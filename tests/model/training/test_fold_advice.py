@@ -62,7 +62,7 @@ def test_a_walk_in_time_is_named_by_its_date_or_by_the_order_of_the_rows(dated: 
     walk = np.cumsum(0.15 * generator.normal(size=800))
     # Without a date no feature tells the time: what shows is a drift of what the features mean.
     y = (walk if dated else np.linspace(-1.0, 3.0, 800) * x) + 0.3 * generator.normal(size=800)
-    columns = {"x": x, "y": y}
+    columns: dict[str, np.ndarray] = {"x": x, "y": y}
     if dated:
         columns["day"] = np.datetime64("2020-01-01") + np.arange(800)
     (advice,) = _advice(pa.table(columns))

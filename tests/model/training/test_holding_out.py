@@ -57,7 +57,7 @@ def test_a_date_tells_how_far_ahead_was_judged() -> None:
 def test_columns_that_are_absent_or_no_time_or_the_target_are_refused() -> None:
     with pytest.raises(TableError, match=r"the --time column 'dya'.*did you mean 'day'"):
         _hold_out(make_table(), time="dya")
-    with pytest.raises(TableError, match=r"--time district.*dates or numbers, not categorical"):
+    with pytest.raises(OptionError, match=r"--time district.*dates or numbers, not categorical"):
         _hold_out(make_table(), time="district")
     with pytest.raises(OptionError, match="this is the target"):
         _hold_out(make_table(), group=("rent",))
