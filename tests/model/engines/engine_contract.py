@@ -193,7 +193,8 @@ class EngineContract:
         for calibration in (NARROWING, CALIBRATION):
             raw, calibrated = (case.asked(engine, options, each) for each in (None, calibration))
             of_percentiles = [std_of_percentiles(answer["percentiles"]) for answer in (raw, calibrated)]
-            np.testing.assert_allclose(calibrated["std"] / raw["std"], of_percentiles[1] / of_percentiles[0], rtol=0.02)
+            # Up to 2 % for the nodes and, with a lognormal's tail, 1 % for the trapezoid rule.
+            np.testing.assert_allclose(calibrated["std"] / raw["std"], of_percentiles[1] / of_percentiles[0], rtol=0.03)
             for name in ("epistemic_std", "aleatoric_std"):
                 np.testing.assert_allclose(calibrated[name] / calibrated["std"], raw[name] / raw["std"])
             both = np.hypot(calibrated["epistemic_std"], calibrated["aleatoric_std"])

@@ -95,8 +95,8 @@ def test_more_samples_keep_the_first_draws(rent: Posterior, columns: Columns) ->
     np.testing.assert_allclose(few, many[:, :8], rtol=1e-5)
 
 
-def test_mean_and_epistemic_std_are_those_of_the_draws(rent: Posterior, columns: Columns) -> None:
-    answer = rent.predict(columns, OPTIONS)
+def test_mean_and_raw_epistemic_std_are_those_of_the_draws(rent: Posterior, columns: Columns) -> None:
+    answer = rent.predict(columns, dataclasses.replace(OPTIONS, calibrated=False))
     assert answer.draws is not None
     np.testing.assert_allclose(answer.mean, answer.draws.mean(axis=1))
     np.testing.assert_allclose(present(answer.epistemic_std), answer.draws.std(axis=1))

@@ -100,7 +100,7 @@ def test_noise_beyond_is_that_of_the_edge_and_doubt_grows_in_proportion(trained:
     largest = posterior.schema.features[0].maximum
     assert largest is not None
     edge, far, further = (
-        posterior.predict(_at(posterior, size=size), PredictOptions(samples=1024))
+        posterior.predict(_at(posterior, size=size), PredictOptions(samples=1024, calibrated=False))
         for size in (largest, largest + 1_000.0, largest + 10_000.0)
     )
     noise = present(edge.aleatoric_std)
