@@ -33,8 +33,8 @@ __all__ = ["IMPUTATIONS", "imputed_columns", "rows_to_impute"]
 
 IMPUTATIONS = 31
 """R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""
-LEAST_PROBABILITY = 0.02
-"""Least probability of a level, as a multiple of its share: a line may predict probabilities below 0."""
+DOUBT = 0.02
+"""Weight of the shares of the training rows in the probabilities of levels."""
 
 
 def rows_to_impute(schema: Schema, columns: Columns) -> npt.NDArray[np.intp]:
@@ -96,7 +96,7 @@ def _filled(
     indicated = dict(distribution.indicated)
     for name in (name for name in names if name in distribution.levels):
         shares, levels, own = distribution.levels[name], indicated.get(name, np.empty(0, np.intp)), owners == name
-        likely = _probabilities(shares, levels, _expected(distribution, copies, own))
+        likely = _probabilities(distribution, copies, shares, levels, own)
         sums = likely.cumsum(axis=1)
         uniforms = np.repeat(_uniforms(places[name]), len(scores))
         codes = np.minimum((uniforms[:, None] * sums[:, -1:] > sums).sum(axis=1), len(shares.levels) - 1)
@@ -137,16 +137,40 @@ def _deviations(
 
 
 def _probabilities(
-    shares: LevelShares, levels: npt.NDArray[np.intp], expected: npt.NDArray[np.float64]
+    distribution: FeatureDistribution,
+    scores: npt.NDArray[np.float64],
+    shares: LevelShares,
+    levels: npt.NDArray[np.intp],
+    own: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float64]:
-    """Return probabilities of all levels, ``[n, L]``, from expected indicators of some, ``[n, len(levels)]``.
+    """Return probabilities of the levels of a feature, given the known columns of rows, ``[n, L]``.
 
-    Levels without an indicator keep their share; the most frequent level has the rest. Not normalised.
+    Given the level, the known columns are Gaussian with one covariance, so Bayes' rule gives the probabilities: linear
+    discriminant analysis. Levels without an indicator differ by their share alone.
+
+    Args:
+        distribution: The distribution of the training rows.
+        scores: Scores of the rows, ``[n, Q]``; NaN where not known.
+        shares: The levels of the feature.
+        levels: Those with an indicator.
+        own: The feature's columns, ``[Q]``.
     """
-    likely = np.tile(shares.shares, (len(expected), 1))
-    likely[:, levels] += expected * shares.stds[levels]
-    likely[:, int(shares.counts.argmax())] -= (expected * shares.stds[levels]).sum(axis=1)
-    return np.maximum(likely, LEAST_PROBABILITY * shares.shares)
+    known = ~np.isnan(scores[0]) & ~own
+    if not own.any() or not known.any():
+        return np.tile(shares.shares, (len(scores), 1))
+    correlation, weights = distribution.correlation, distribution.regression(own, known)
+    rest = correlation[known][:, known] - correlation[known][:, own] @ weights
+    factor = np.linalg.cholesky(np.linalg.inv(rest))
+    # One more centre than indicators: that of all levels without one.
+    without = np.setdiff1d(np.arange(len(shares.levels)), levels)
+    centres = shares.indicators(np.append(levels, without[0]), levels) @ weights @ factor
+    whitened = row_sums(scores[:, known], factor)
+    squares = np.stack([np.square(whitened - centre).sum(axis=1) for centre in centres], axis=1)
+    evidence = np.exp(-0.5 * (squares - squares.min(axis=1, keepdims=True)))
+    likely = shares.shares * evidence[:, -1:]
+    likely[:, levels] = shares.shares[levels] * evidence[:, :-1]
+    likely /= likely.sum(axis=1, keepdims=True)
+    return np.asarray((1.0 - DOUBT) * likely + DOUBT * shares.shares)
 
 
 @lru_cache(maxsize=4096)

@@ -66,10 +66,8 @@ class ScoreTable:
         """Return scores of values ``[B, F]`` clipped to their training range; NaN for NaN."""
         within = np.minimum(np.maximum(values, self.ends[0]), self.ends[1])
         places = self._places(within) + np.arange(len(self.knots)) * self.knots.shape[1]
-        clipped: npt.NDArray[np.float64] = self.scores.take(places) + self.slopes.take(places) * (
-            within - self.knots.take(places)
-        )
-        return clipped
+        scores = self.scores.take(places) + self.slopes.take(places) * (within - self.knots.take(places))
+        return np.asarray(scores)
 
     def beyond(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return what scores of values beyond the training range have in addition, ``[B, F]``; NaN for NaN."""

@@ -31,7 +31,8 @@ class DrawnRows:
     Attributes:
         outputs: Outputs of the network, ``[S, B, P]``, standardised; computed by PyTorch, whatever the engine.
         members: Member of each draw, ``[S]``.
-        outside: The rows beyond the training rows.
+        outside: The rows in which calibration may only widen bands: those beyond the training rows, and those whose
+            spread is mostly that of imputed cells.
         target: Maps the outputs to the distribution of the target.
         engine: Computes answers.
     """

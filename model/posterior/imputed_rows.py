@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.data.schema import Columns
+    from murho.model.distributions.predictive import Predictive
     from murho.model.engines.draws import Draws
     from murho.model.engines.prediction import Prediction
 
-__all__ = ["copies_of_draws", "in_pieces", "with_rows_in_place"]
+__all__ = ["copies_of_draws", "in_pieces", "mostly_imputed", "with_rows_in_place"]
 
 PIECE_VALUES = 2**18
 """Encoded values of a piece of incomplete rows: each row has R copies of them, and their draws."""
@@ -85,6 +86,30 @@ def copies_of_draws(
             members.append(draws.members)
         start += len(draws)
     return torch.cat(outputs), torch.cat(members)
+
+
+def mostly_imputed(predictive: Predictive, copies: int) -> Tensor:
+    """Whether the spread of imputed cells is more than half of each row's variance, ``[B]``.
+
+    The calibration of held-out rows, which were complete, says nothing about this spread. By the law of total variance
+    it is the variance between copies, without the part that is due to the few draws of each:
+    ``Var_copies[mean over its draws] - mean over copies of Var_draws / n``.
+
+    Args:
+        predictive: The predictive of the rows; draw k uses copy ``k mod R``.
+        copies: R. With fewer than 2 R draws the spread is not known, and no row is marked.
+    """
+    means = predictive.means
+    if len(means) < 2 * copies:
+        return torch.zeros(means.shape[1], dtype=torch.bool, device=means.device)
+    of_copy = torch.arange(len(means), device=means.device) % copies
+    counts = torch.bincount(of_copy, minlength=copies).to(means).unsqueeze(1)
+    empty = means.new_zeros((copies, means.shape[1]))
+    centres = empty.index_add(0, of_copy, means) / counts
+    within = empty.index_add(0, of_copy, (means - centres[of_copy]).square()) / (counts - 1.0)
+    between = centres.var(dim=0) - (within / counts).mean(dim=0)
+    _, epistemic, aleatoric = predictive.split()
+    return between > 0.5 * (epistemic.square() + aleatoric.square())
 
 
 def with_rows_in_place(parts: Sequence[tuple[NDArray[np.intp], Prediction]]) -> Prediction:

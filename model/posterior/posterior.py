@@ -25,7 +25,7 @@ from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
 from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.drawn_rows import DrawnRows
-from murho.model.posterior.imputed_rows import copies_of_draws, in_pieces, with_rows_in_place
+from murho.model.posterior.imputed_rows import copies_of_draws, in_pieces, mostly_imputed, with_rows_in_place
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ class Posterior:
             outside = Outside.of(self._reach.unlike(tile, beyond))
             draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
             outputs, members = self._outputs(engine, draws, tile, beyond, every_copy=not samples)
-            answer = engine.answer(plan, outputs, members, outside)
+            widening = self._widening(outside, tile, outputs, members) if plan.calibration is not None else outside
+            answer = engine.answer(plan, outputs, members, widening)
             if with_errors:
                 images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, beyond)
                 drawn, mirrored = (self._target.predictive(*part) for part in ((outputs, members), images))
@@ -213,7 +214,8 @@ class Posterior:
         beyond = self._reach.outside(rows)
         outside = Outside.of(self._reach.unlike(rows, beyond))
         outputs, of_members = self._outputs(self._reference, parts, rows, beyond)
-        return DrawnRows(outputs, of_members, outside, self._target, self.engine)
+        widening = self._widening(outside, rows, outputs, of_members)
+        return DrawnRows(outputs, of_members, widening, self._target, self.engine)
 
     def predictive(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Predictive:
         """The raw predictive distribution of the target of each row; takes the arguments of `drawn`."""
@@ -252,6 +254,13 @@ class Posterior:
         if not self._draws.holds(samples):  # draws are made again for every tile
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
+
+    def _widening(self, outside: Outside, rows: Tensor, outputs: Tensor, members: Tensor) -> Outside:
+        """The rows in which calibration may only widen bands: those outside, and those of mostly imputed spread."""
+        if rows.dim() == 2:
+            return outside
+        imputed = mostly_imputed(self._target.predictive(outputs, members), len(rows))
+        return Outside.of(outside.mask | imputed)
 
     def _outputs(
         self, engine: Engine, parts: Iterable[Draws], rows: Tensor, beyond: Tensor, *, every_copy: bool = False

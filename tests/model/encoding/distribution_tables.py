@@ -1,0 +1,50 @@
+"""Made-up tables with a schema, for the tests of the distribution of the features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from murho.model.data.columns import is_missing
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns
+
+__all__ = ["mixed_columns", "numeric_columns", "schema_of"]
+
+
+def numeric_columns(values: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """Columns ``x1``, ``x2``, … of a matrix ``[N, D]``."""
+    return {f"x{number}": column.copy() for number, column in enumerate(values.T, start=1)}
+
+
+def mixed_columns(rows: int, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Two numbers that go together, a category that shifts the first, a boolean alone, and a date."""
+    generator = np.random.default_rng(seed)
+    kind = np.array(generator.choice(["A", "B", "C"], rows, p=[0.5, 0.3, 0.2]), dtype=object)
+    first = generator.normal(size=rows) + 4.0 * (kind == "C")
+    return {
+        "first": first,
+        "second": np.exp(0.5 * (first + 0.2 * generator.normal(size=rows))),
+        "kind": kind,
+        "lift": (generator.random(rows) < 0.3).astype(np.float64),
+        "day": generator.integers(18_000, 19_000, rows).astype(np.float64),
+    }
+
+
+def schema_of(columns: Columns, *, imputed: bool = True) -> Schema:
+    """A schema of numbers, of texts, of booleans called ``lift`` and of dates called ``day``."""
+    features: list[Feature] = []
+    for name, column in columns.items():
+        kinds = {"lift": FeatureKind.BOOLEAN, "day": FeatureKind.DATE}
+        kind = FeatureKind.CATEGORICAL if column.dtype == object else kinds.get(name, FeatureKind.NUMERIC)
+        missing = bool(is_missing(column).any())
+        texts = kind is FeatureKind.CATEGORICAL
+        least, most = (None, None) if texts else (float(np.nanmin(column)), float(np.nanmax(column)))
+        categories = tuple(sorted(set(column.tolist()) - {None})) if texts else ()
+        features.append(Feature(name, kind, None, missing, least, most, categories, imputed=imputed and not missing))
+    return Schema(tuple(features), Target("y", None), {})

@@ -1,0 +1,101 @@
+"""Fresh rows are like the training rows, and odd ones are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from murho.model.encoding.distribution_fit import fit_feature_distribution, reach_of
+from murho.model.encoding.row_distance import distance_of, encoded_distance
+from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
+
+
+def alarms(rows: int, features: int, seed: int) -> float:
+    """Share of fresh rows of the same Gaussian that are beyond reach; for odd seeds the features are correlated."""
+    generator = np.random.default_rng(seed)
+    mix = generator.normal(size=(features, features)) if seed % 2 else np.eye(features)
+    columns = numeric_columns(generator.normal(size=(rows, features)) @ mix)
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    fresh = numeric_columns(generator.normal(size=(2000, features)) @ mix)
+    return float((distance_of(distribution, fresh) > distribution.reach).mean())
+
+
+@pytest.mark.parametrize(("rows", "features"), [(100, 5), (200, 40), (1000, 40), (40, 3)])
+def test_at_most_one_fresh_row_in_a_hundred_is_unlike(rows: int, features: int) -> None:
+    rates = [alarms(rows, features, seed) for seed in range(10)]
+    # The mean of ten tables scatters, most of all with few rows.
+    assert np.mean(rates) < 0.01 + 2.0 * np.std(rates) / 10.0**0.5
+
+
+@pytest.mark.parametrize("rows", [200, 1000])
+def test_a_number_far_beyond_its_range_is_found_among_forty(rows: int) -> None:
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(rows, 40))
+    columns = numeric_columns(values)
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    fresh = generator.normal(size=(300, 40))
+    fresh[:, 7] = values[:, 7].max() + 4.0 * values[:, 7].std()
+    assert (distance_of(distribution, numeric_columns(fresh)) > distribution.reach).mean() > 0.9
+
+
+def test_a_broken_combination_is_far_and_no_training_row_is() -> None:
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=300)
+    columns = {"x1": first, "x2": first + 0.1 * generator.normal(size=300)}
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    assert not encoded_distance(distribution, columns).any()
+    broken = {"x1": np.array([1.5, 1.5]), "x2": np.array([-1.5, 1.45])}
+    assert (distance_of(distribution, broken) > distribution.reach).tolist() == [True, False]
+
+
+def test_numbers_are_judged_given_the_levels_of_the_row() -> None:
+    columns = mixed_columns(600)
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    row = {name: column[:2].copy() for name, column in columns.items()}
+    row["first"], row["second"] = np.array([5.0, 5.0]), np.exp([2.5, 2.5])
+    row["kind"] = np.array(["C", "A"], dtype=object)
+    near, far = distance_of(distribution, row)
+    assert near < distribution.reach
+    assert far > 1.5 * near
+
+
+def test_a_heavy_tail_raises_no_more_alarms() -> None:
+    generator = np.random.default_rng(0)
+    columns = numeric_columns(np.exp(2.0 * generator.normal(size=(500, 3))))
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    fresh = numeric_columns(np.exp(2.0 * generator.normal(size=(4000, 3))))
+    assert (distance_of(distribution, fresh) > distribution.reach).mean() < 0.01
+
+
+def test_a_few_wild_training_rows_do_not_hide_what_is_less_unlike() -> None:
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=1000)
+    columns = {"x1": first, "x2": first + 0.1 * generator.normal(size=1000)}
+    columns["x2"][:2] = -3.0 * np.sign(columns["x1"][:2])
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    broken = {"x1": np.array([1.5]), "x2": np.array([-1.5])}
+    assert distance_of(distribution, broken)[0] > distribution.reach
+
+
+def test_the_reach_is_a_conformal_quantile_and_goes_on_beyond_few_distances() -> None:
+    distances = np.random.default_rng(0).permutation(np.arange(1.0, 1000.0))
+    assert reach_of(distances) == 990.0
+    generator = np.random.default_rng(0)
+    missed = []
+    for _ in range(300):
+        drawn = np.linalg.norm(generator.normal(size=(30, 4)), axis=1)
+        fresh = np.linalg.norm(generator.normal(size=(200, 4)), axis=1)
+        missed.append((fresh > reach_of(drawn)).mean())
+        assert reach_of(drawn) >= drawn.max()
+    assert 0.001 < np.mean(missed) < 0.01
+
+
+def test_very_few_rows_have_no_distribution() -> None:
+    columns = mixed_columns(4)
+    assert fit_feature_distribution(schema_of(columns), columns) is None

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from murho.model.encoding.distribution_fit import fit_feature_distribution
+from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns, rows_to_impute
+from tests.model.encoding.distribution_tables import mixed_columns, schema_of
+
+if TYPE_CHECKING:
+    from murho.model.encoding.feature_distribution import FeatureDistribution
+
+COLUMNS = mixed_columns(800)
+SCHEMA = schema_of(COLUMNS)
+
+
+def distribution_of() -> FeatureDistribution:
+    found = fit_feature_distribution(SCHEMA, COLUMNS)
+    assert found is not None
+    return found
+
+
+DISTRIBUTION = distribution_of()
+
+
+def blanked(rows: int, *names: str, seed: int = 1) -> dict[str, np.ndarray]:
+    columns = mixed_columns(rows, seed)
+    for name in names:
+        columns[name][:] = None if columns[name].dtype == object else np.nan
+    return columns
+
+
+def copies(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray[Any, Any]]:
+    """Completed copies, ``[R, B]`` each."""
+    completed = imputed_columns(DISTRIBUTION, SCHEMA, columns)
+    return {name: column.reshape(IMPUTATIONS, -1) for name, column in completed.items()}
+
+
+def test_known_cells_stay_and_imputed_ones_are_training_values() -> None:
+    completed = copies(blanked(40, "second", "kind", "lift"))
+    known = mixed_columns(40, seed=1)
+    assert (completed["first"] == known["first"]).all()
+    assert (completed["day"] == known["day"]).all()
+    assert set(completed["kind"].ravel()) <= {"A", "B", "C"}
+    assert set(completed["lift"].ravel()) <= {0.0, 1.0}
+    assert COLUMNS["second"].min() <= completed["second"].min()
+    assert completed["second"].max() <= COLUMNS["second"].max()
+
+
+@pytest.mark.parametrize("name", ["first", "second", "day"])
+def test_the_truth_lies_in_bands_of_imputed_numbers_as_often_as_they_say(name: str) -> None:
+    low, high = np.quantile(copies(blanked(1000, name))[name], [0.05, 0.95], axis=0)
+    truth = mixed_columns(1000, seed=1)[name]
+    assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.9, abs=0.04)
+
+
+def test_imputed_numbers_follow_the_rows_other_cells() -> None:
+    truth = mixed_columns(300, seed=1)["second"]
+    completed = copies(blanked(300, "second"))["second"]
+    assert np.corrcoef(completed.mean(axis=0), truth)[0, 1] > 0.95
+    assert np.median(completed.std(axis=0)) < 0.3 * truth.std()
+
+
+def test_levels_are_drawn_as_likely_as_the_rows_other_cells_make_them() -> None:
+    truth = mixed_columns(2000, seed=1)["kind"]
+    completed = copies(blanked(2000, "kind"))["kind"]
+    likely = (completed == "C").mean(axis=0)
+    assert likely[truth == "C"].mean() > 0.7
+    assert likely[truth == "A"].mean() < 0.1
+    assert likely.mean() == pytest.approx((truth == "C").mean(), abs=0.03)
+
+
+def test_cells_that_are_missing_together_fit_each_other() -> None:
+    completed = copies(blanked(200, "first", "second", "kind"))
+    assert np.corrcoef(completed["first"].ravel(), np.log(completed["second"]).ravel())[0, 1] > 0.95
+    assert completed["first"][completed["kind"] == "C"].mean() > 2.0
+    assert completed["first"][completed["kind"] == "A"].mean() < 1.0
+
+
+def test_with_all_cells_missing_the_copies_have_the_shares_of_the_training_rows() -> None:
+    completed = copies(blanked(1, *COLUMNS))
+    assert (completed["lift"] == 1.0).mean() == pytest.approx(COLUMNS["lift"].mean(), abs=0.05)
+    assert completed["first"].mean() == pytest.approx(COLUMNS["first"].mean(), abs=0.4)
+
+
+def test_copies_of_a_row_are_the_same_alone_and_in_any_batch() -> None:
+    columns = mixed_columns(60, seed=2)
+    generator = np.random.default_rng(0)
+    for column in columns.values():
+        column[generator.random(60) < 0.4] = None if column.dtype == object else np.nan
+    whole = copies(columns)
+    for row in rows_to_impute(SCHEMA, columns)[:20]:
+        alone = copies({name: column[row : row + 1] for name, column in columns.items()})
+        for name, column in alone.items():
+            np.testing.assert_array_equal(column[:, 0], whole[name][:, row])
+
+
+def test_cells_of_a_feature_with_missing_cells_in_training_stay_missing() -> None:
+    columns = mixed_columns(800)
+    columns["second"][::4] = np.nan
+    schema = schema_of(columns)
+    distribution = fit_feature_distribution(schema, columns)
+    assert distribution is not None
+    rows = blanked(5, "second", "lift")
+    completed = imputed_columns(distribution, schema, rows)
+    assert np.isnan(completed["second"]).all()
+    assert not np.isnan(completed["lift"]).any()
+
+
+def test_rows_to_impute_are_those_with_a_missing_cell_in_an_imputed_feature() -> None:
+    columns = mixed_columns(4)
+    columns["kind"][1] = None
+    columns["day"][3] = np.nan
+    assert rows_to_impute(SCHEMA, columns).tolist() == [1, 3]
+    assert rows_to_impute(schema_of(COLUMNS, imputed=False), columns).tolist() == []

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from murho.model.encoding.quantile_scores import MOST_KNOTS, QuantileScores, normal_cdf, normal_quantile
+from murho.model.errors import CheckpointError
+
+
+def fitted(column: np.ndarray) -> QuantileScores:
+    scores = QuantileScores.fit(column)
+    assert scores is not None
+    return scores
+
+
+def test_knots_begin_and_end_at_the_extremes_and_a_nan_is_no_value() -> None:
+    column = np.append(np.random.default_rng(0).exponential(size=1000), np.nan)
+    scores = fitted(column)
+    assert (scores.values[0], scores.values[-1]) == (np.nanmin(column), np.nanmax(column))
+    assert len(scores.values) <= MOST_KNOTS
+    assert scores.upto[-1] == 1000
+    assert QuantileScores.fit(np.full(3, np.nan)) is None
+
+
+def test_scores_at_the_knots_are_normal_quantiles_of_the_rank() -> None:
+    scores = fitted(np.random.default_rng(0).exponential(size=2001))
+    ranks = (scores.below + scores.upto) / 2.0 / 2001.0
+    np.testing.assert_allclose(normal_cdf(scores.knot_scores * scores.spread + scores.centre), ranks, atol=1e-12)
+    assert abs(scores.centre) < 0.01
+    assert scores.spread == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("values", [2, 5, 30])
+def test_values_of_a_feature_with_few_values_are_drawn_in_their_shares(values: int) -> None:
+    column = np.random.default_rng(0).integers(0, values, 500).astype(np.float64)
+    grid = normal_quantile((np.arange(5000) + 0.5) / 5000)
+    drawn, counts = np.unique(fitted(column).at(grid), return_counts=True)
+    expected, shares = np.unique(column, return_counts=True)
+    np.testing.assert_array_equal(drawn, expected)
+    np.testing.assert_allclose(counts / 5000, shares / 500, atol=1e-3)
+
+
+def test_values_of_a_continuous_feature_have_its_distribution_and_stay_in_its_range() -> None:
+    column = np.random.default_rng(0).gamma(2.0, size=3000)
+    drawn = fitted(column).at(normal_quantile((np.arange(3000) + 0.5) / 3000))
+    np.testing.assert_allclose(drawn, np.sort(column), rtol=0.05, atol=0.03)
+    assert drawn.min() >= column.min()
+    assert fitted(column).at(np.array([-40.0, 40.0])).tolist() == [column.min(), column.max()]
+
+
+def test_a_spike_keeps_its_share() -> None:
+    column = np.concatenate([np.zeros(400), np.random.default_rng(0).exponential(size=600)])
+    drawn = fitted(column).at(normal_quantile((np.arange(1000) + 0.5) / 1000))
+    assert (drawn == 0.0).mean() == pytest.approx(0.4, abs=0.01)
+
+
+def test_json_gives_the_same_scores_back() -> None:
+    scores = fitted(np.random.default_rng(0).normal(size=300))
+    again = QuantileScores.from_json(json.loads(json.dumps(scores.to_json())), "here")
+    np.testing.assert_array_equal(again.knot_scores, scores.knot_scores)
+    np.testing.assert_array_equal(again.at(np.linspace(-3, 3, 50)), scores.at(np.linspace(-3, 3, 50)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("values", [1.0, 1.0], "here.values: expected increasing numbers"),
+        ("values", [1.0], "as many counts as values"),
+        ("below", [3, 4], "here.upto: expected counts above"),
+        ("std", 0.0, "a std and a spread above 0"),
+    ],
+)
+def test_data_that_do_not_fit_are_named(field: str, value: object, message: str) -> None:
+    data = QuantileScores.fit(np.array([1.0, 2.0, 2.0])).to_json()  # type: ignore[union-attr]
+    with pytest.raises(CheckpointError, match=message):
+        QuantileScores.from_json(data | {field: value}, "here")

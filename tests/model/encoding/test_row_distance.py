@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from murho.model.encoding.distribution_fit import fit_feature_distribution
+from murho.model.encoding.row_distance import LEAST_UNLIKE, RowDistances, encoded_distance, odd_combinations
+from tests.model.encoding.distribution_tables import numeric_columns, schema_of
+
+if TYPE_CHECKING:
+    from murho.model.encoding.feature_distribution import FeatureDistribution
+
+
+def pairs() -> tuple[dict[str, np.ndarray], FeatureDistribution]:
+    """Two pairs of numbers that go together, and one number alone."""
+    generator = np.random.default_rng(0)
+    loads = generator.normal(size=(400, 3))
+    noise = 0.1 * generator.normal(size=(400, 2))
+    columns = numeric_columns(
+        np.column_stack([loads[:, 0], loads[:, 0] + noise[:, 0], loads[:, 1:], loads[:, 1] + noise[:, 1]])
+    )
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    return columns, distribution
+
+
+COLUMNS, DISTRIBUTION = pairs()
+
+
+def rows(*values: tuple[float, ...]) -> dict[str, np.ndarray]:
+    return numeric_columns(np.array(values, dtype=np.float64))
+
+
+def test_single_numbers_beyond_their_range_count_for_the_distance_and_not_for_the_combination() -> None:
+    far = RowDistances.of(DISTRIBUTION, rows((0.0, 0.0, 0.0, 9.0, 0.0), (1.5, -1.5, 0.0, 0.0, 0.0)))
+    assert (far.distances > DISTRIBUTION.reach).tolist() == [True, True]
+    assert (far.clipped > DISTRIBUTION.reach).tolist() == [False, True]
+
+
+def test_the_input_is_zero_for_like_rows_and_marks_every_other_one() -> None:
+    values = rows((0.0,) * 5, (0.0, 0.0, 0.0, 9.0, 0.0), (1.5, -1.5, 0.0, 0.0, 0.0))
+    like, alone, combined = encoded_distance(DISTRIBUTION, values)
+    assert like == 0.0
+    assert alone == LEAST_UNLIKE
+    assert combined == pytest.approx(RowDistances.of(DISTRIBUTION, values).clipped[2] - DISTRIBUTION.reach)
+    assert not encoded_distance(DISTRIBUTION, COLUMNS).any()
+
+
+def test_the_features_of_the_broken_pair_are_named() -> None:
+    broken = RowDistances.of(DISTRIBUTION, rows((1.5, -1.5, 0.0, 0.0, 0.0), (1.5, -1.5, 1.5, 0.0, -1.5)))
+    first, both = odd_combinations(DISTRIBUTION, broken.scores)
+    assert [set(pair) for pair in first] == [{"x1", "x2"}]
+    assert sorted(tuple(sorted(str(name) for name in pair)) for pair in both) == [("x1", "x2"), ("x3", "x5")]
+
+
+def test_naming_changes_no_score() -> None:
+    scores = RowDistances.of(DISTRIBUTION, rows((1.5, -1.5, 0.0, 0.0, 0.0))).scores
+    before = scores.copy()
+    odd_combinations(DISTRIBUTION, scores)
+    np.testing.assert_array_equal(scores, before)
