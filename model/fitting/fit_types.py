@@ -27,6 +27,8 @@ class FitOptions:
         noise: One of `model.likelihoods.registry.NOISE_KINDS`.
         noise_sigma: Known noise, standardised units, for ``fixed``.
         noise_components: Gaussians per row, K, for ``mixture``.
+        limits: Minimum and maximum of the target, standardised (`model.likelihoods.likelihood.Likelihood`); None: there
+            are none.
         hidden: Widths of the hidden layers.
         activation: Activation between the layers.
         skip: Whether the last layer also reads the inputs.
@@ -57,6 +59,7 @@ class FitOptions:
     noise: str = "homoscedastic"
     noise_sigma: float | None = None
     noise_components: int | None = None
+    limits: tuple[float, float] | None = None
     hidden: tuple[int, ...] = (50, 50)
     activation: str = "relu"
     skip: bool = False

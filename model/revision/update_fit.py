@@ -134,6 +134,7 @@ def fit_to_new_rows(
                 noise=kind,
                 noise_sigma=sigma,
                 noise_components=spec.likelihood.components,
+                limits=spec.target.standard_limits(),
                 hidden=architecture.hidden,
                 activation=architecture.activation,
                 skip=architecture.skip,
