@@ -289,6 +289,14 @@ class Standardisation:
         """Standardised targets of targets in their own unit; any shape."""
         return (self.transform.forward(targets) - self.location) / self.scale
 
+    def standard_limits(self) -> tuple[float, float] | None:
+        """The standardised limits, rounded to float32 as targets are; None: there are none."""
+        if self.limits is None:
+            return None
+        ends = torch.tensor([self.limits.minimum, self.limits.maximum], dtype=torch.float64)
+        lower, upper = torch.where(ends.isinf(), ends, self.forward(ends)).float().tolist()
+        return lower, upper
+
 
 TRANSFORMS: dict[str, type[Identity | Logarithm]] = {"none": Identity, "log": Logarithm}
 """Transforms by their name on the command line and in a checkpoint."""

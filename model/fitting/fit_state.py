@@ -77,6 +77,7 @@ def make_model(options: FitOptions, inputs: int, generator: torch.Generator) -> 
         sigma=options.noise_sigma,
         components=options.noise_components,
     )
+    likelihood.limits = options.limits
     architecture = Architecture(
         inputs=inputs,
         hidden=options.hidden,

@@ -28,6 +28,8 @@ class FitOptions:
         noise_sigma: Known noise, standardised units, for ``fixed``.
         noise_components: Gaussians per row, K, for ``mixture``.
         rows_before: Earlier rows that taught the initial noise (`model.likelihoods.likelihood.Likelihood.remember`).
+        limits: Minimum and maximum of the target, standardised (`model.likelihoods.likelihood.Likelihood`); None: there
+            are none.
         hidden: Widths of the hidden layers.
         activation: Activation between the layers.
         skip: Whether the last layer also reads the inputs.
@@ -59,6 +61,7 @@ class FitOptions:
     noise_sigma: float | None = None
     noise_components: int | None = None
     rows_before: int = 0
+    limits: tuple[float, float] | None = None
     hidden: tuple[int, ...] = (50, 50)
     activation: str = "relu"
     skip: bool = False

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
+from murho.model.likelihoods.censoring import tail_terms
 from murho.model.likelihoods.likelihood import Likelihood, beta_weights
 
 __all__ = ["GaussianNoise"]
@@ -34,7 +35,11 @@ class GaussianNoise(Likelihood):
         """Log density of a Gaussian, ``[M, B]``; see `Likelihood.log_density`."""
         noise = self.noise(outputs)
         residual = (targets - outputs[..., 0]) / noise
-        return -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
+        log_density = -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
+        if self.limits is None:
+            return log_density
+        at_limit, log_tail, _, _ = tail_terms(residual, targets, self.limits)
+        return torch.where(at_limit, log_tail, log_density)
 
     def gradient(
         self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0, weights: Tensor | None = None
@@ -45,6 +50,12 @@ class GaussianNoise(Likelihood):
         residual = torch.sub(targets, outputs.select(2, 0)).mul_(precision)
         square = residual * residual
         log_density = torch.sub(torch.log(precision * math.exp(-LOG_SQRT_2PI)), square, alpha=0.5)
+        if self.limits is not None:
+            at_limit, *terms = tail_terms(residual, targets, self.limits)
+            log_density, residual, square = (
+                torch.where(at_limit, term, part)
+                for term, part in zip(terms, (log_density, residual, square), strict=True)
+            )
         scale = precision.mul_(factor)
         if weights is not None:
             scale = scale * weights

@@ -69,12 +69,15 @@ class Likelihood(nn.Module, ABC):
             this order. A noise is ``NOISE_FLOOR + softplus(output)``. The weights are the softmax of the last K
             outputs. If the outputs are K means only, the noise is the same for every row and comes from `components`.
             Without weights K is 1.
+        limits: Minimum and maximum of the target, standardised. A target at a limit counts as a value at or beyond it
+            (`model.likelihoods.censoring`). None: there are none. Fits set it; draws and answers do not need it.
     """
 
     kind: ClassVar[str]
     outputs: int
     means: int
     mixture_outputs: ClassVar[bool] = False
+    limits: tuple[float, float] | None = None
 
     @classmethod
     def make(cls, options: LikelihoodOptions) -> Self:  # noqa: ARG003 - some models need no option

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
 from murho.model.errors import OptionError
+from murho.model.likelihoods.censoring import tail_terms
 from murho.model.likelihoods.likelihood import INITIAL_NOISE, NOISE_FLOOR, Likelihood, beta_weights
 from murho.model.networks.layers import inverse_softplus
 
@@ -86,14 +87,14 @@ class MixtureNoise(Likelihood):
 
     def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log density of the mixture, ``[M, B]``; see `Likelihood.log_density`."""
-        joint, _, _ = self._joint(outputs, targets)
+        joint, _, _, _ = self._joint(outputs, targets)
         return torch.logsumexp(joint, dim=-1)
 
     def gradient(
         self, outputs: Tensor, targets: Tensor, factor: float, beta: float = 0.0, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Log density and its derivative (Bishop 1994, equations 35 to 39); see `Likelihood.gradient`."""
-        joint, residual, noise = self._joint(outputs, targets)
+        joint, residual, square, noise = self._joint(outputs, targets)
         log_density = torch.logsumexp(joint, dim=-1)
         share = torch.exp(joint - log_density.unsqueeze(-1))  # responsibility of each component for the target
         gradient = torch.empty_like(outputs)
@@ -101,20 +102,26 @@ class MixtureNoise(Likelihood):
         torch.mul(share, residual / noise, out=by_mean)
         if beta > 0.0:
             by_mean.mul_(beta_weights(noise, beta, weights))
-        by_noise = share * (residual.square() - 1.0) / noise
+        by_noise = share * (square - 1.0) / noise
         torch.mul(by_noise, -torch.expm1(NOISE_FLOOR - noise), out=by_raw)
         torch.sub(share, torch.softmax(outputs[..., 2 * self.means :], dim=-1), out=by_logit)
         if weights is not None:
             gradient.mul_(weights.unsqueeze(-1))
         return log_density, gradient.mul_(factor)
 
-    def _joint(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log weight plus log density of each component, the residuals in units of the noise, and the noise."""
+    def _joint(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Log weight plus log density of each component, residuals and squares in units of the noise, and the noise."""
         means, raw, logits = outputs.split(self.means, dim=-1)
         noise = NOISE_FLOOR + functional.softplus(raw)
         residual = (targets.unsqueeze(-1) - means) / noise
-        density = -0.5 * residual.square() - torch.log(noise) - LOG_SQRT_2PI
-        return torch.log_softmax(logits, dim=-1) + density, residual, noise
+        square = residual.square()
+        density = -0.5 * square - torch.log(noise) - LOG_SQRT_2PI
+        if self.limits is not None:
+            at_limit, *terms = tail_terms(residual, targets.unsqueeze(-1), self.limits)
+            density, residual, square = (
+                torch.where(at_limit, term, part) for term, part in zip(terms, (density, residual, square), strict=True)
+            )
+        return torch.log_softmax(logits, dim=-1) + density, residual, square, noise
 
 
 def _weights(logits: Tensor) -> Tensor:

@@ -139,6 +139,7 @@ def fit_to_new_rows(
                 noise_sigma=spec.likelihood.sigma,
                 noise_components=spec.likelihood.components,
                 rows_before=spec.rows_learned,
+                limits=spec.target.standard_limits(),
                 hidden=architecture.hidden,
                 activation=architecture.activation,
                 skip=architecture.skip,

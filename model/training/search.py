@@ -129,6 +129,7 @@ class _Search:
             noise=candidate.noise,
             noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardisation.scale,
             noise_components=options.noise_components,
+            limits=standardisation.standard_limits(),
             hidden=candidate.hidden,
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),

@@ -27,7 +27,7 @@ FEWEST_ROWS, LEAST_SHARE = 10, 0.01
 """Least number and share of the rows at a cap."""
 NEIGHBOURS = 20
 """A target has at least so many other values, and a cap is compared with so many of them, the nearest ones."""
-TIMES_NEIGHBOURS, TIMES_NEIGHBOURS_OF_ZERO = 5, 2
+TIMES_NEIGHBOURS, TIMES_NEIGHBOURS_OF_ZERO = 3, 2
 """A cap is so many times as frequent as the most frequent of its neighbours. For a least value of 0 fewer suffice."""
 
 

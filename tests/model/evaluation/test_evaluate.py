@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from murho.model.data.schema_inference import columns_from_table, target_from_table
@@ -111,3 +112,20 @@ def test_without_calibration_there_are_raw_bands_alone(rent: Posterior) -> None:
     assert report["calibrated"] is None
     assert report["coverage_by_std"][0]["calibrated"] is None
     assert report["raw"]["pit"]["ks"] > 0.0
+
+
+def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_zero(rent: Posterior) -> None:
+    table = make_table(rows=60, seed=5)
+    counts = np.arange(60) % 3
+    weighted = evaluate_table(rent, table.append_column("w", pa.array(counts)), weight="w")
+    repeated = evaluate_table(rent, table.take(np.repeat(np.arange(60), counts)))
+    assert (weighted["n"], weighted["left_out"]) == (40, 20)
+    for key in ("rmse", "mae", "r2", "nll", "crps", "sharpness", "epistemic_share"):
+        assert weighted[key] == pytest.approx(repeated[key], rel=1e-6), key
+    for kind in ("raw", "calibrated"):
+        for key in ("coverage", "width", "interval_score", "pinball"):
+            assert weighted[kind][key] == pytest.approx(repeated[kind][key], rel=1e-6), key
+        assert weighted[kind]["pit"]["histogram"] == pytest.approx(repeated[kind]["pit"]["histogram"])
+        assert weighted[kind]["calibration_error"]["bands"] == pytest.approx(
+            repeated[kind]["calibration_error"]["bands"], abs=1e-9
+        )

@@ -41,6 +41,15 @@ def test_with_weights_too(noise: str, members: int, draws: int) -> None:
 
 
 @pytest.mark.parametrize("noise", NOISE_KINDS)
+@pytest.mark.parametrize("limits", [(-0.3, 0.4), (-float("inf"), 0.1)])
+def test_with_targets_at_a_limit_too(noise: str, limits: tuple[float, float]) -> None:
+    likelihood = make_likelihood(noise, members=2, sigma=0.3, components=2).double()
+    likelihood.limits = limits
+    network = small_network(likelihood, members=2, skip=True)
+    assert_gradient_is_of_the_free_energy(network, likelihood, EmpiricalBayesPrior(), 2, weighted=True)
+
+
+@pytest.mark.parametrize("noise", NOISE_KINDS)
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_a_row_of_weight_two_counts_as_the_row_twice(noise: str, beta: float) -> None:
     likelihood = make_likelihood(noise, members=2, sigma=0.3, components=2).double()
