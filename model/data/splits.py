@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FEWEST_ROWS_TO_CALIBRATE",
     "FOLDS",
-    "HELD_OUT_SHARE",
     "MOST_HELD_OUT",
     "HeldOut",
     "Split",
@@ -174,33 +173,24 @@ def partition_of(member: int, members: int, partitions: int) -> int:
     return member // folds_of(members) % partitions
 
 
-def split_rows(
-    count: int,
-    seed: int,
-    members: int = 1,
-    units: Units | None = None,
-    *,
-    fewest: int = FEWEST_ROWS_TO_CALIBRATE,
-) -> Split:
+def split_rows(count: int, seed: int, members: int = 1, units: Units | None = None) -> Split:
     """Split shuffled units into training, validation and calibration rows.
 
     Args:
         count: Number of rows with a target.
         seed: Seed of the shuffle.
-        members: M. Two or more members and enough rows are cross-fitted in `folds_of` folds, in two partitions if
+        members: M. Two or more members and at least 50 rows are cross-fitted in `folds_of` folds, in two partitions if
             M is a multiple of ten. Otherwise validation and calibration rows are 15 % of the rows each. Below 50 rows
             there are no calibration rows, and below 20 the training rows are also the validation rows.
         units: Units of the rows; by default each row is one.
-        fewest: Number of rows that are enough to cross-fit.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
     order = generator.permutation(count)
     if units is not None and units.count == count:
         units = None
-    cross_fitted = members > 1 and count >= fewest
-    if count < FEWEST_ROWS_TO_VALIDATE and not cross_fitted:
+    if count < FEWEST_ROWS_TO_VALIDATE:
         return Split(order, order, order[:0], units=units)
-    if cross_fitted:
+    if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
         partitions = 2 if members % (2 * FOLDS) == 0 else 1
         folds = np.empty((partitions, count), dtype=np.int64)
         for partition in range(partitions):

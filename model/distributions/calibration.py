@@ -16,8 +16,9 @@ split-conformal
     the network. The number of rows alone decides between the two maps, never the scores: either has the guarantee.
 cross-conformal
     Only some members have not seen a held-out row, and all answer (Vovk 2015, "Cross-conformal predictors",
-    doi:10.1007/s10472-013-9368-4). Scores are narrowed by what the other members add (`sharpening`). There is no
-    finite-sample guarantee, and so the scores may say how far to go from the symmetric map to the signed one.
+    doi:10.1007/s10472-013-9368-4). Scores are narrowed by what the other members add
+    (`model.evaluation.ensemble_estimate`). There is no finite-sample guarantee, and so the scores may say how far to
+    go from the symmetric map to the signed one.
 pooled-conformal
     Scores of held-out rows before an update and of new rows (`model.distributions.pooling`). No guarantee.
 """
@@ -33,20 +34,15 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.asymmetry import asymmetry_share, signed_quantiles
-from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.json_validation import expect_fields, expect_number, expect_numbers, expect_whole, wrong
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CROSS", "POOLED", "SPLIT", "ConformalMap", "fit_conformal_map", "score_reach", "sharpening"]
+__all__ = ["CROSS", "POOLED", "SPLIT", "ConformalMap", "fit_conformal_map"]
 
 SPLIT, CROSS, POOLED = "split-conformal", "cross-conformal", "pooled-conformal"
 METHODS = (SPLIT, CROSS, POOLED)
-FURTHEST_SCORE = 3.0
-"""Limit of a normal score in `sharpening`: a larger one marks an odd row and tells little about the members."""
-NARROWEST = 0.5
-"""Least factor of `sharpening`."""
 MAXIMUM_KNOTS = 400
 MINIMUM_ROWS = 10
 SIGNED_FROM = 500
@@ -71,7 +67,7 @@ class ConformalMap:
         rows: n, the number of held-out rows behind the map.
         method: ``split-conformal``, ``cross-conformal`` or ``pooled-conformal``, see the module. In files of Murho
             0.1 it is ``split-conformal`` whatever the members.
-        narrowing: Factor of the held-out scores, from `sharpening`; None where nothing is known of it.
+        narrowing: Factor of the held-out scores for what other members add; None where nothing is known of it.
         lower: Calibrated scores of ``-nominal``, ``[knots]``, decreasing; None: the map is odd, ``-observed``.
         centre: Calibrated score of the median.
     """
@@ -122,9 +118,27 @@ class ConformalMap:
         return np.where(above, upper.mapped(distance, inverse=inverse), lower.mapped(distance, inverse=inverse))
 
     def representative_scores(self) -> NDArray[np.float64]:
-        """``rows`` scores, in rising order, that stand for the held-out ones: their map is this map, nearly."""
+        """``rows`` scores, in rising order, that stand for the held-out ones: their quantiles are this map."""
         levels = (np.arange(self.rows) + 0.5) / self.rows
         return self.calibrated(torch.from_numpy(_normal_quantile(levels))).numpy()
+
+    @classmethod
+    def of_quantiles(
+        cls,
+        nominal: NDArray[np.float64],
+        upper: NDArray[np.float64],
+        lower: NDArray[np.float64],
+        centre: float,
+        **fields: Any,
+    ) -> Self:
+        """A map of quantiles at ``nominal``, ``-nominal`` (``[knots]`` each) and the median; ties are separated."""
+        return cls(
+            nominal=tuple(nominal.tolist()),
+            observed=_rising(upper, centre),
+            lower=tuple(-score for score in _rising(-lower, -centre)),
+            centre=centre,
+            **fields,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For ``model.json``."""
@@ -220,7 +234,7 @@ def fit_conformal_map(
             which leaves the new row the weight ``sum(w^2) / sum(w)``.
         method: The method, see the module. Only other methods than ``split-conformal`` let the scores decide how
             far the map is from symmetric.
-        narrowing: Factor of the scores, from `sharpening`; None: there is none to apply.
+        narrowing: Factor of the scores, for what members that have seen the rows add; None: there is none to apply.
 
     Returns:
         The map; None for fewer than 10 scores of positive weight, which are too few for one.
@@ -243,16 +257,11 @@ def fit_conformal_map(
     if not signed:
         return ConformalMap(tuple(nominal.tolist()), _rising(symmetric, 0.0), count, method, narrowing)
     centre, upper, lower = signed_quantiles(values, shares, units, nominal)
-    upper, lower = (signed * side + (1.0 - signed) * symmetric for side in (upper, -lower))
-    centre *= signed
-    return ConformalMap(
-        nominal=tuple(nominal.tolist()),
-        observed=_rising(upper, centre),
-        rows=count,
-        method=method,
-        narrowing=narrowing,
-        lower=tuple(-score for score in _rising(lower, -centre)),
-        centre=centre,
+    upper, lower = (
+        signed * side + (1.0 - signed) * straight for side, straight in ((upper, symmetric), (lower, -symmetric))
+    )
+    return ConformalMap.of_quantiles(
+        nominal, upper, lower, signed * centre, rows=count, method=method, narrowing=narrowing
     )
 
 
@@ -277,42 +286,3 @@ def _rising(scores: NDArray[np.float64], start: float) -> tuple[float, ...]:
     """The scores, made to rise from ``start``. Ties (a target with few distinct values) are separated by 1e-9."""
     risen = np.maximum.accumulate(np.maximum(scores, start))
     return tuple((risen + 1e-9 * np.arange(1, len(risen) + 1)).tolist())
-
-
-def sharpening(
-    alone: NDArray[np.float64],
-    together: NDArray[np.float64],
-    *,
-    judges: int,
-    members: int,
-    weights: NDArray[np.float64] | None = None,
-) -> float:
-    """Factor by which normal scores shrink when all members answer, not only those that have not seen the row.
-
-    The spread of scores falls with the number m of members about as ``a + b / m``: the errors of single members
-    average out, and their disagreement widens the mixture. One member and ``judges`` members give the line;
-    `model.distributions.ensemble_extrapolation` extends it to all M.
-
-    Args:
-        alone: Scores of the rows under single members that have not seen them, ``[judges, n]`` or a part of these.
-        together: Scores under the mixture of all members that have not seen the row, ``[n]``.
-        judges: Number of members that have not seen a row, at least 2.
-        members: M.
-        weights: Relative weights of the rows, ``[n]``; None: all count alike.
-
-    Returns:
-        The factor, from 0.5 to 1.
-    """
-    one, several = (
-        float(np.average(reach, weights=weights))
-        for reach in (np.minimum(np.abs(alone), FURTHEST_SCORE).mean(axis=0), score_reach(together))
-    )
-    if several <= 0.0:
-        return 1.0
-    return float(np.clip(ensemble_score(one, several, judges, members) / several, NARROWEST, 1.0))
-
-
-def score_reach(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``|z|``, at most `FURTHEST_SCORE`: what `sharpening` averages."""
-    reach: NDArray[np.float64] = np.minimum(np.abs(scores), FURTHEST_SCORE)
-    return reach

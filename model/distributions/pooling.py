@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
-from murho.model.distributions.calibration import POOLED, ConformalMap, fit_conformal_map
+from murho.model.distributions.asymmetry import asymmetry_share
+from murho.model.distributions.calibration import MAXIMUM_KNOTS, POOLED, ConformalMap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,13 +28,14 @@ def pooled_map(
     """Fit a map to the scores that stand for an earlier map, and to new scores.
 
     Every row counts alike, earlier or new. So the map moves from the earlier one to that of the new rows as these
-    become many, and a further row never changes it much. The earlier rows were scored before the model changed: there
-    is no guarantee.
+    become many, and a further row never changes it much. New scores count as far as they are skewed beyond chance
+    (`model.distributions.asymmetry`), the rest of them as their size with either sign; for the earlier ones that has
+    been decided. The earlier rows were scored before the model changed: there is no guarantee.
 
     Args:
         earlier: The earlier map.
         scores: Normal scores of the new rows, ``[n]``; n may be 0.
-        narrowing: Factor of the new scores, from `calibration.sharpening`; None: there is none to apply.
+        narrowing: Factor of the new scores for what other members add; None: there is none to apply.
         weights: Relative weights of the new rows, ``[n]``; None: all count alike.
         units: Number of exchangeable units behind the new scores; None: every row is one.
 
@@ -42,17 +44,32 @@ def pooled_map(
     """
     count = len(scores)
     old = earlier.representative_scores()
-    factor = _mean_factor((earlier.narrowing, earlier.rows), (narrowing, count))
-    # The earlier scores are narrowed already.
-    own = np.asarray(scores, dtype=np.float64) * (1.0 if narrowing is None else factor or 1.0)
+    own = np.asarray(scores, dtype=np.float64) * (narrowing or 1.0)  # the earlier scores are narrowed already
     shares = np.ones(count) if weights is None else weights * (count / weights.sum())
-    fitted = fit_conformal_map(
-        np.concatenate([old, own]),
-        weights=None if weights is None else np.concatenate([np.ones(len(old)), shares]),
-        units=None if units is None else len(old) + units,
-        method=POOLED,
-    )
-    return earlier if fitted is None else replace(fitted, narrowing=factor)
+    skewed = asymmetry_share(own, shares / count, count if units is None else units) if count else 0.0
+    values = np.concatenate([old, own, -own])
+    weight = np.concatenate([np.ones(len(old)), 0.5 * (1.0 + skewed) * shares, 0.5 * (1.0 - skewed) * shares])
+    order = np.argsort(values, kind="stable")
+    values, weight = values[order], weight[order]
+    rows = earlier.rows + count
+    # The earlier map leaves room for the new row already, so levels are those in the middle of each score's share.
+    known = torch.special.ndtri(torch.from_numpy((np.cumsum(weight) - 0.5 * weight) / rows)).numpy()
+    nominal = _knots(rows)
+    centre = float(np.interp(0.0, known, values))
+    upper, lower = (np.interp(nominal * sign, known, values) for sign in (1.0, -1.0))
+    factor = _mean_factor((earlier.narrowing, earlier.rows), (narrowing, count))
+    return ConformalMap.of_quantiles(nominal, upper, lower, centre, rows=rows, method=POOLED, narrowing=factor)
+
+
+def _knots(rows: int) -> NDArray[np.float64]:
+    """Normal scores of levels above the median, in the middle of a row's share: evenly spaced, and the outermost."""
+    ranks = np.arange(rows // 2, rows)
+    if len(ranks) > MAXIMUM_KNOTS:
+        spaced = np.linspace(0, len(ranks) - 1, MAXIMUM_KNOTS // 2).round().astype(int)
+        ranks = ranks[np.unique(np.concatenate([spaced, np.arange(len(ranks) - MAXIMUM_KNOTS // 2, len(ranks))]))]
+    levels = (ranks + 0.5) / rows
+    scores: NDArray[np.float64] = torch.special.ndtri(torch.from_numpy(levels[levels > 0.5])).numpy()
+    return scores
 
 
 def _mean_factor(*parts: tuple[float | None, int]) -> float | None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from murho.model.distributions.calibration import NARROWEST
 from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.evaluation.judged_rows import GRID
 from murho.model.evaluation.metrics import COVERAGES, band_levels
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
     from murho.model.evaluation.weighted_means import RowWeights
 
 __all__ = ["described_members", "extrapolated", "narrowing_of", "report_bands", "report_scores"]
+
+NARROWEST = 0.5
+"""Least narrowing."""
 
 
 def described_members(judged: JudgedRows) -> int:
@@ -52,7 +54,14 @@ def extrapolated(judged: JudgedRows) -> dict[str, NDArray[np.float64]]:
 
 
 def narrowing_of(judged: JudgedRows, weights: RowWeights) -> tuple[float | None, float]:
-    """The narrowing and the standard error of its logarithm; ``None, 0`` where nothing is extrapolated."""
+    """The narrowing: the factor by which normal scores shrink where all members answer and not only the judges.
+
+    The mean size of normal scores falls with the number m of members about as ``a + b / m``: the errors of single
+    members average out, and their disagreement widens the mixture.
+
+    Returns:
+        The factor, from 0.5 to 1, and the standard error of its logarithm; ``None, 0`` where nothing is extrapolated.
+    """
     if judged.judges.min() < 2 or judged.judges.min() == judged.members:
         return None, 0.0
     every, some = extrapolated(judged)["reach"], judged.together["reach"]

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from murho.model.distributions.calibration import score_reach
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,6 +24,8 @@ __all__ = ["GRID", "SAMPLES", "JudgedRows", "judge_rows"]
 SAMPLES = 256
 """Draws per row, shared by its judges."""
 ROWS_PER_CHUNK = 256
+FURTHEST_SCORE = 3.0
+"""Limit of the size of a normal score in means: a larger one marks an odd row and tells little about the members."""
 GRID = np.linspace(-5.0, 5.0, 41)
 """Normal scores at which a row's percentiles are computed; between and beyond them they are taken from a line."""
 _ARRAYS = ("rows", "groups", "judges", "targets", "scores", "percentiles", "outside")
@@ -43,8 +43,8 @@ class JudgedRows:
         members: M, the number of members that will answer.
         targets: Observed targets.
         alone: Scores under single judges, the mean over them, by name: ``square`` and ``absolute`` error of the mean,
-            ``nll`` (nats), ``crps``, ``variance`` of the predictive, and ``reach``, the size of the normal score
-            (`model.distributions.calibration.score_reach`).
+            ``nll`` (nats), ``crps``, ``variance`` of the predictive, and ``reach``, the size of the normal score, at
+            most `FURTHEST_SCORE`.
         together: The same under the mixture of the judges.
         scores: Normal score of the target under the mixture of the judges.
         percentiles: Raw percentiles of that mixture at `GRID`, ``[n, K]``.
@@ -144,7 +144,7 @@ def _values(predictive: Predictive, truth: Tensor, scores: NDArray[np.float64]) 
         "nll": _array(-predictive.log_density(truth)),
         "crps": _array(predictive.crps(truth)),
         "variance": _array(epistemic.square() + aleatoric.square()),
-        "reach": score_reach(scores),
+        "reach": np.minimum(np.abs(scores), FURTHEST_SCORE),
     }
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from murho.model.data.splits import HELD_OUT_SHARE, MOST_HELD_OUT, Split, folds_of, split_rows
-from murho.model.data.unit_folds import take_units
+from murho.model.data.splits import MOST_HELD_OUT, Split, folds_of
 from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
@@ -33,6 +32,8 @@ __all__ = [
 
 FEWEST_ROWS_TO_HOLD_OUT = 10
 """With fewer new rows than this, all members learn from all rows, and the calibration stays unchanged."""
+ROWS_FOR_ONE_HELD_OUT = 7
+"""A single member learns from all but one of so many rows; the others calibrate."""
 ROWS_TO_JUDGE_A_TEMPERATURE = 25
 """New rows that tell half of what there is to know of the training's temperature."""
 
@@ -70,23 +71,29 @@ class UpdateOptions:
             raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
 
 
-def split_new_rows(rows: LabelledRows, seed: int, members: int) -> Split:
-    """Split new rows so that each is held out from some members, in equal shares whatever their number.
+def split_new_rows(new: LabelledRows, seed: int, members: int) -> Split:
+    """Split new units so that each is held out from some members, or one in seven from the only one.
 
-    Several members are cross-fitted, as in a training. A single one learns from 85 % of the rows, and the others
-    calibrate. Below 10 rows, or two for each fold, none is held out and none calibrates.
+    Several members are cross-fitted, as in a training. In every block of F rows, one is in each of the F folds. So a
+    further row leaves the folds of the others as they are. Below 10 rows, or two for each fold, none is held out.
     """
-    count = len(rows)
-    fewest = max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds_of(members))
-    if count < fewest:
+    count = len(new)
+    folds = folds_of(members) if members > 1 else ROWS_FOR_ONE_HELD_OUT
+    if count < max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds if members > 1 else 0):
         everything = np.arange(count)
         return Split(everything, everything, everything[:0])
-    if members > 1:
-        return split_rows(count, seed, members, rows.units, fewest=fewest)
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
-    held_out = min(MOST_HELD_OUT, round(HELD_OUT_SHARE * count))
-    calibration, learned = take_units(order, (held_out,), rows.units)
-    return Split(learned, learned, calibration, units=rows.units)
+    partitions = 2 if members % (2 * folds) == 0 else 1
+    of_units = np.empty((partitions, new.units.count), dtype=np.int64)
+    for partition in range(partitions):
+        generator = np.random.Generator(np.random.PCG64([seed, partition]))
+        blocks = [generator.permutation(folds) for _ in range(math.ceil(new.units.count / folds))]
+        of_units[partition] = np.concatenate(blocks)[: new.units.count]
+    rows, of_rows = np.arange(count), of_units[:, new.units.of_rows]
+    if members == 1:
+        learned, held_out = rows[of_rows[0] > 0], rows[of_rows[0] == 0]
+        return Split(learned, learned, held_out[:MOST_HELD_OUT], units=new.units)
+    judged = np.random.Generator(np.random.PCG64(seed)).permutation(count)[:MOST_HELD_OUT]
+    return Split(rows, judged, judged, of_rows, units=new.units)
 
 
 def temperature_of(spec: ModelSpec, rows: int) -> float:

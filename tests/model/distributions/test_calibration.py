@@ -1,4 +1,4 @@
-"""Split-conformal calibration: its guarantee, its inverse, its JSON."""
+"""Conformal calibration: its guarantee, its two sides, weights and units, its inverse, its JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.distributions.calibration import ConformalMap, fit_conformal_map, sharpening
+from murho.model.distributions.calibration import CROSS, SPLIT, ConformalMap, fit_conformal_map
 from murho.model.errors import CheckpointError
 from tests.model.conftest import present
 
@@ -35,7 +35,7 @@ def test_right_scores_are_left_nearly_alone() -> None:
     conformal = fit_conformal_map(scores)
     assert conformal is not None
     grid = torch.linspace(-2.5, 2.5, 51, dtype=torch.float64)
-    assert float((conformal.calibrated(grid) - grid).abs().max()) < 0.06
+    assert float((conformal.calibrated(grid) - grid).abs().max()) < 0.07
 
 
 def test_map_is_odd_increasing_and_undone_by_its_inverse_also_beyond_the_knots() -> None:
@@ -62,10 +62,100 @@ def test_where_it_may_only_widen_it_is_the_wider_of_both_and_is_undone_by_its_in
     torch.testing.assert_close(conformal.calibrated(grid, some), torch.where(some, widened, plain), rtol=0.0, atol=0.0)
 
 
-def test_median_stays() -> None:
-    conformal = fit_conformal_map(_scores(50))
+def test_median_stays_where_scores_are_symmetric() -> None:
+    scores = _scores(100)
+    conformal = fit_conformal_map(np.concatenate([scores, -scores]), method=CROSS)
     assert conformal is not None
+    assert conformal.lower is None
     assert float(conformal.calibrated(torch.zeros(1).double())) == 0.0
+
+
+def _skewed(rows: int, seed: int = 0) -> np.ndarray:
+    """Scores of exponential noise under a Gaussian of the same mean and spread."""
+    return np.random.default_rng(seed).exponential(size=rows) - 1.0
+
+
+@pytest.mark.parametrize("method", [SPLIT, CROSS])
+@pytest.mark.parametrize("levels", [(0.05, 0.95), (0.1, 0.5)])
+def test_each_side_covers_by_itself_where_scores_are_skewed(method: str, levels: tuple[float, float]) -> None:
+    nominal = torch.special.ndtri(torch.tensor(levels, dtype=torch.float64))
+    below = []
+    for seed in range(20):
+        conformal = fit_conformal_map(_skewed(2_000, seed), method=method)
+        assert conformal is not None
+        reach = conformal.calibrated(nominal).numpy()
+        below.append((_skewed(4_000, seed + 100)[:, None] <= reach).mean(axis=0))
+    np.testing.assert_allclose(np.mean(below, axis=0), levels, atol=0.01)
+
+
+def test_a_skewed_map_rises_and_is_undone_by_its_inverse() -> None:
+    conformal = fit_conformal_map(_skewed(300), method=CROSS)
+    assert conformal is not None
+    assert conformal.lower is not None
+    grid = torch.linspace(-9.0, 9.0, 400, dtype=torch.float64).reshape(20, 20)
+    for widening in (False, True):
+        mapped = conformal.calibrated(grid, widening)
+        assert mapped.shape == grid.shape
+        assert bool((mapped.flatten().diff() > 0).all())
+        torch.testing.assert_close(conformal.nominal_of(mapped, widening), grid, rtol=1e-9, atol=1e-9)
+    assert bool((conformal.calibrated(grid, widening=True).abs() >= grid.abs()).all())
+    assert ConformalMap.from_json(conformal.to_json()) == conformal
+
+
+def test_few_or_symmetric_scores_leave_the_map_odd_and_skewed_ones_move_it_without_a_jump() -> None:
+    centres = []
+    for rows in (60, 61, 400, 401, 4_000):
+        conformal = fit_conformal_map(_skewed(4_000)[:rows], method=CROSS)
+        assert conformal is not None
+        centres.append(conformal.centre)
+    assert centres[0] == pytest.approx(centres[1], abs=0.03)
+    assert centres[2] == pytest.approx(centres[3], abs=0.005)
+    assert centres[4] == pytest.approx(float(np.median(_skewed(4_000))), rel=0.02)
+    maps = [fit_conformal_map(_scores(100, seed), method=CROSS) for seed in range(20)]
+    assert sum(conformal is not None and conformal.lower is None for conformal in maps) >= 10
+    medians = [abs(float(np.median(_scores(100, seed)))) for seed in range(20)]
+    assert np.mean([abs(conformal.centre) for conformal in maps if conformal is not None]) < 0.6 * np.mean(medians)
+
+
+def test_with_the_guarantee_the_number_of_rows_alone_decides_on_the_kind_of_map() -> None:
+    few, many = (fit_conformal_map(_skewed(rows)) for rows in (499, 500))
+    assert few is not None
+    assert many is not None
+    assert few.lower is None
+    assert many.lower is not None
+    # Every knot is a score itself, at a whole rank on either side.
+    assert np.abs(np.array(many.observed)[:, None] - _skewed(500)).min(axis=1).max() < 1e-6
+
+
+def test_weights_count_like_repeated_rows() -> None:
+    scores = _scores(80)
+    weights = np.tile([1.0, 3.0], 40)
+    weighted = fit_conformal_map(scores, weights=weights, units=160)
+    repeated = fit_conformal_map(np.repeat(scores, weights.astype(int)))
+    assert weighted is not None
+    assert repeated is not None
+    inner = torch.linspace(-1.5, 1.5, 31, dtype=torch.float64)
+    torch.testing.assert_close(weighted.calibrated(inner), repeated.calibrated(inner), atol=0.04, rtol=0.0)
+    assert fit_conformal_map(scores, weights=np.full(80, 7.0)) == fit_conformal_map(scores)
+
+
+def test_fewer_units_make_wider_bands() -> None:
+    """G groups of rows: the level of the k-th of n scores is ``k / n G / (G + 1)``."""
+    scores = _scores(200)
+    conformal = fit_conformal_map(scores, units=20)
+    assert conformal is not None
+    half = float(torch.special.ndtri(torch.tensor(0.5 + 0.5 * 0.5 * 20 / 21).double()))
+    reach = float(conformal.calibrated(torch.tensor([half]).double()))
+    assert reach == pytest.approx(np.sort(np.abs(scores))[99], abs=1e-6)
+
+
+def test_narrowing_is_applied_and_kept() -> None:
+    plain, narrowed = (fit_conformal_map(_scores(50), method=CROSS, narrowing=factor) for factor in (None, 0.8))
+    assert plain is not None
+    assert narrowed is not None
+    np.testing.assert_allclose(narrowed.observed, 0.8 * np.array(plain.observed), rtol=1e-6)
+    assert (narrowed.method, narrowed.narrowing) == (CROSS, 0.8)
+    assert ConformalMap.from_json(narrowed.to_json()) == narrowed
 
 
 def test_many_rows_are_summed_up_in_few_knots() -> None:
@@ -123,6 +213,10 @@ def test_json_round_trip() -> None:
         {"nominal": "abc"},
         {"nominal": [], "observed": []},
         {"observed": [1.0, float("inf")]},
+        {"centre": 1.2},
+        {"lower": [-1.0]},
+        {"lower": [1.0, 2.0]},
+        {"narrowing": "0.9"},
     ],
 )
 def test_malformed_maps_are_refused(change: dict[str, object]) -> None:
@@ -132,44 +226,9 @@ def test_malformed_maps_are_refused(change: dict[str, object]) -> None:
         ConformalMap.from_json(good | change)
 
 
-def _ensemble(members: int, rows: int = 20_000, noise: float = 1.0, own: float = 0.7) -> tuple[np.ndarray, np.ndarray]:
-    """Targets around 0, and the members' means of them, which have independent errors."""
-    generator = np.random.default_rng(1)
-    return generator.normal(0.0, noise, rows), generator.normal(0.0, own, (members, rows))
-
-
-def _mixture_scores(targets: np.ndarray, means: np.ndarray) -> np.ndarray:
-    heights = torch.special.ndtr(torch.from_numpy(targets - means)).mean(dim=0)
-    scores: np.ndarray = torch.special.ndtri(heights.clamp(1e-9, 1.0 - 1e-9)).numpy()
-    return scores
-
-
-@pytest.mark.parametrize(("rows", "least", "most"), [(20_000, 0.0, 0.1), (900, -0.1, 0.2)])
-def test_sharpened_bands_cover_nearly_as_promised(rows: int, least: float, most: float) -> None:
-    """Limits of the share of over-coverage that remains when bands fitted to two members serve ten."""
-    targets, means = _ensemble(members=10)
-    alone = np.stack([_mixture_scores(targets, means[[number]]) for number in range(2)])
-    pair, everybody = _mixture_scores(targets, means[:2]), _mixture_scores(targets, means)
-    factor = sharpening(alone[:, :rows], pair[:rows], judges=2, members=10)
-    reach = float(np.quantile(np.abs(pair), 0.9))
-    covered_by_pairs = np.mean(np.abs(everybody) <= reach)
-    covered = np.mean(np.abs(everybody) <= factor * reach)
-    assert least <= (covered - 0.9) / (covered_by_pairs - 0.9) < most
-
-
-def test_members_that_agree_leave_no_room_to_sharpen() -> None:
-    scores = _scores(100)
-    assert sharpening(np.stack([scores, scores]), scores, judges=2, members=10) == 1.0
-
-
-def test_where_all_members_judge_nothing_is_left_to_extrapolate() -> None:
-    scores = _scores(100)
-    assert sharpening(np.stack([2.0 * scores, 2.0 * scores]), scores, judges=2, members=2) == 1.0
-
-
 def test_groups_of_one_row_give_the_same_map_as_rows() -> None:
     scores = np.random.default_rng(0).normal(size=80)
-    plain, grouped = fit_conformal_map(scores), fit_conformal_map(scores, np.full(80, 0.2), 80)
+    plain, grouped = fit_conformal_map(scores), fit_conformal_map(scores, weights=np.full(80, 0.2), units=80)
     assert plain is not None
     assert grouped is not None
     assert grouped.nominal == pytest.approx(plain.nominal)
@@ -191,7 +250,7 @@ def test_a_row_of_a_new_group_is_covered_with_the_nominal_probability() -> None:
             (np.repeat(1.0 / sizes, sizes), len(sizes), covered),
             (None, None, plainly),
         ):
-            conformal = fit_conformal_map(scores, weights, units)
+            conformal = fit_conformal_map(scores, weights=weights, units=units)
             assert conformal is not None
             into.append(float((np.abs(new) <= float(conformal.calibrated(nominal))).mean()))
     assert 0.79 <= np.mean(covered) <= 0.86

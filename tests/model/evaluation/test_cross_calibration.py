@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -10,16 +11,25 @@ import torch
 
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.splits import HeldOut, split_rows
-from murho.model.evaluation import cross_calibration as held_out
-from murho.model.evaluation import row_scores as judging
-from murho.model.evaluation.cross_calibration import calibrate_and_score
+from murho.model.distributions.calibration import CROSS, POOLED, SPLIT, fit_conformal_map
+from murho.model.distributions.transforms import Identity
+from murho.model.encoding.training_range import Outside
+from murho.model.engines.target_model import TargetModel
+from murho.model.engines.torch_engine import TorchEngine
+from murho.model.evaluation import judged_rows as judging
+from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
+from murho.model.evaluation.row_scores import score_rows
+from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
+from murho.model.likelihoods.likelihood import NOISE_FLOOR
+from murho.model.networks.layers import inverse_softplus
+from murho.model.posterior.drawn_rows import DrawnRows
 from murho.model.posterior.posterior import Posterior
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.model.posterior.drawn_rows import DrawnRows
+    from numpy.typing import NDArray
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -85,14 +95,125 @@ def test_chunks_change_nothing(rent: Posterior, monkeypatch: pytest.MonkeyPatch)
     assert parts["calibrated"]["coverage"] == whole["calibrated"]["coverage"]
 
 
-def test_where_two_members_judge_a_row_the_map_is_sharpened(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Posterior) -> None:
     encoded, targets = labelled(rent, 60)
-    groups = [HeldOut(np.arange(30), (0, 1)), HeldOut(np.arange(30, 60), (0, 1))]
-    plain, _ = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
-    monkeypatch.setattr(held_out, "sharpening", lambda *_, **__: 0.5)
-    sharp, report = calibrate_and_score(rent, encoded, targets, groups, calibrating=range(2))
-    assert plain is not None
-    assert sharp is not None
-    np.testing.assert_allclose(sharp.observed, 0.5 * np.array(plain.observed), rtol=1e-6)
-    # The judges themselves are judged by what holds for them.
-    assert report["calibrated"]["coverage"]["90"] == pytest.approx(0.9, abs=0.05)
+    conformal, report = calibrate_and_score(rent, encoded, targets, [HeldOut(np.arange(60), None)], calibrating=[0])
+    assert conformal is not None
+    assert (conformal.method, conformal.narrowing) == (SPLIT, None)
+    found = score_rows(rent, encoded, targets, samples=SAMPLES, calibration=conformal).report()
+    for name in ("n", "rmse", "mae", "r2", "nll", "crps"):
+        assert report[name] == pytest.approx(found[name], rel=1e-9)
+    for kind in ("raw", "calibrated"):
+        assert report[kind]["coverage"] == pytest.approx(found[kind]["coverage"])
+        for name in ("width", "interval_score"):
+            assert report[kind][name] == pytest.approx(found[kind][name], rel=2e-3)
+    assert report["members"] == 2
+    assert "judges" not in report
+
+
+def _disagreeing(rows: int = 600, members: int = 6) -> tuple[Posterior, NDArray[np.float32], NDArray[np.float64]]:
+    """A stand-in for a posterior: member k predicts a row by its column k and noise 1; targets have noise 1.
+
+    The members' errors are independent, of std 1.
+    """
+    generator = np.random.default_rng(0)
+    truth = generator.standard_normal(rows)
+    encoded = (truth[:, None] + generator.standard_normal((rows, members))).astype(np.float32)
+    target = TargetModel(HeteroscedasticNoise(), 0.0, 1.0, Identity(), None)
+
+    def drawn(features: torch.Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
+        chosen = torch.tensor(range(encoded.shape[1]) if members is None else members)
+        means = features.double().T[chosen]
+        rho = inverse_softplus(torch.ones_like(means) - NOISE_FLOOR)
+        nowhere = Outside.of(torch.zeros(len(features), dtype=torch.bool))
+        return DrawnRows(torch.stack((means, rho), dim=2), chosen, nowhere, target, TorchEngine(target))
+
+    stand_in = SimpleNamespace(
+        device=torch.device("cpu"), seed=0, drawn=drawn, architecture=SimpleNamespace(members=members)
+    )
+    return cast("Posterior", stand_in), encoded, truth + generator.standard_normal(rows)
+
+
+def _in_pairs(rows: int, members: int) -> list[HeldOut]:
+    """Groups of rows, each with a pair of judges of its own."""
+    pairs = [(one, two) for one in range(members) for two in range(one)]
+    return [HeldOut(np.arange(number, rows, len(pairs)), pair) for number, pair in enumerate(pairs)]
+
+
+def test_scores_of_all_members_are_estimated_from_two_judges_a_row() -> None:
+    posterior, encoded, targets = _disagreeing()
+    groups = _in_pairs(600, 6)
+    conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=range(len(groups)))
+    assert conformal is not None
+    found = score_rows(posterior, encoded, targets, samples=SAMPLES, calibration=conformal).report()
+    errors = report["standard_errors"]
+    for name in ("rmse", "mae", "nll", "crps"):
+        assert abs(report[name] - found[name]) < 2.0 * errors[name]
+        assert report["judges"][name] - found[name] > 2.0 * errors[name]
+    for kind in ("raw", "calibrated"):
+        for band in ("50", "80", "90", "95"):
+            assert report[kind]["coverage"][band] == pytest.approx(found[kind]["coverage"][band], abs=0.05)
+            assert report[kind]["width"][band] == pytest.approx(found[kind]["width"][band], rel=0.04)
+    assert (report["members"], report["judges"]["members"]) == (6, 2)
+    assert conformal.method == CROSS
+    assert conformal.narrowing is not None
+    assert conformal.narrowing < 0.9
+    assert found["raw"]["coverage"]["90"] - report["judges"]["raw"]["coverage"]["90"] > 0.03
+
+
+def test_one_judge_a_row_leaves_nothing_to_go_by_and_says_so() -> None:
+    posterior, encoded, targets = _disagreeing(members=5)
+    groups = [HeldOut(np.arange(number, 600, 5), (number,)) for number in range(5)]
+    conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=range(5))
+    assert conformal is not None
+    assert (conformal.method, conformal.narrowing, report["members"]) == (CROSS, 1.0, 1)
+    assert "judges" not in report
+
+
+def test_judges_that_agree_too_much_are_not_extrapolated() -> None:
+    posterior, encoded, targets = _disagreeing()
+    groups = _in_pairs(600, 6)
+    arguments = (posterior, encoded, targets, groups)
+    conformal, report = calibrate_and_score(*arguments, calibrating=range(len(groups)), narrow=False)
+    assert conformal is not None
+    assert conformal.narrowing == 1.0
+    assert report["crps"] == report["judges"]["crps"]
+
+
+def test_standard_errors_are_those_of_chance() -> None:
+    """Over many tables, estimates differ from their mean by their standard error."""
+    posterior, encoded, targets = _disagreeing(rows=4_000)
+    parts = [np.arange(start, start + 100) for start in range(0, 4_000, 100)]
+    reports = [
+        calibrate_and_score(posterior, encoded, targets, [HeldOut(part, (0, 1))], calibrating=())[1] for part in parts
+    ]
+    for name in ("rmse", "crps"):
+        spread = np.std([report[name] for report in reports])
+        assert np.mean([report["standard_errors"][name] for report in reports]) == pytest.approx(spread, rel=0.35)
+
+
+def test_rows_of_one_unit_count_as_one_in_standard_errors_and_levels() -> None:
+    posterior, encoded, targets = _disagreeing(rows=40)
+    encoded, targets = np.tile(encoded, (4, 1)), np.tile(targets, 4)
+    groups = [HeldOut(np.arange(160), (0, 1))]
+    once, _ = calibrate_and_score(
+        posterior, encoded[:40], targets[:40], [HeldOut(np.arange(40), (0, 1))], calibrating=[0]
+    )
+    conformal, report = calibrate_and_score(
+        posterior, encoded, targets, groups, calibrating=[0], units=np.tile(np.arange(40), 4)
+    )
+    _, wrong = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0])
+    assert report["standard_errors"]["crps"] == pytest.approx(2.0 * wrong["standard_errors"]["crps"], rel=0.02)
+    assert once is not None
+    assert conformal is not None
+    assert conformal.nominal[-1] == pytest.approx(once.nominal[-1])
+
+
+def test_an_earlier_map_is_pooled_with_the_rows() -> None:
+    posterior, encoded, targets = _disagreeing(rows=30)
+    earlier = fit_conformal_map(3.0 * np.random.default_rng(0).standard_normal(500))
+    groups = [HeldOut(np.arange(30), (0, 1))]
+    conformal, report = calibrate_and_score(posterior, encoded, targets, groups, calibrating=[0], earlier=earlier)
+    assert conformal is not None
+    assert (conformal.method, conformal.rows) == (POOLED, 530)
+    assert report["calibrated"]["coverage"]["90"] > 0.95  # no longer right for these rows by construction

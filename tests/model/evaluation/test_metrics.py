@@ -104,4 +104,16 @@ def test_summary_shows_units_and_both_kinds_of_bands() -> None:
     scores = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": None}
     lines = summary(scores, "mpg")
     assert "RMSE 1 mpg" in lines[0]
-    assert lines[1:] == ["coverage of raw bands   90 %: 87.5 %"]
+    assert lines[1:] == ["coverage of raw bands          90 %: 87.5 %"]
+
+
+def test_summary_shows_standard_errors_and_as_many_digits_as_they_leave() -> None:
+    shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
+    scores = {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5, "crps": 1.0, "raw": shares, "calibrated": shares}
+    errors = {"rmse": 0.1134, "mae": 33.0, "nll": 0.1, "crps": float("inf"), "raw": {"coverage": {"90": 0.0123}}}
+    lines = summary(scores | {"standard_errors": errors}, "mpg")
+    assert lines == [
+        "RMSE 2.69 ± 0.11 mpg   MAE 1234 ± 33 mpg   NLL -0.50 ± 0.10 nats   CRPS 1 mpg",
+        "coverage of raw bands          90 %: 87.5 ± 1.2 %",
+        "coverage of calibrated bands   90 %: 87.5 %",
+    ]

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from murho.model.data.splits import split_rows
 from murho.model.distributions.wide_component import WideRule
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import FitError, OptionError
 from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.fitting.fit import fit
@@ -25,15 +25,13 @@ from murho.model.revision import update_fit
 from murho.model.revision.posterior_shift import PosteriorShift
 from murho.model.revision.pruning import prune
 from murho.model.revision.revisions import Revision, labelled_rows
-from murho.model.revision.update_fit import UpdateOptions
+from murho.model.revision.update_fit import UpdateOptions, split_new_rows, temperature_of
 from murho.model.revision.updating import Updated, update
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, present, train_quickly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from murho.model.fitting.fit_types import Epoch
     from murho.model.revision.revisions import LabelledRows
 
@@ -109,6 +107,12 @@ def _learned(revision: Revision) -> tuple[Tensor, Tensor]:
     )
 
 
+def _learned_of(rows: LabelledRows, seed: int = 0) -> LabelledRows:
+    """The rows that a single member learns from; the others calibrate."""
+    learned = split_new_rows(len(rows), seed, 1).training
+    return replace(rows, encoded=rows.encoded[learned], targets=rows.targets[learned])
+
+
 def _update(revision: Revision, rows: LabelledRows, **options: Any) -> Updated:
     return update(revision, rows, UpdateOptions(**options), reporter=Notes())
 
@@ -122,7 +126,7 @@ def test_a_linear_update_ends_at_the_exact_posterior() -> None:
     mean = 0.3 * torch.randn(width, generator=generator, dtype=torch.float64)
     sigma = 0.05 + 0.3 * torch.rand(width, generator=generator, dtype=torch.float64)
     revision = _with_posterior(plain, mean, sigma)
-    exact, precision = _exact(revision, rows, mean, torch.diag(sigma**-2))
+    exact, precision = _exact(revision, _learned_of(rows), mean, torch.diag(sigma**-2))
     mu, after = _learned(_update(revision, rows).revision)
     assert float(((mu - exact) * precision.diag().sqrt()).abs().max()) < 0.1
     torch.testing.assert_close(after, precision.diag().rsqrt(), rtol=0.1, atol=0.0)
@@ -139,7 +143,12 @@ def test_the_second_half_on_top_of_the_first_is_a_fit_to_all_rows() -> None:
     )
     mean, precision = _exact(plain, first, zero, one)
     revision = _with_posterior(plain, mean, precision.diag().rsqrt())
-    mu, sigma = _learned(_update(revision, second).revision)
+    # All of the second half is learned from: the rows that are held out come twice.
+    split = split_new_rows(46, plain.posterior.seed, 1)
+    order = np.zeros(46, dtype=np.int64)
+    order[split.training] = np.arange(40)
+    rows = replace(second, encoded=second.encoded[order], targets=second.targets[order])
+    mu, sigma = _learned(_update(revision, rows).revision)
     exact, precision = _exact(plain, both, zero, one)
     assert float(((mu - exact) * precision.diag().sqrt()).abs().max()) < 0.1
     torch.testing.assert_close(sigma, precision.diag().rsqrt(), rtol=0.1, atol=0.0)
@@ -152,6 +161,10 @@ def revision() -> Revision:
     """Two members, homoscedastic."""
     trained = train_quickly(make_table(), members=2, epochs=120, temperature=0.5)
     return Revision(trained.tensors, trained.posterior)
+
+
+def _first(rows: LabelledRows, count: int) -> LabelledRows:
+    return replace(rows, encoded=rows.encoded[:count], targets=rows.targets[:count])
 
 
 def _rows(revision: Revision, count: int, seed: int = 11) -> LabelledRows:
@@ -167,38 +180,40 @@ def test_one_row_hardly_moves_it_and_more_rows_move_it_further(revision: Revisio
     assert forty.shift.kl > 3.0 * one.shift.kl
 
 
-def test_few_rows_leave_noise_and_calibration_and_are_all_learned_from(
+def test_a_handful_of_rows_is_learned_by_all_members_and_leaves_the_calibration(
     revision: Revision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = _watch(monkeypatch)
     notes = Notes()
-    rows = _rows(revision, 30)
-    updated = update(revision, rows, UpdateOptions(epochs=30), reporter=notes)
+    updated = update(revision, _rows(revision, 9), UpdateOptions(epochs=30), reporter=notes)
     spec = updated.revision.spec
-    assert torch.equal(updated.revision.tensors["noise.rho"], revision.tensors["noise.rho"])
     assert spec.calibration == revision.spec.calibration
     assert spec.metrics == revision.spec.metrics
     assert updated.calibration == "kept"
     assert not updated.held_out
-    assert spec.records["update"]["learned_rows"] == 30
-    assert spec.records["update"]["total_rows"] == 190
-    assert any("30 new rows: fewer than 50" in line for line in notes.lines)
+    assert spec.records["update"]["learned_rows"] == 9
+    assert spec.records["update"]["total_rows"] == 169
+    assert any("9 new rows are too few" in line for line in notes.lines)
     training, _, options, _ = seen[0]
-    assert len(training) == 30
+    assert len(training) == 9
     assert training.folds is None
-    assert not options.early_stop
-    assert options.temperature == 1.0
+    assert options.temperature == pytest.approx(0.5 ** (81 / (81 + 625)))
 
 
-def test_enough_rows_are_cross_fitted_judged_and_calibrate(revision: Revision, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [10, 30, 60])
+def test_more_rows_are_cross_fitted_judged_and_calibrate_with_the_earlier_ones(
+    revision: Revision, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     seen = _watch(monkeypatch)
-    rows = _rows(revision, 60)
+    rows = _rows(revision, count)
     updated = _update(revision, rows, epochs=30)
     spec = updated.revision.spec
     assert updated.held_out
-    assert updated.calibration == "made anew"
-    assert present(spec.calibration).rows == spec.metrics["n"] == 60
-    groups = split_rows(60, revision.posterior.seed, 2).held_out(2)
+    assert updated.calibration == "pooled"
+    assert present(spec.calibration).rows == present(revision.spec.calibration).rows + count
+    assert present(spec.calibration).method == "pooled-conformal"
+    assert (spec.metrics == revision.spec.metrics) == (count < 50)
+    groups = split_new_rows(count, revision.posterior.seed, 2).held_out(2)
     arguments = (rows.encoded, rows.targets, groups)
     _, before = calibrate_and_score(revision.posterior, *arguments, calibrating=())
     _, after = calibrate_and_score(updated.revision.posterior, *arguments, calibrating=())
@@ -206,9 +221,46 @@ def test_enough_rows_are_cross_fitted_judged_and_calibrate(revision: Revision, m
     assert spec.records["update"]["after"]["nll"] == pytest.approx(after["nll"])
     training, validation, options, _ = seen[0]
     assert training.folds is not None
-    assert len(training) == len(validation) == 60
-    assert options.early_stop
-    assert options.temperature == 0.5
+    assert len(training) == len(validation) == count
+    assert not options.early_stop
+
+
+@pytest.mark.parametrize("members", [1, 2, 10])
+def test_the_share_of_rows_that_a_member_learns_from_hardly_depends_on_their_number(members: int) -> None:
+    shares = []
+    for count in (10, 20, 21, 49, 50, 99, 100, 1_000):
+        split = split_new_rows(count, 0, members)
+        seen = len(split.training)
+        if split.folds is not None:
+            seen = int((split.folds[0] != 0).sum())
+            further = split_new_rows(count + 1, 0, members).folds
+            assert np.array_equal(present(further)[:, :count], split.folds)
+        shares.append(seen / count)
+    fewest = {1: 0.83, 2: 0.5, 10: 0.8}[members]
+    assert min(shares) >= fewest - 0.05
+    assert max(shares) <= fewest + 0.06
+
+
+def test_the_temperature_falls_from_one_to_that_of_the_training_without_a_jump(revision: Revision) -> None:
+    temperatures = [temperature_of(revision.spec, rows) for rows in range(1, 2_000)]
+    assert temperatures[0] == pytest.approx(1.0, abs=0.002)
+    assert temperatures[-1] == pytest.approx(0.5, abs=0.002)
+    assert max(np.abs(np.diff(np.log(temperatures)))) < 0.02
+
+
+@pytest.mark.parametrize("count", [9, 20, 49, 99])
+def test_one_row_more_changes_the_answers_little(revision: Revision, count: int) -> None:
+    fewer, more = (_update(revision, _first(_rows(revision, 100), rows), epochs=40) for rows in (count, count + 1))
+    table = make_table(rows=60, seed=3)
+    encoded = labelled_rows(table, revision.posterior).encoded
+    answers = [updated.revision.posterior.predict_encoded(encoded, PredictOptions()) for updated in (fewer, more)]
+    std = present(answers[0].std)
+    assert float(np.abs(answers[1].mean - answers[0].mean).mean() / std.mean()) < 0.1
+    widths = [
+        float((present(answer.percentiles)[:, -1] - present(answer.percentiles)[:, 0]).mean()) for answer in answers
+    ]
+    assert widths[1] == pytest.approx(widths[0], rel=0.06)
+    assert more.shift.kl == pytest.approx(fewer.shift.kl, rel=0.5)
 
 
 def _watch(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any, Any]]:
@@ -244,28 +296,36 @@ def test_it_starts_at_the_old_posterior_which_is_the_prior_without_a_warm_up(
     assert moved.kl > 0.0
 
 
-def test_a_learned_noise_is_that_of_old_and_new_rows_together(
-    revision: Revision, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Tensor] = []
-    real: Callable[..., Any] = fit
+def test_a_learned_noise_is_that_of_old_and_new_rows_together() -> None:
+    """A linear model whose prior holds it where it is: only the noise can follow new rows of twice the noise."""
+    options = make_options(
+        {"hidden": (), "noise": "homoscedastic", "members": 1, "epochs": 60, "temperature": 1.0, "encoding": "standard"}
+        | {"transform": "none", "prior": "gaussian"}
+    )
+    trained = train(_linear_table(_correlated(200)), "y", options, reporter=Notes())
+    names = trained.posterior.architecture.shapes()
+    tensors = {
+        name: torch.full_like(tensor, -5.0) if name in names and name.endswith("rho") else tensor
+        for name, tensor in trained.tensors.items()
+    }
+    revision = Revision(tensors, Posterior(trained.spec, tensors))
+    table = _linear_table(_correlated(120), seed=5)
+    noise = 2.0 * NOISE * np.random.default_rng(9).normal(size=120)
+    design = np.stack([table.column(f"x{number}").to_numpy() for number in range(3)], axis=1)
+    table = table.set_column(3, "y", pa.array(1.5 + design @ np.array([1.0, -0.5, 0.25]) + noise))
+    rows = labelled_rows(table, revision.posterior)
+    updated = _update(revision, rows)
+    split = split_new_rows(120, revision.posterior.seed, 1)
+    predicted = revision.posterior.predictive(torch.from_numpy(rows.encoded), 1, 0).means[0].numpy()
+    residual = ((rows.targets - predicted) / trained.spec.target.scale)[split.training]
 
-    def spy(*arguments: Any, **options: Any) -> Any:
-        outcome = real(*arguments, **options)
-        with torch.no_grad():
-            next(iter(outcome.likelihood.parameters())).copy_(torch.tensor([[0.2], [-1.0]]))
-        asked.append(torch.tensor([[0.2], [-1.0]]))
-        return outcome
+    def variance(of: dict[str, Tensor]) -> float:
+        return float((NOISE_FLOOR + sigmas(of["noise.rho"].double())).square())
 
-    monkeypatch.setattr(update_fit, "fit", spy)
-    updated = _update(revision, _rows(revision, 80), epochs=2)
-
-    def noise(rho: Tensor) -> Tensor:
-        return NOISE_FLOOR + sigmas(rho.double())
-
-    old, new = noise(revision.tensors["noise.rho"]), noise(asked[0])
-    expected = ((160 * old.square() + 80 * new.square()) / 240).sqrt()
-    torch.testing.assert_close(noise(updated.revision.tensors["noise.rho"]), expected, rtol=1e-4, atol=0.0)
+    before, learned = revision.spec.rows_learned, len(split.training)
+    expected = (before * variance(tensors) + float(np.sum(residual**2))) / (before + learned)
+    assert variance(updated.revision.tensors) == pytest.approx(expected, rel=0.05)
+    assert expected > 1.3 * variance(tensors)
 
 
 @pytest.mark.parametrize("noise", ["heteroscedastic", "mixture"])
@@ -285,9 +345,9 @@ def test_a_single_network_holds_out_rows_of_its_own() -> None:
     revision = Revision(trained.tensors, trained.posterior)
     updated = _update(revision, _rows(revision, 100), epochs=10)
     spec = updated.revision.spec
-    assert spec.records["update"]["learned_rows"] == 70
-    assert spec.records["update"]["total_rows"] == trained.spec.training["rows"] + 70
-    assert present(spec.calibration).rows == 15
+    assert spec.records["update"]["learned_rows"] == 100 - 15
+    assert spec.records["update"]["total_rows"] == trained.spec.training["rows"] + 85
+    assert present(spec.calibration).rows == present(trained.spec.calibration).rows + 15
 
 
 def test_schema_encoding_standardisation_and_the_original_prior_stay(revision: Revision) -> None:
