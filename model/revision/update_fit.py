@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from murho.model.data.splits import MOST_HELD_OUT, Split, folds_of
+from murho.model.data.units import single_rows
 from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
@@ -17,6 +18,7 @@ from murho.model.fitting.fit_types import Fit, FitOptions, default_batch_size
 from murho.model.networks.posterior_prior import PosteriorPrior
 
 if TYPE_CHECKING:
+    from murho.model.data.units import Units
     from murho.model.posterior.model_spec import ModelSpec
     from murho.model.revision.revisions import LabelledRows, Revision
     from murho.model.training.candidates import Reporter
@@ -71,29 +73,29 @@ class UpdateOptions:
             raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
 
 
-def split_new_rows(new: LabelledRows, seed: int, members: int) -> Split:
+def split_new_rows(count: int, seed: int, members: int, units: Units | None = None) -> Split:
     """Split new units so that each is held out from some members, or one in seven from the only one.
 
     Several members are cross-fitted, as in a training. In every block of F rows, one is in each of the F folds. So a
     further row leaves the folds of the others as they are. Below 10 rows, or two for each fold, none is held out.
     """
-    count = len(new)
+    units = units or single_rows(count)
     folds = folds_of(members) if members > 1 else ROWS_FOR_ONE_HELD_OUT
     if count < max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds if members > 1 else 0):
         everything = np.arange(count)
         return Split(everything, everything, everything[:0])
     partitions = 2 if members % (2 * folds) == 0 else 1
-    of_units = np.empty((partitions, new.units.count), dtype=np.int64)
+    of_units = np.empty((partitions, units.count), dtype=np.int64)
     for partition in range(partitions):
         generator = np.random.Generator(np.random.PCG64([seed, partition]))
-        blocks = [generator.permutation(folds) for _ in range(math.ceil(new.units.count / folds))]
-        of_units[partition] = np.concatenate(blocks)[: new.units.count]
-    rows, of_rows = np.arange(count), of_units[:, new.units.of_rows]
+        blocks = [generator.permutation(folds) for _ in range(math.ceil(units.count / folds))]
+        of_units[partition] = np.concatenate(blocks)[: units.count]
+    rows, of_rows = np.arange(count), of_units[:, units.of_rows]
     if members == 1:
         learned, held_out = rows[of_rows[0] > 0], rows[of_rows[0] == 0]
-        return Split(learned, learned, held_out[:MOST_HELD_OUT], units=new.units)
+        return Split(learned, learned, held_out[:MOST_HELD_OUT], units=units)
     judged = np.random.Generator(np.random.PCG64(seed)).permutation(count)[:MOST_HELD_OUT]
-    return Split(rows, judged, judged, of_rows, units=new.units)
+    return Split(rows, judged, judged, of_rows, units=units)
 
 
 def temperature_of(spec: ModelSpec, rows: int) -> float:

@@ -87,7 +87,7 @@ def update(
     old = revision.posterior
     _refuse_pruned(revision)
     seed = old.seed if options.seed is None else options.seed
-    split = split_new_rows(rows, seed, old.architecture.members)
+    split = split_new_rows(len(rows), seed, old.architecture.members, rows.units)
     held_out, many = len(split.calibration) > 0, len(rows) >= FEWEST_ROWS_TO_CALIBRATE
     if not held_out:
         reporter.say(

@@ -191,12 +191,6 @@ def test_weights_give_the_map_of_the_rows_that_they_stand_for() -> None:
     torch.testing.assert_close(found, present(fit_conformal_map(narrow)).calibrated(nominal), rtol=0.02, atol=0.0)
 
 
-def test_sharpening_weighs_the_rows() -> None:
-    alone, together = np.array([[2.0, 1.0]] * 2), np.array([1.0, 1.0])
-    first = sharpening(alone, together, judges=2, members=10, weights=np.array([1.0, 0.0]))
-    assert first == sharpening(alone[:, :1], together[:1], judges=2, members=10)
-
-
 def test_json_round_trip() -> None:
     conformal = fit_conformal_map(_scores(50))
     assert conformal is not None

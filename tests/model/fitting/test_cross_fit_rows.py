@@ -77,7 +77,8 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
         outcome.network.rho.fill_(-30.0)  # no draw differs from the next
     counts = torch.arange(20) % 3 + 1
     weighted = Rows(rows.features, rows.targets, weights=counts / counts.float().mean())
-    repeated = Rows(*(part.repeat_interleave(counts, dim=0) for part in (rows.features, rows.targets)))
+    features, targets = (part.repeat_interleave(counts, dim=0) for part in (rows.features, rows.targets))
+    repeated = Rows(features, targets)
     standardisation = Standardisation(Identity(), 3.0, 2.0)
     found = [
         [

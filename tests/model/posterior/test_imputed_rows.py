@@ -153,7 +153,7 @@ def test_refusing_is_as_before() -> None:
         "lift": False,
         "day": False,
     }
-    with pytest.raises(TableError, match="column '(district|lift|day)', row 1?[0-9]: the cell is missing"):
+    with pytest.raises(TableError, match=r"column '(district|lift|day)', row 1?[0-9]: the cell is missing"):
         columns_of(trained.posterior)
 
 
