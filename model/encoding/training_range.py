@@ -10,9 +10,10 @@ import torch
 from murho.model.json_validation import expect_fields, expect_number, expect_numbers, wrong
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
-    from murho.model.distributions.transforms import Standardisation
     from murho.model.encoding.encoder import Encoder
 
 __all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
@@ -38,13 +39,17 @@ class BeyondRule:
     slope: float | None = None
     targets: tuple[float, float] | None = None
 
-    def limits(self, standardisation: Standardisation) -> tuple[float, float] | None:
-        """Return the least and the largest function value of a row outside the training range, standardised."""
+    def limits(self, standardised: Callable[[Tensor], Tensor]) -> tuple[float, float] | None:
+        """Return the least and the largest function value of a row outside the training range, standardised.
+
+        Args:
+            standardised: Standardises targets of any shape.
+        """
         if self.targets is None:
             return None
         least, most = self.targets
         further = FURTHEST_TARGET * (most - least)
-        ends = standardisation.forward(torch.tensor([least - further, most + further], dtype=torch.float64))
+        ends = standardised(torch.tensor([least - further, most + further], dtype=torch.float64))
         return float(ends[0]), float(ends[1])
 
     def to_json(self) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class Posterior:
         )
         self.seed, self.calibration = spec.default_seed, spec.calibration
         self._reach = TrainingRange.of(spec.encoder, spec.beyond, self.device)
-        self._limits = None if spec.beyond is None else spec.beyond.limits(spec.target)
+        self._limits = None if spec.beyond is None else spec.beyond.limits(spec.target.forward)
         self._tensors = dict(tensors)
         shapes = spec.architecture.shapes()
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
