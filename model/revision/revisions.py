@@ -65,7 +65,7 @@ class LabelledRows:
         encoded: ``[N, D]``.
         targets: ``[N]``, the target's unit.
         left_out: Number of rows without a target.
-        outside: Feature → number of rows that it makes unlike the training rows.
+        outside: Feature → number of its cells beyond the training range, or of categories unseen in training.
     """
 
     encoded: NDArray[np.float32]
@@ -152,6 +152,6 @@ def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: 
 
 def _outside(posterior: Posterior, columns: Columns) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for found in posterior.input_warnings(columns):
+    for found in posterior.schema.outside(columns):
         counts[found.feature] = counts.get(found.feature, 0) + 1
     return counts
