@@ -60,7 +60,7 @@ class Telemetry:
         self.rows = Counter("murho_rows_total", "Rows predicted.", ("model", "version"), registry=self.registry)
         self.warned = Counter(
             "murho_warned_requests_total",
-            "Predictions with values outside the training range.",
+            "Predictions with warnings: rows unlike the training rows, or missing cells that are averaged over.",
             ("model", "version"),
             registry=self.registry,
         )

@@ -69,6 +69,6 @@ def update(
 def _say_outside(rows: LabelledRows) -> None:
     for feature, count in rows.outside.items():
         sys.stderr.write(
-            f"note: {feature!r} is unlike the training rows in {count} of "
+            f"note: {feature!r} is unlike the training rows (beyond their range, or unseen) in {count} of "
             f"{len(rows)} rows: the update learns from them, and the epistemic uncertainty there shrinks\n"
         )

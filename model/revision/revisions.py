@@ -171,6 +171,6 @@ def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: 
 
 def _outside(posterior: Posterior, columns: Columns) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for found in posterior.input_warnings(columns):
+    for found in posterior.schema.outside(columns):
         counts[found.feature] = counts.get(found.feature, 0) + 1
     return counts

@@ -40,6 +40,13 @@ def test_null_is_nan_where_the_feature_may_be_missing() -> None:
         assert not refused
 
 
+def test_null_is_nan_where_the_cell_is_imputed() -> None:
+    values, refused = decode_cells(replace(NUMERIC, imputed=True), [None, 1])
+    assert np.isnan(values[0])
+    assert not refused
+    assert "send null" in explain_cell(replace(NUMERIC, imputed=True), ABSENT)
+
+
 def test_a_missing_category_is_none() -> None:
     values, refused = decode_cells(optional(CATEGORICAL), [None, "a"])
     assert values.tolist() == [None, "a"]
