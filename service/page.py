@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from murho.model.data.schema import Feature, Schema
+    from murho.model.distributions.calibration import ConformalMap
     from murho.service.registry import LoadedModel, Snapshot
 
 __all__ = ["render_start_page"]
 
 MAX_FEATURES = 200
 MAX_CATEGORIES = 12
-METRICS = (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"))
+METRICS = (("rmse", "RMSE"), ("mae", "MAE"), ("crps", "CRPS"), ("nll", "NLL"))
 
 
 def render_start_page(snapshot: Snapshot, address: str) -> str:
@@ -57,7 +58,7 @@ def _model(loaded: LoadedModel, address: str) -> str:
     return f"""<section>
 <h2>{escape(model.name)}</h2>
 <p>predicts {predicts} <span class="soft">· version {escape(model.version)}{older}</span></p>
-{_metrics(model.spec.metrics, model.schema)}
+{_metrics(model.spec.metrics, model.schema, model.spec.calibration)}
 <h3>Features</h3>
 <div class="scroll">{_table(("Feature", "Kind", "Training range", "Missing"), rows)}</div>{more}
 <h3>Try it</h3>
@@ -65,16 +66,22 @@ def _model(loaded: LoadedModel, address: str) -> str:
 </section>"""
 
 
-def _metrics(metrics: Mapping[str, Any], schema: Schema) -> str:
-    """Returns the checkpoint's held-out metrics as HTML."""
+def _metrics(metrics: Mapping[str, Any], schema: Schema, calibration: ConformalMap | None) -> str:
+    """Returns the checkpoint's held-out metrics, with standard errors where it has them, as HTML."""
     unit = f" {schema.target.unit}" if schema.target.unit else ""
-    shown = [(title, f"{metrics[key]:.4g}{unit}") for key, title in METRICS if _is_number(metrics.get(key))]
-    if _is_number(metrics.get("nll")):
-        shown.append(("NLL", f"{metrics['nll']:.4g} nats"))
+    errors = metrics.get("standard_errors")
+    errors = errors if isinstance(errors, dict) else {}
+    shown = [
+        (title, f"{_plus_minus(metrics[key], errors.get(key))}{' nats' if key == 'nll' else unit}")
+        for key, title in METRICS
+        if _is_number(metrics.get(key))
+    ]
     for kind in ("calibrated", "raw"):
         coverage = _coverage(metrics.get(kind))
         if coverage:
             shown.append((f"90 % bands cover ({kind})", coverage))
+    if calibration is not None:
+        shown.append(("Bands", f"{calibration.method}, {calibration.rows:,} rows"))
     if not shown:
         return ""
     items = "".join(f"<div><dt>{escape(title)}</dt><dd>{escape(value)}</dd></div>" for title, value in shown)
@@ -85,6 +92,10 @@ def _coverage(judged: object) -> str | None:
     coverage: Mapping[str, Any] = judged.get("coverage", {}) if isinstance(judged, dict) else {}
     value = coverage.get("90")
     return f"{100 * value:.1f} %" if isinstance(value, int | float) else None
+
+
+def _plus_minus(value: float, error: object) -> str:
+    return f"{value:.4g} ± {error:.2g}" if isinstance(error, int | float) and error > 0 else f"{value:.4g}"
 
 
 def _is_number(value: object) -> bool:

@@ -73,9 +73,9 @@ def calibrate_and_score(
     Returns:
         The map, or None, and the metrics: ``n, rmse, mae, r2, nll, crps``, ``raw`` and, with a map, ``calibrated``,
         each with ``coverage``, ``width`` and ``interval_score``. ``standard_errors`` has those of ``rmse``, ``mae``,
-        ``nll``, ``crps`` and both coverages. ``members`` is the number of members that all this describes. If these are
-        more than a row's judges, ``judges`` has the judges' own scores: ``members``, ``n`` and the keys above, without
-        ``calibrated``.
+        ``nll``, ``crps`` and both coverages. ``members`` is the number of members that all this describes, of
+        ``all_members``. If these are more than a row's judges, ``judges`` has the judges' own scores: ``members``,
+        ``n`` and the keys above, without ``calibrated``.
     """
     judged = judge_rows(posterior, encoded, targets, groups)
     if not narrow:
@@ -99,7 +99,11 @@ def calibrate_and_score(
         bands, bands_errors = report_bands(judged, every, narrowing=narrowing, narrowing_error=error, maps=maps)
         report["calibrated"] = bands
         standard_errors["calibrated"] = {"coverage": bands_errors}
-    report |= {"standard_errors": standard_errors, "members": described_members(judged)}
+    report |= {
+        "standard_errors": standard_errors,
+        "members": described_members(judged),
+        "all_members": judged.members,
+    }
     if narrowing is not None:
         own, _ = report_scores(judged.together, judged.targets, every)
         bands, _ = report_bands(judged, every)

@@ -199,6 +199,27 @@ def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
                 for level, share in scores[kind]["coverage"].items()
             ]
             lines.append("   ".join([f"{f'coverage of {kind} bands':<{len('coverage of calibrated bands')}}", *shares]))
+    return [*lines, *_basis(scores)]
+
+
+def _basis(scores: Mapping[str, Any]) -> list[str]:
+    """What the scores rest on, as lines for people; none for scores that do not say."""
+    described, members = scores.get("members"), scores.get("all_members")
+    if described is None or members is None:
+        return []
+    if "judges" in scores:
+        judges = scores["judges"]["members"]
+        lines = [
+            f"estimated for all {members} members, from the {judges} that have not seen each row; ±: standard error"
+        ]
+    elif described < members:
+        lines = [f"scores of a single member, that has not seen the row: all {members} do better; ±: standard error"]
+    else:
+        lines = ["±: standard error"]
+    if scores.get("calibrated"):
+        lines.append(
+            "calibrated coverage is near its name by construction: rows kept aside, and murho evaluate, tell more"
+        )
     return lines
 
 

@@ -107,6 +107,23 @@ def test_summary_shows_units_and_both_kinds_of_bands() -> None:
     assert lines[1:] == ["coverage of raw bands          90 %: 87.5 %"]
 
 
+@pytest.mark.parametrize(
+    ("basis", "says"),
+    [
+        ({"members": 10, "all_members": 10, "judges": {"members": 2}}, "all 10 members, from the 2 that have not seen"),
+        ({"members": 1, "all_members": 5}, "a single member, that has not seen the row: all 5 do better"),
+        ({"members": 1, "all_members": 1}, "±: standard error"),
+    ],
+)
+def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> None:
+    shares = {"coverage": {"90": 0.9}}
+    scores = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": shares}
+    lines = summary(scores | basis, None)
+    assert says in lines[-2]
+    assert "by construction" in lines[-1]
+    assert len(summary(scores | basis | {"calibrated": None}, None)) == len(lines) - 2
+
+
 def test_summary_shows_standard_errors_and_as_many_digits_as_they_leave() -> None:
     shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
     scores = {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5, "crps": 1.0, "raw": shares, "calibrated": shares}

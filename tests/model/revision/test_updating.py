@@ -238,7 +238,7 @@ def test_the_share_of_rows_that_a_member_learns_from_hardly_depends_on_their_num
         shares.append(seen / count)
     fewest = {1: 0.83, 2: 0.5, 10: 0.8}[members]
     assert min(shares) >= fewest - 0.05
-    assert max(shares) <= fewest + 0.06
+    assert max(shares) <= fewest + 0.08
 
 
 def test_the_temperature_falls_from_one_to_that_of_the_training_without_a_jump(revision: Revision) -> None:
