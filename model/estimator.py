@@ -115,7 +115,7 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
     def predict(
         self, X: Any, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The mean of the predictive and, with ``return_std``, its standard deviation.
+        """The mean of the predictive and, with ``return_std``, its standard deviation, calibrated as the quantiles are.
 
         Args:
             X: Rows ``[B, columns]``, as in `fit`.
