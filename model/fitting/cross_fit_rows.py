@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
-__all__ = ["DRAWS", "LEAST_LOG_DENSITY", "Rows", "held_out_scores", "mixture_nll"]
+__all__ = ["DRAWS", "LEAST_LOG_DENSITY", "Rows", "held_out_row_scores", "held_out_scores", "mixture_nll"]
 
 LEAST_LOG_DENSITY = -15.0
 """Floor of the log density of a validation row, nats: that of a target 5.3 standard deviations from the mean.
@@ -162,6 +162,22 @@ def held_out_scores(
     seed: int,
     draws: int = DRAWS,
 ) -> tuple[float, float]:
+    """Means over the rows of `held_out_row_scores`, with the same arguments: negative log likelihood and CRPS."""
+    scores = held_out_row_scores(network, likelihood, rows, targets, standardisation, seed=seed, draws=draws)
+    nll, crps = scores.mean(dim=1).tolist()
+    return nll, crps
+
+
+def held_out_row_scores(
+    network: BayesianNetwork,
+    likelihood: Likelihood,
+    rows: Rows,
+    targets: Tensor,
+    standardisation: Standardisation,
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> Tensor:
     """Negative log likelihood and CRPS of the mixture, in the target's unit: comparable over fits of any transform.
 
     Both are extrapolated to all members if several, but not all, have not seen a row
@@ -177,7 +193,7 @@ def held_out_scores(
         draws: Draws per row, S, divided among the judges of the row.
 
     Returns:
-        Negative log likelihood in nats per row, with the floor of `mixture_nll`, and CRPS.
+        Negative log likelihood of each row in nats, with the floor of `mixture_nll`, and its CRPS: ``[2, N]``, float64.
     """
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
@@ -196,24 +212,21 @@ def held_out_scores(
                 kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in chunk]
             for part, into in zip(chunk, kept, strict=True):
                 places.put(part, into)
-        alone, together = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        alone, together = torch.zeros((2, len(rows))).double(), torch.zeros((2, len(rows))).double()
         for block in torch.arange(len(rows)).split(1024):
             mixtures = [part[:, block].double().movedim(2, 1) for part in kept or ()]
             observed = targets[block]
-            together += _scores(mixtures, observed, standardisation, floor)
+            together[:, block] = _scores(mixtures, observed, standardisation, floor)
             for judge in range(judges if judges > 1 else 0):
-                alone += (
+                alone[:, block] += (
                     _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor) / judges
                 )
-    nll, crps = (
-        ensemble_score(single, mixed, judges, members) / len(rows)
-        for single, mixed in zip(alone.tolist(), together.tolist(), strict=True)
-    )
-    return nll, crps
+    # The extrapolation is linear, so it may be made row by row.
+    return ensemble_score(alone, together, judges, members)
 
 
 def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float) -> Tensor:
-    """NLL and CRPS, summed over rows, ``[2]``.
+    """NLL and CRPS of every row, ``[2, B]``.
 
     Args:
         mixtures: Means, noise and, if any, weights of the components in standardised units, ``[J, S, B, K]`` each.
@@ -229,4 +242,4 @@ def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standa
         standardisation.transform,
     )
     nll = -predictive.log_density(targets).clamp_min(floor)
-    return torch.stack((nll.sum(), predictive.crps(targets).sum()))
+    return torch.stack((nll, predictive.crps(targets)))
