@@ -2,10 +2,11 @@
 
 The search makes one choice at a time, by short fits ("trials") with one member per fold. A choice with a narrow margin
 is tried again after the later choices. Then follow a full fit with all members, and a shorter, "settling" fit that
-starts from its parameters. The settling fit is what is kept: it descends the documented free energy to its end, while
-the best parameters of a full fit are often from its first half, where noisy rows still count less than the likelihood
-says (`beta` of `model.likelihoods.likelihood.Likelihood.gradient`). Scores are extrapolated to all members
-(`model.distributions.ensemble_extrapolation`). Options that the user has set are not searched.
+starts from its parameters. The settling fit is kept, whatever the full fit scored: it descends the documented free
+energy, while the best parameters of a full fit are from a phase in which noisy rows still counted less than the
+likelihood says (`beta` of `model.likelihoods.likelihood.Likelihood.gradient`), or from just after it. Scores are
+extrapolated to all members (`model.distributions.ensemble_extrapolation`). Options that the user has set are not
+searched.
 
 From `FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members first overfit, then the
 prior gets more and more weight. The best parameters on this path are kept, and the settling fit runs at their
@@ -215,8 +216,8 @@ class _Search:
             self._fit_in_full(chosen)
         if self.best_fit is None:
             raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
-        if self.interrupted and self.best.stage != SETTLING:
-            self.reporter.say("interrupted before settling: noisy rows count less in these parameters than they should")
+        if self.best.stage != SETTLING:
+            self.reporter.say("these parameters have not settled: noisy rows have counted less than they should")
         return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted)
 
     def _search_dimension(self, dimension: SearchDimension, chosen: Candidate) -> Candidate:
@@ -285,7 +286,8 @@ class _Search:
         if temperature != chosen.temperature:
             self.time_left += TIME_OF_STAGE[SETTLING]
             another = replace(attempt.candidate, temperature=temperature)
-            self._keep(*self.fit(another, SETTLING, start), "temperature")
+            # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
+            self._keep(*self.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")
 
     def _base(self) -> Candidate:
         """The candidate that the search starts from."""
