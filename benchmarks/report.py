@@ -13,6 +13,7 @@ import torch
 from benchmarks.figures import GREY, MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.regression import Answer, System, answer
 from benchmarks.results import facts, parse_options, table, write_json
+from benchmarks.seed_range import seed_range
 from murho.model.errors import MurhoError
 from murho.model.networks.priors import prior_to_json
 
@@ -43,7 +44,10 @@ def command(make: Callable[[int], System], name: str, description: str, argument
     """
     options = parse_options(name, description, arguments)
     try:
-        run(make(options.seed), options.output)
+        if options.seeds is None:
+            run(make(options.seed), options.output)
+        else:
+            print(seed_range(make, options.seed, options.seeds))
     except (MurhoError, OSError) as error:
         print(f"python -m benchmarks.{name}: {error}", file=sys.stderr)
         return 1
@@ -191,7 +195,10 @@ def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
         f"free energy                        {measures['free_energy']:.1f} nats, of which KL {measures['kl']:.1f}; "
         f"mean of the last epochs {measures['final_free_energy']:.1f}",
     ]
-    heading = f"{system.name}, seed {system.options.seed}, {system.samples} draws\n"
+    heading = (
+        f"{system.name}, seed {system.options.seed}, {system.samples} draws\n"
+        "one fit: beyond the data another seed, or another kind of processor, gives another mean (--seeds N: the range)\n"
+    )
     return "\n".join([heading, table(headers, rows), "", *closing])
 
 

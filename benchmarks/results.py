@@ -33,10 +33,17 @@ def parse_options(name: str, description: str, arguments: Sequence[str] | None) 
         arguments: Arguments of the command line; by default those of this process.
 
     Returns:
-        ``seed`` and ``output``.
+        ``seed``, ``seeds`` and ``output``.
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument("--seed", type=_seed, default=0, help="seed of data, fit and draws (default 0)")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        choices=range(2, 101),
+        metavar="N",
+        help="fit with N seeds from --seed on, 2 to 100, and print the range of the answers instead",
+    )
     parser.add_argument(
         "--output",
         type=Path,

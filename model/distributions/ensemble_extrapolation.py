@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from torch import Tensor
 
 __all__ = ["ensemble_score"]
 
-Score = TypeVar("Score", float, "NDArray[np.float64]")
+Score = TypeVar("Score", float, "NDArray[np.float64]", "Tensor")
 
 
 def ensemble_score(single: Score, mixture: Score, count: int, members: int) -> Score:

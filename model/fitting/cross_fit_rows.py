@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
-__all__ = ["DRAWS", "LEAST_LOG_DENSITY", "Rows", "SeenRows", "held_out_scores", "mixture_nll"]
+__all__ = [
+    "DRAWS",
+    "LEAST_LOG_DENSITY",
+    "Rows",
+    "SeenRows",
+    "held_out_row_scores",
+    "held_out_scores",
+    "mixture_nll",
+]
 
 LEAST_LOG_DENSITY = -15.0
 """Floor of the log density of a validation row, nats: that of a target 5.3 standard deviations from the mean.
@@ -220,6 +228,22 @@ def held_out_scores(
     seed: int,
     draws: int = DRAWS,
 ) -> tuple[float, float]:
+    """Weighted means over the rows of `held_out_row_scores`, with the same arguments: NLL and CRPS."""
+    scores = held_out_row_scores(network, likelihood, rows, targets, standardisation, seed=seed, draws=draws)
+    nll, crps = rows.mean(scores).tolist()
+    return nll, crps
+
+
+def held_out_row_scores(
+    network: BayesianNetwork,
+    likelihood: Likelihood,
+    rows: Rows,
+    targets: Tensor,
+    standardisation: Standardisation,
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> Tensor:
     """Negative log likelihood and CRPS of the mixture, in the target's unit: comparable over fits of any transform.
 
     Both are extrapolated to all members if several, but not all, have not seen a row
@@ -235,7 +259,7 @@ def held_out_scores(
         draws: Draws per row, S, divided among the judges of the row.
 
     Returns:
-        Negative log likelihood in nats per row, with the floor of `mixture_nll`, and CRPS; weighted means over rows.
+        Negative log likelihood of each row in nats, with the floor of `mixture_nll`, and its CRPS: ``[2, N]``, float64.
     """
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
@@ -264,11 +288,8 @@ def held_out_scores(
                 alone[:, block] += (
                     _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor) / judges
                 )
-    nll, crps = (
-        ensemble_score(single, mixed, judges, members)
-        for single, mixed in zip(rows.mean(alone).tolist(), rows.mean(together).tolist(), strict=True)
-    )
-    return nll, crps
+    # The extrapolation is linear, so it may be made row by row.
+    return ensemble_score(alone, together, judges, members)
 
 
 def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float) -> Tensor:

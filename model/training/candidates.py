@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from murho.model.fitting.fit_types import Epoch, Fit
 
 __all__ = ["Attempt", "Candidate", "Reporter", "SearchResult"]
@@ -72,6 +74,7 @@ class Attempt:
             fit failed.
         crps: CRPS, the target's unit; infinite if the fit failed.
         seconds: Duration of fit and scoring.
+        rows: NLL and CRPS of every validation row, ``[2, N]``; None if the fit failed.
     """
 
     candidate: Candidate
@@ -79,6 +82,7 @@ class Attempt:
     nll: float
     crps: float
     seconds: float
+    rows: Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
     def loss(self) -> float:

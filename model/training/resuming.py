@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ScoredFit", "fit_or_resume"]
 
+SCORES = "scores"
+"""Name of the scores of the rows among the tensors of a finished fit."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScoredFit:
@@ -31,15 +34,23 @@ class ScoredFit:
 
     Attributes:
         fit: The fit.
-        nll: Negative log likelihood, in the unit of ``score``.
-        crps: CRPS, in the unit of ``score``.
+        rows: NLL and CRPS of every validation row, ``[2, N]``, as ``score`` returned them.
         seconds: Duration of fit and scoring, with the time before an interruption.
     """
 
     fit: Fit
-    nll: float
-    crps: float
+    rows: Tensor
     seconds: float
+
+    @property
+    def nll(self) -> float:
+        """Mean negative log likelihood."""
+        return float(self.rows[0].mean())
+
+    @property
+    def crps(self) -> float:
+        """Mean CRPS."""
+        return float(self.rows[1].mean())
 
 
 def fit_or_resume(
@@ -48,7 +59,7 @@ def fit_or_resume(
     training: Rows,
     validation: Rows,
     options: FitOptions,
-    score: Callable[[Fit], tuple[float, float]],
+    score: Callable[[Fit], Tensor],
     *,
     initial: Mapping[str, Tensor] | None = None,
     title: str,
@@ -63,7 +74,7 @@ def fit_or_resume(
         training: Training rows, as `model.fitting.fit.fit` takes them.
         validation: Validation rows, likewise.
         options: Options of the fit.
-        score: Returns NLL and CRPS of a fit on the validation rows.
+        score: Returns NLL and CRPS of a fit on every validation row, ``[2, N]``.
         initial: Tensors to start from, as `model.fitting.fit.fit` takes them.
         title: Title of the fit, for people.
         reporter: Gets the progress.
@@ -77,9 +88,10 @@ def fit_or_resume(
         raise FitError(failure)
     done = snapshots.outcome(name)
     if done is not None:
-        numbers = done.numbers
-        restored = finished_fit(done, options, training.features.shape[1])
-        return ScoredFit(restored, numbers["nll"], numbers["crps"], numbers["seconds"])
+        tensors = dict(done.tensors)
+        rows = tensors.pop(SCORES)
+        restored = finished_fit(FitState(tensors, done.numbers), options, training.features.shape[1])
+        return ScoredFit(restored, rows, done.numbers["seconds"])
     began = time.monotonic() - snapshots.spent(name)
     reporter.begin(title)
     try:
@@ -96,19 +108,19 @@ def fit_or_resume(
             )
         finally:
             reporter.end()
-        nll, crps = _finite(*score(outcome))
+        rows = _finite(score(outcome))
     except FitError as error:
         snapshots.fail(name, str(error))
         raise
-    scored = ScoredFit(outcome, nll, crps, time.monotonic() - began)
+    scored = ScoredFit(outcome, rows, time.monotonic() - began)
     if outcome.stopped != "interrupted":
         state = finished_state(outcome)
-        scores = {"nll": nll, "crps": crps, "seconds": scored.seconds}
-        snapshots.finish(name, FitState(state.tensors, {**state.numbers, **scores}))
+        numbers = {**state.numbers, "seconds": scored.seconds}
+        snapshots.finish(name, FitState({**state.tensors, SCORES: rows}, numbers))
     return scored
 
 
-def _finite(nll: float, crps: float) -> tuple[float, float]:
-    if not math.isfinite(nll + crps):
+def _finite(rows: Tensor) -> Tensor:
+    if not math.isfinite(float(rows.sum())):
         raise FitError("the predictions of the fit are not finite; use a smaller --learning-rate")
-    return nll, crps
+    return rows

@@ -2,13 +2,18 @@
 
 The search makes one choice at a time, by short fits ("trials") with one member per fold. A choice with a narrow margin
 is tried again after the later choices. Then follow a full fit with all members, and a shorter, "settling" fit that
-starts from its parameters. The better of the two is kept, by the score extrapolated to all members
-(`model.distributions.ensemble_extrapolation`). Options that the user has set are not searched.
+starts from its parameters. The settling fit is kept, whatever the full fit scored: it descends the documented free
+energy, while the best parameters of a full fit are from a phase in which noisy rows still counted less than the
+likelihood says (`beta` of `model.likelihoods.likelihood.Likelihood.gradient`), or from just after it. Scores are
+extrapolated to all members (`model.distributions.ensemble_extrapolation`). Options that the user has set are not
+searched.
 
 From `FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members first overfit, then the
 prior gets more and more weight. The best parameters on this path are kept, and the settling fit runs at their
 temperature. On a smaller table the path would take too many steps. There the search tries temperatures like the other
-choices, and the settling fit may take a neighbouring temperature.
+choices, and after the settling fit it may try another one at a neighbouring temperature. There chance decides between
+trials as often as anything else, so the simpler choice is kept unless the other one is better by more than a standard
+error, row by row (`model.training.comparison`).
 """
 
 from __future__ import annotations
@@ -22,13 +27,14 @@ import torch
 
 from murho.model.data.splits import folds_of
 from murho.model.errors import FitError
-from murho.model.fitting.cross_fit_rows import held_out_scores
+from murho.model.fitting.cross_fit_rows import held_out_row_scores
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.training.candidates import Attempt, Candidate, SearchResult
+from murho.model.training.comparison import is_better
 from murho.model.training.resuming import fit_or_resume
-from murho.model.training.search_space import TEMPERATURES, SearchDimension, next_temperature
+from murho.model.training.search_space import TEMPERATURES, SearchDimension, is_simpler, next_temperature
 from murho.model.training.snapshots import Snapshots
 
 if TYPE_CHECKING:
@@ -175,7 +181,7 @@ class _Search:
             scoring = WorkModel(outcome.network.architecture, self.device.partition(":")[0])
             self.work += outcome.work + scoring.score(len(validation), outcome.likelihood.means)
             candidate = replace(candidate, temperature=outcome.temperature)
-            attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds)
+            attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows)
             self.reporter.say(
                 f"{title}{candidate}: validation NLL {attempt.nll:.3f} nats, CRPS {attempt.crps:.4g} "
                 f"({attempt.seconds:.1f} s)"
@@ -184,12 +190,16 @@ class _Search:
         self.attempts.append(attempt)
         return attempt, outcome
 
-    def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[float, float]:
-        """NLL and CRPS on the validation rows."""
+    def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
+        """NLL and CRPS of every validation row, ``[2, N]``, times its weight of mean 1 if rows have weights."""
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
         standardisation, seed = data.standardisation(candidate.transform), self.options.seed
-        return held_out_scores(outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed)
+        scores = held_out_row_scores(
+            outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed
+        )
+        weights = validation.weights
+        return scores if weights is None else scores * (weights / weights.mean()).to(scores)
 
     def run(self) -> SearchResult:
         """Run all stages. A KeyboardInterrupt ends the search; once a fit is scored, the best one so far is kept.
@@ -208,6 +218,8 @@ class _Search:
             self.interrupted = True
         if self.best_fit is None:
             raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
+        if self.best.stage != SETTLING:
+            self.reporter.say("these parameters have not settled: noisy rows have counted less than they should")
         return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted)
 
     def _run(self) -> None:
@@ -215,7 +227,7 @@ class _Search:
         chosen = self._base()
         dimensions = list(self._dimensions())
         trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
-        stages = [TRIAL] * trials + [FULL] + [SETTLING] * (self.options.temperature is None)
+        stages = [TRIAL] * trials + [FULL, SETTLING]
         self.time_left = sum(TIME_OF_STAGE[stage] for stage in stages)
         if dimensions:
             self._keep(*self.fit(chosen, TRIAL))
@@ -233,11 +245,11 @@ class _Search:
         while values and not self.interrupted:
             value, before = values.pop(0), self.best.loss
             attempt, outcome = self.fit(replace(chosen, **{dimension.name: value}), TRIAL)
-            self._keep(attempt, outcome)
+            won = self._keep(attempt, outcome, dimension.name)
             if abs(attempt.loss - before) < NARROW:
-                runner_up = getattr(chosen, dimension.name) if attempt.loss < before else value
+                runner_up = getattr(chosen, dimension.name) if won else value
                 self.narrow[dimension.name] = replace(chosen, **{dimension.name: runner_up})
-            if attempt.loss >= before and dimension.otherwise:
+            if not won and dimension.otherwise:
                 values = list(dimension.otherwise) if value == dimension.others[0] else []
         return self._chosen(temperature_path=chosen.temperature is None)
 
@@ -255,25 +267,46 @@ class _Search:
         """The best candidate so far, at its temperature or with a temperature path."""
         return replace(self.best.candidate, temperature=None) if temperature_path else self.best.candidate
 
-    def _keep(self, attempt: Attempt, outcome: Fit | None) -> None:
-        """Keep the attempt and its fit if they are better than the best so far."""
-        if self.best_fit is None or (outcome is not None and attempt.loss < self.best.loss):
+    def _keep(self, attempt: Attempt, outcome: Fit | None, choice: str | None = None) -> bool:
+        """Keep the attempt and its fit if they are better than the best so far; returns whether they are.
+
+        Args:
+            attempt: The attempt.
+            outcome: Its fit.
+            choice: The only field in which its candidate differs from the best one, if there is one such field.
+        """
+        better = self.best_fit is None or (outcome is not None and self._is_better(attempt, choice))
+        if better:
             self.best, self.best_fit = attempt, outcome
+        return better
+
+    def _is_better(self, attempt: Attempt, choice: str | None) -> bool:
+        few = len(self.data.split.training) < FEW_ROWS
+        if not few or choice is None or attempt.rows is None or self.best.rows is None:
+            return attempt.loss < self.best.loss
+        simpler = is_simpler(choice, getattr(attempt.candidate, choice), getattr(self.best.candidate, choice))
+        return is_better(attempt.rows, self.best.rows, simpler=simpler)
 
     def _fit_in_full(self, chosen: Candidate) -> None:
-        """Fit with all members, replacing the best trial; then run the settling fit, and keep the better of the two."""
+        """Fit with all members, replacing the best trial; then run the settling fit, and keep it."""
         trial = self.best.loss if self.attempts else None
         attempt, outcome = self.fit(chosen, FULL)
         if outcome is None or self.interrupted:
             self._keep(attempt, outcome)
             return
         self.best, self.best_fit = attempt, outcome
-        if self.options.temperature is None:
-            temperature = outcome.temperature
-            if chosen.temperature is not None and trial is not None:
-                temperature = next_temperature(temperature, trial, attempt.loss)
-            start = learned_tensors(outcome.network, outcome.likelihood)
-            self._keep(*self.fit(replace(attempt.candidate, temperature=temperature), SETTLING, start))
+        start = learned_tensors(outcome.network, outcome.likelihood)
+        settled, settled_fit = self.fit(attempt.candidate, SETTLING, start)
+        if settled_fit is not None:
+            self.best, self.best_fit = settled, settled_fit
+        if chosen.temperature is None or trial is None or self.options.temperature is not None or self.interrupted:
+            return
+        temperature = next_temperature(chosen.temperature, trial, attempt.loss)
+        if temperature != chosen.temperature:
+            self.time_left += TIME_OF_STAGE[SETTLING]
+            another = replace(attempt.candidate, temperature=temperature)
+            # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
+            self._keep(*self.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")
 
     def _base(self) -> Candidate:
         """The candidate that the search starts from."""

@@ -1,14 +1,22 @@
-"""The search space: the values that a search tries for each choice, and the temperature of the last fit."""
+"""The search space: the values that a search tries for each choice, which is simpler, and the last temperature."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TEMPERATURES", "SearchDimension", "next_temperature"]
+__all__ = ["TEMPERATURES", "SearchDimension", "is_simpler", "next_temperature"]
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """Temperatures to try. 1 is the exact free energy; below 1 the data get more weight than Bayes' rule gives them."""
+FROM_SIMPLE: dict[str, tuple[Any, ...]] = {
+    "transform": ("none", "log"),
+    "noise": ("homoscedastic", "heteroscedastic", "mixture"),
+    "encoding": ("standard", "piecewise"),
+    "whitened": (False, True),
+    "temperature": TEMPERATURES,
+}
+"""Field of a candidate → its values, the simplest first: with fewer outputs or inputs, or nearer to Bayes' rule."""
 MUCH_BETTER = 0.1
 """Least fall of the loss from trial to full fit after which the next fit has a lower temperature, nats."""
 
@@ -26,6 +34,12 @@ class SearchDimension:
     name: str
     others: tuple[Any, ...]
     otherwise: tuple[Any, ...] = ()
+
+
+def is_simpler(name: str, value: object, than: object) -> bool:
+    """Whether a value of a candidate's field is simpler than another one."""
+    order = FROM_SIMPLE[name]
+    return order.index(value) < order.index(than)
 
 
 def next_temperature(temperature: float, trial: float, full: float) -> float:

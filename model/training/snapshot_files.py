@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["SnapshotFiles"]
 
 INDEX, LOCK, TENSORS = "training.json", "lock", ".safetensors"
-FORMAT = 2
+FORMAT = 3
 
 
 class SnapshotFiles:

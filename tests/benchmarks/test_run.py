@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from benchmarks import quartic, report, sinusoid
 from benchmarks.report import run
+from benchmarks.seed_range import seed_range
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +96,20 @@ def test_the_table_says_the_factor(tmp_path: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert f"factor {data['measures']['factor']:.2f}" in printed
     assert "-0.00" not in printed
+
+
+def test_several_seeds_give_medians_and_ranges() -> None:
+    printed = seed_range(lambda seed: quartic.system(seed).with_epochs(20), first=3, count=3)
+    heading, *_, last = printed.splitlines()
+    assert heading == "quartic, seeds 3 to 5: median (least to most)"
+    median, least, most = (float(number) for number in re.findall(r"-?\d+\.\d\d", last)[1:4])
+    assert least < median < most
+
+
+def test_the_number_of_seeds_is_an_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "seed_range", lambda _, first, count: f"{count} from {first}")
+    assert sinusoid.main(["--seed", "2", "--seeds", "5"]) == 0
+    assert capsys.readouterr().out == "5 from 2\n"
 
 
 @pytest.mark.parametrize("seed", ["-1", "x", str(2**62)])
