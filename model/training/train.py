@@ -24,7 +24,7 @@ from murho.model.training.extrapolation_prior import extrapolation_slope, with_e
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out, left_out_groups
-from murho.model.training.last_fit import fit_to_all_rows
+from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
 from murho.model.training.time_feature import choose_time_feature
@@ -163,8 +163,8 @@ def train(
         units=split.units,
         narrow=not split.forward,
     )
-    if split.forward and not result.interrupted:
-        served = fit_to_all_rows(data, candidate, chosen, options, reporter, device)
+    if split.forward and split.validation is not split.training and not result.interrupted:
+        served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
         tensors = _tensors(served, encoder, slope)
     facts = {
         "rows": len(split.learned),
