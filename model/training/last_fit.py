@@ -1,8 +1,9 @@
 """The last fit of a training with ``--time``: members that were judged on later rows learn from these, too.
 
 A member that judges a block in time has not learned from that block, nor from any row after it. The members that serve
-should know the newest rows. So, after the choice and the calibration, every member goes on from its kept parameters on
-all rows, for few steps and at the chosen temperature. No row is left to say when to stop.
+should know the newest rows. So, after the choice and the calibration, every member goes on from its kept parameters,
+for few steps and at the chosen temperature, on as many of the newest rows as it saw of the oldest when it was judged
+(`model.data.splits.Split.newest`). No row is left to say when to stop.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Candidate, Reporter
     from murho.model.training.options import TrainOptions
 
-__all__ = ["fit_to_all_rows"]
+__all__ = ["fit_to_newest_rows"]
 
 STEPS = 500
 LEARNING_RATE = 0.1
 """First learning rate, as a share of the usual one: weights move to what the newest rows add, and not anywhere else."""
+SHOWN = 256
 LAST_SEED = 20
 """Added to the seed of the training."""
 
 
-def fit_to_all_rows(
+def fit_to_newest_rows(
     data: TrainingData, candidate: Candidate, kept: Fit, options: TrainOptions, reporter: Reporter, device: str
 ) -> Fit:
-    """Continue a fit on all rows, without early stopping.
+    """Continue a fit on the newest rows, without early stopping.
 
     Args:
         data: The table.
@@ -67,7 +69,7 @@ def fit_to_all_rows(
         optimiser=options.optimiser,
         learning_rate=options.learning_rate * LEARNING_RATE,
         batch_size=batch_size,
-        epochs=max(1, round(STEPS / math.ceil(len(rows) / batch_size))),
+        epochs=min(options.epochs or STEPS, max(1, round(STEPS / math.ceil(len(rows) / batch_size)))),
         early_stop=False,
         warm_up_steps=0,
         temperature=kept.temperature,
@@ -75,12 +77,13 @@ def fit_to_all_rows(
         beta_nll=False,
         seed=options.seed + LAST_SEED,
     )
-    title = "on all rows"
+    title = "on the newest rows"
+    shown = slice(max(0, len(rows) - SHOWN), len(rows))  # scores of these are progress to look at, and decide nothing
     reporter.begin(title)
     try:
         return fit(
             rows,
-            Rows(rows.features[:1], rows.targets[:1]),
+            Rows(rows.features[shown], rows.targets[shown]),
             fit_options,
             initial=learned_tensors(kept.network, kept.likelihood),
             device=torch.device(device),

@@ -28,7 +28,7 @@ from murho.model.training.extrapolation_trial import extrapolation_trial
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out, left_out_groups
-from murho.model.training.last_fit import fit_to_all_rows
+from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
 from murho.model.training.target_limits import target_limits
@@ -254,8 +254,8 @@ def _finished(
         even=split.units is not None and split.units.grouped,
         narrow=not split.forward,
     )
-    if split.forward and not result.interrupted:
-        served = fit_to_all_rows(data, candidate, chosen, options, reporter, device)
+    if split.forward and split.validation is not split.training and not result.interrupted:
+        served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
         tensors = beyond_range(learned_tensors(served.network, served.likelihood))
     facts = {
         "rows": len(split.learned),

@@ -93,11 +93,11 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
     assert [warning.row for warning in input_warnings(encoder, later)] == [2]
 
 
-def test_a_time_that_does_not_help_is_no_feature_and_the_last_fit_takes_all_rows() -> None:
+def test_a_time_that_does_not_help_is_no_feature_and_the_last_fit_takes_the_newest_rows() -> None:
     days = np.datetime64("2020-01-01") + np.arange(160)
     notes = Notes()
     trained = train_quickly(_with(make_table(), when=days), notes, time="when")
-    assert notes.titles[-1] == "on all rows"
+    assert notes.titles[-1] == "on the newest rows"
     assert sum("as a feature, judged on later rows" in line for line in notes.lines) == 2
     features = [feature.name for feature in trained.spec.schema.features]
     assert ("when" in features) == ("when" not in trained.spec.schema.left_out)
