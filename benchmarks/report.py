@@ -197,7 +197,7 @@ def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
     ]
     heading = (
         f"{system.name}, seed {system.options.seed}, {system.samples} draws\n"
-        "one fit: beyond the data another seed, or another kind of processor, gives another mean (--seeds N: range)\n"
+        "one fit: beyond the data another seed, or another kind of processor, gives another mean (--seeds N: ranges)\n"
     )
     return "\n".join([heading, table(headers, rows), "", *closing])
 

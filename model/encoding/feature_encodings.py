@@ -8,6 +8,7 @@ Encoder also clips large numbers.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from murho.model.encoding.scaling import Scale
-from murho.model.json_validation import expect_fields
+from murho.model.json_validation import expect_fields, expect_list, wrong
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -116,6 +117,11 @@ class Standard:
         return cls(feature, Scale.from_json(fields["scale"], f"{where}.scale"))
 
 
+FEWEST_ROWS_OF_A_LEVEL = 3
+"""Categories with fewer training rows share one column: one or two rows teach a weight little. They share it if there
+are several, and if some category has more rows."""
+
+
 @dataclass(frozen=True)
 class OneHot:
     """One column for each training category, one for all other categories, and one for missing cells.
@@ -124,40 +130,56 @@ class OneHot:
         feature: The feature with its categories, the most frequent ones of the training rows.
         rare: Whether training rows also have other, rarer categories. The column for other categories has then learned
             from these, and treats unseen categories like rare ones.
+        pooled: Categories of the feature that have no column of their own, but share the one for other categories.
     """
 
     feature: Feature
     rare: bool = False
+    pooled: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
-        """Look for training rows ``[N]`` with rarer categories than the feature's."""
-        return cls(feature, rare=bool(set(column.tolist()) - {None, *feature.categories}))
+        """Count the categories of the training rows ``[N]``."""
+        rows = Counter(column.tolist())
+        pooled = tuple(category for category in feature.categories if rows[category] < FEWEST_ROWS_OF_A_LEVEL)
+        if len(pooled) < 2 or len(pooled) == len(feature.categories):
+            pooled = ()
+        return cls(feature, bool(pooled or rows.keys() - {None, *feature.categories}), pooled)
+
+    @cached_property
+    def _own(self) -> tuple[str, ...]:
+        """The categories that have a column of their own."""
+        return tuple(category for category in self.feature.categories if category not in self.pooled)
+
+    @property
+    def others(self) -> int:
+        """Number of the column for all other categories."""
+        return len(self._own)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names such as ``Origin=USA``, ``Origin is unseen``, ``Origin is missing``."""
         name = self.feature.name
-        levels = (f"{name}={category}" for category in self.feature.categories)
+        levels = (f"{name}={category}" for category in self._own)
         return (*levels, f"{name} is unseen", *missing_names(self.feature))
 
     def training_range(self) -> npt.NDArray[np.float32]:
         """0 and 1 for every column, and 0 for the unseen column unless categories are rare, ``[2, len(names)]``."""
         bounds = np.zeros((2, len(self.names)), dtype=np.float32)
         bounds[1] = 1.0
-        bounds[1, len(self.feature.categories)] = float(self.rare)
+        bounds[1, self.others] = float(self.rare)
         return bounds
 
     @cached_property
     def _levels(self) -> dict[str | None, int]:
-        levels: dict[str | None, int] = {value: code for code, value in enumerate(self.feature.categories)}
+        levels: dict[str | None, int] = {value: code for code, value in enumerate(self._own)}
         # Without a column for missing cells, their code is negative, and encode writes NaN.
         levels[None] = len(levels) + 1 if self.feature.missing else -1
         return levels
 
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         """Write the encoding of the column ``[B]`` of ``str`` or None into ``out``."""
-        unseen = len(self.feature.categories)
+        unseen = self.others
         codes = np.fromiter(map(self._levels.get, column, repeat(unseen)), dtype=np.intp, count=len(column))
         out[:] = 0.0
         out[np.arange(len(codes)), codes] = 1.0
@@ -165,15 +187,18 @@ class OneHot:
             out[codes < 0] = np.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``rare`` if it is true; the schema holds the categories."""
-        return {"rare": True} if self.rare else {}
+        """Return ``rare`` if it is true, and the pooled categories if there are any; the schema holds the others."""
+        return ({"rare": True} if self.rare else {}) | ({"pooled": list(self.pooled)} if self.pooled else {})
 
     @classmethod
     def from_json(cls, feature: Feature, data: object, where: str) -> Self:
         """Read the data of `to_json`."""
         rare = isinstance(data, dict) and data.get("rare") is True
-        expect_fields(data, where, ("rare",) if rare else ())
-        return cls(feature, rare)
+        given = tuple(name for name in ("rare", "pooled") if rare and isinstance(data, dict) and name in data)
+        pooled = expect_list(expect_fields(data, where, given).get("pooled", []), f"{where}.pooled")
+        if len(set(map(str, pooled))) < len(pooled) or not set(map(str, pooled)) <= set(feature.categories):
+            raise wrong(f"{where}.pooled", "categories of the feature that differ", pooled)
+        return cls(feature, rare, tuple(map(str, pooled)))
 
 
 def training_range_of_numbers(encoding: FeatureEncoding, feature: Feature, columns: int) -> npt.NDArray[np.float32]:

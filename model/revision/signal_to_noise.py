@@ -127,7 +127,7 @@ def extrapolation_inputs(encoder: Encoder) -> list[int]:
     found, start = [], 0
     for part in encoder.parts:
         if isinstance(part, OneHot):
-            found.append(start + len(part.feature.categories))
+            found.append(start + part.others)
         start += len(part.names)
     return [*found, *encoder.range_distance_columns]
 

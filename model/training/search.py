@@ -1,11 +1,11 @@
 """The search over fits: transform, observation model, encoding and temperature, chosen on rows the fit has not seen.
 
-The search makes one choice at a time, by short fits ("trials") with one member per fold. A choice with a narrow margin
-is tried again after the later choices. Then follow a full fit with all members, and a shorter, "settling" fit that
-starts from its parameters. The settling fit is kept, whatever the full fit scored: it descends the documented free
-energy, while the best parameters of a full fit are from a phase in which noisy rows still counted less than the
-likelihood says (`beta` of `model.likelihoods.likelihood.Likelihood.gradient`), or from just after it. Scores are
-extrapolated to all members (`model.distributions.ensemble_extrapolation`). Options that the user has set are not
+The search makes one choice at a time, by short fits ("trials"), with one member per fold on larger tables. A choice
+with a narrow margin is tried again after the later choices. Then follow a full fit with all members, and a shorter,
+"settling" fit that starts from its parameters. The settling fit is kept, whatever the full fit scored: it descends the
+documented free energy, while the best parameters of a full fit are from a phase in which noisy rows still counted less
+than the likelihood says (`beta` of `model.likelihoods.likelihood.Likelihood.gradient`), or from just after it. Scores
+are extrapolated to all members (`model.distributions.ensemble_extrapolation`). Options that the user has set are not
 searched.
 
 From `FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members first overfit, then the
@@ -63,9 +63,14 @@ STEPS_OF_STAGE = {TRIAL: 0.25, FULL: 1.0, SETTLING: 0.25}
 """Steps of each stage, as shares of `STEPS`."""
 TIME_OF_STAGE = {TRIAL: 0.15, FULL: 1.0, SETTLING: 0.25}
 """Time of each stage, relative to a full fit. Half as many members take more than half of the time."""
+TIME_OF_TRIAL_OF_FEW = 0.25
+"""Trials on few rows have all members. Where two judge a row, the score extrapolates to all; one per fold would score
+temperatures and transforms as single networks, which need more caution than the mixture that will answer."""
 SETTLING_RATE = 0.3
 """First learning rate of the settling fit, as a share of the usual one."""
 FEWEST_ROWS_FOR_A_MIXTURE = 200
+MOST_INPUTS_PER_ROW = 0.2
+"""Bins get a trial on a small table only if the inputs stay below this share of the rows."""
 WELL_HIDDEN = 0.01
 """Whitening gets a trial if a direction of the standardised numbers has a variance below this. Fits find directions of
 larger variance without whitening."""
@@ -106,11 +111,16 @@ class _Search:
         self.budget = options.budget or default_budget(len(data.split.training))
         self.began, self.work = time.monotonic() - snapshots.carried, 0.0
         self.time_left = 1.0
+        self.few = len(data.split.training) < FEW_ROWS
         self.narrow: dict[str, Candidate] = {}
         self.interrupted = False
         self.best: Attempt
         self.best_fit: Fit | None = None
         self.failure: FitError | None = None
+
+    def time_of(self, stage: str) -> float:
+        """Time of a stage, relative to a full fit."""
+        return TIME_OF_TRIAL_OF_FEW if stage == TRIAL and self.few else TIME_OF_STAGE[stage]
 
     def fit(
         self, candidate: Candidate, stage: str, initial: Mapping[str, Tensor] | None = None
@@ -126,7 +136,7 @@ class _Search:
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
         left = self.budget - (began - self.began if options.budget else self.work)
-        share = TIME_OF_STAGE[stage]
+        share = self.time_of(stage)
         budget = max(0.1, left) * share / max(share, self.time_left)
         self.time_left -= share
         settling = initial is not None
@@ -139,7 +149,7 @@ class _Search:
             hidden=candidate.hidden,
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),
-            members=folds_of(options.members) if stage == TRIAL else options.members,
+            members=folds_of(options.members) if stage == TRIAL and not self.few else options.members,
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
             optimiser=options.optimiser,
@@ -228,7 +238,7 @@ class _Search:
         dimensions = list(self._dimensions())
         trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
         stages = [TRIAL] * trials + [FULL, SETTLING]
-        self.time_left = sum(TIME_OF_STAGE[stage] for stage in stages)
+        self.time_left = sum(self.time_of(stage) for stage in stages)
         if dimensions:
             self._keep(*self.fit(chosen, TRIAL))
             for dimension in dimensions:
@@ -258,7 +268,7 @@ class _Search:
         for name, narrow_loser in self.narrow.items():
             candidate = replace(chosen, **{name: getattr(narrow_loser, name)})
             if candidate not in (narrow_loser, chosen) and not self.interrupted:
-                self.time_left += TIME_OF_STAGE[TRIAL]
+                self.time_left += self.time_of(TRIAL)
                 self._keep(*self.fit(candidate, TRIAL))
                 chosen = self._chosen(temperature_path=True)
         return chosen
@@ -281,29 +291,34 @@ class _Search:
         return better
 
     def _is_better(self, attempt: Attempt, choice: str | None) -> bool:
-        few = len(self.data.split.training) < FEW_ROWS
-        if not few or choice is None or attempt.rows is None or self.best.rows is None:
+        if not self.few or choice is None or attempt.rows is None or self.best.rows is None:
             return attempt.loss < self.best.loss
         simpler = is_simpler(choice, getattr(attempt.candidate, choice), getattr(self.best.candidate, choice))
         return is_better(attempt.rows, self.best.rows, simpler=simpler)
 
     def _fit_in_full(self, chosen: Candidate) -> None:
-        """Fit with all members, replacing the best trial; then run the settling fit, and keep it."""
-        trial = self.best.loss if self.attempts else None
+        """Fit with all members, replacing the best trial; then run the settling fit, and keep it.
+
+        On few rows the settling fit starts from the trial if that was the better one.
+        """
+        trial, short = (self.best, self.best_fit) if self.attempts else (None, None)
         attempt, outcome = self.fit(chosen, FULL)
         if outcome is None or self.interrupted:
             self._keep(attempt, outcome)
             return
         self.best, self.best_fit = attempt, outcome
+        if self.few and trial is not None and short is not None and trial.loss < attempt.loss:
+            # The trial has all members too, and has learned less by heart.
+            outcome = short
         start = learned_tensors(outcome.network, outcome.likelihood)
         settled, settled_fit = self.fit(attempt.candidate, SETTLING, start)
         if settled_fit is not None:
             self.best, self.best_fit = settled, settled_fit
         if chosen.temperature is None or trial is None or self.options.temperature is not None or self.interrupted:
             return
-        temperature = next_temperature(chosen.temperature, trial, attempt.loss)
+        temperature = next_temperature(chosen.temperature, trial.loss, attempt.loss)
         if temperature != chosen.temperature:
-            self.time_left += TIME_OF_STAGE[SETTLING]
+            self.time_left += self.time_of(SETTLING)
             another = replace(attempt.candidate, temperature=temperature)
             # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
             self._keep(*self.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")
@@ -335,8 +350,9 @@ class _Search:
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
             yield SearchDimension("noise", ("homoscedastic",) if few else ("mixture",))
         # After the noise: many inputs together with a flexible density would overfit a small table.
-        bins = data.encoder("piecewise").width - data.encoder("standard").width
-        if options.encoding == "auto" and bins:
+        width, rows = data.encoder("piecewise").width, len(data.split.training)
+        bins = width - data.encoder("standard").width
+        if options.encoding == "auto" and bins and (not self.few or width <= MOST_INPUTS_PER_ROW * rows):
             yield SearchDimension("encoding", ("piecewise",))
         if options.whiten == "auto" and len(data.split.training) >= FEW_ROWS:
             whitening = self._whitening()

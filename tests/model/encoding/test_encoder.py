@@ -154,6 +154,22 @@ class TestOneHot:
         assert encoder.names == ("x=b", "x is unseen", "x is missing")
         assert encoded.tolist() == [[1, 0, 0], [0, 0, 1]]
 
+    def test_categories_of_one_or_two_rows_share_the_column_of_unseen_ones(self) -> None:
+        encoder, _ = fitted(FeatureKind.CATEGORICAL, ["a", "a", "a", "b", "b", "c"])
+        assert encoder.names == ("x=a", "x is unseen")
+        assert encode(encoder, ["a", "b", "c", "d"]).tolist() == [[1, 0], [0, 1], [0, 1], [0, 1]]
+        again = Encoder.from_json(encoder.to_json(), encoder.schema)
+        assert again.names == encoder.names
+        assert encode(again, ["b"]).tolist() == [[0, 1]]
+        assert 1 not in encoder.zero_in_training
+
+    @pytest.mark.parametrize("column", [["a", "a", "a", "b"], ["a", "b", "c", "c"]])
+    def test_a_single_rare_category_and_categories_that_are_all_rare_keep_their_columns(
+        self, column: list[str]
+    ) -> None:
+        encoder, _ = fitted(FeatureKind.CATEGORICAL, column)
+        assert encoder.names == (*(f"x={category}" for category in sorted(set(column))), "x is unseen")
+
 
 class TestDates:
     def test_yearly_dates_are_linear_time_alone(self) -> None:
