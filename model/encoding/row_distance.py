@@ -32,13 +32,15 @@ def distance_of(distribution: FeatureDistribution, columns: Columns) -> npt.NDAr
 def encoded_distance(distribution: FeatureDistribution, columns: Columns) -> npt.NDArray[np.float64]:
     """Return how far the combination of a row's cells is beyond reach: an input of the network, ``[B]``.
 
-    It is 0 for a row that is like the training rows, and above 0 for any other. The excess is measured with every
-    number clipped to its training range, because single numbers beyond have inputs of their own
-    (`model.encoding.range_distance`).
+    It is 0 for a row that is like the training rows, and above 0 for any other: ``log(1 + excess)``. The excess is
+    measured with every number clipped to its training range, and reduced by how far numbers are beyond, because these
+    have inputs of their own (`model.encoding.range_distance`). The logarithm keeps the input from growing out of
+    proportion where columns nearly determine each other: there a small move is a long distance.
     """
     rows = RowDistances.of(distribution, columns)
-    excess = np.minimum(rows.distances, rows.clipped) - distribution.reach
-    return np.where(rows.distances > distribution.reach, np.maximum(excess, LEAST_UNLIKE), 0.0)
+    excess = np.minimum(rows.distances, rows.clipped) - distribution.reach - rows.beyond
+    further = np.log1p(np.maximum(excess, LEAST_UNLIKE))
+    return np.where(rows.distances > distribution.reach, further, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,13 @@ class RowDistances:
         scores: Complete scores with every number clipped to its training range, ``[B, Q]``.
         distances: Distance of each row, ``[B]``.
         clipped: Distance with every number clipped to its training range: what is due to the combination, ``[B]``.
+        beyond: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
     """
 
     scores: npt.NDArray[np.float64]
     distances: npt.NDArray[np.float64]
     clipped: npt.NDArray[np.float64]
+    beyond: npt.NDArray[np.float64]
 
     @classmethod
     def of(cls, distribution: FeatureDistribution, columns: Columns) -> Self:
@@ -67,13 +71,14 @@ class RowDistances:
         scores = distribution.completed(known)
         clipped = distribution.distances(scores)
         beyond = distribution.scores_beyond(columns)
-        rows = np.flatnonzero((np.nan_to_num(beyond) != 0.0).any(axis=1))
+        norms = np.sqrt(np.square(np.nan_to_num(beyond)).sum(axis=1))
+        rows = np.flatnonzero(norms)
         distances = clipped.copy()
         if rows.size:
             further = known[rows]
             further[:, : beyond.shape[1]] += beyond[rows]
             distances[rows] = distribution.distances(distribution.completed(further))
-        return cls(scores, distances, clipped)
+        return cls(scores, distances, clipped, norms)
 
 
 def odd_combinations(

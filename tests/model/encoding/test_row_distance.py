@@ -40,11 +40,14 @@ def test_single_numbers_beyond_their_range_count_for_the_distance_and_not_for_th
 
 
 def test_the_input_is_zero_for_like_rows_and_marks_every_other_one() -> None:
-    values = rows((0.0,) * 5, (0.0, 0.0, 0.0, 9.0, 0.0), (1.5, -1.5, 0.0, 0.0, 0.0))
-    like, alone, combined = encoded_distance(DISTRIBUTION, values)
+    values = rows((0.0,) * 5, (0.0, 0.0, 0.0, 9.0, 0.0), (1.5, -1.5, 0.0, 0.0, 0.0), (1.5, -1.5, 0.0, 9.0, 0.0))
+    like, alone, combined, both = encoded_distance(DISTRIBUTION, values)
     assert like == 0.0
-    assert alone == LEAST_UNLIKE
-    assert combined == pytest.approx(RowDistances.of(DISTRIBUTION, values).clipped[2] - DISTRIBUTION.reach)
+    assert alone == pytest.approx(LEAST_UNLIKE)
+    measured = RowDistances.of(DISTRIBUTION, values)
+    assert combined == pytest.approx(np.log1p(measured.clipped[2] - DISTRIBUTION.reach))
+    assert both == pytest.approx(np.log1p(measured.clipped[3] - DISTRIBUTION.reach - measured.beyond[3]))
+    assert 0.0 < both < combined
     assert not encoded_distance(DISTRIBUTION, COLUMNS).any()
 
 
