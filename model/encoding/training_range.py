@@ -21,9 +21,9 @@ __all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
 BEYOND = "edge"
 """Name in ``model.json`` of the rule for rows outside the training range: their noise is that of the nearest point in
 the range, and calibration only widens their bands."""
-FURTHEST_TARGET = 1.5
-"""How far a function value of a row outside may lie beyond the training targets, in widths of their range. Means, which
-average over draws, then lie within one width: at most 0.97 in all rows tried."""
+FURTHEST_TARGET = 1.0
+"""How far a function value of a row outside may lie beyond the training targets, in widths of their range. Means then
+lie no further out either."""
 
 
 @dataclass(frozen=True, slots=True)

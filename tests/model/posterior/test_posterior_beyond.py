@@ -121,8 +121,9 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
     further = (FURTHEST_TARGET + 1e-3) * (most - least)
     assert percentiles.min() >= least - further
     assert percentiles.max() <= most + further
-    mean = posterior.predict(rows, PredictOptions()).mean
-    assert ((2 * least - most <= mean) & (mean <= 2 * most - least)).all()
+    for samples in (0, 256):
+        mean = posterior.predict(rows, PredictOptions(samples=samples)).mean
+        assert ((2 * least - most <= mean) & (mean <= 2 * most - least)).all()
 
 
 def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Trained) -> None:
