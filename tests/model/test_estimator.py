@@ -219,7 +219,7 @@ def test_parameters_may_come_out_of_arrays() -> None:
     estimator = quick(hidden=np.array([4, 3]), epochs=np.arange(3)[2], learning_rate=np.float32(0.01))
     facts = estimator.fit(*line()).posterior_.facts
     assert facts["architecture"]["hidden"] == [4, 3]
-    assert facts["training"]["epochs"] == 2
+    assert facts["training"]["options"]["epochs"] == 2
 
 
 def test_an_integer_random_state_repeats_a_fit_and_a_generator_goes_on() -> None:
