@@ -12,6 +12,7 @@ from murho.model.json_validation import expect_fields, expect_number, expect_num
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from murho.model.distributions.transforms import Standardisation
     from murho.model.encoding.encoder import Encoder
 
 __all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
@@ -38,13 +39,14 @@ class BeyondRule:
     slope: float | None = None
     targets: tuple[float, float] | None = None
 
-    def furthest_targets(self) -> tuple[float, float] | None:
-        """Return the least and the largest function value of a row outside the training range, in the target's unit."""
+    def limits(self, standardisation: Standardisation) -> tuple[float, float] | None:
+        """Return the least and the largest function value of a row outside the training range, standardised."""
         if self.targets is None:
             return None
         least, most = self.targets
         further = FURTHEST_TARGET * (most - least)
-        return least - further, most + further
+        ends = standardisation.forward(torch.tensor([least - further, most + further], dtype=torch.float64))
+        return float(ends[0]), float(ends[1])
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as data for ``model.json``."""

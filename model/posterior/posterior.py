@@ -90,7 +90,7 @@ class Posterior:
         )
         self.seed, self.calibration = spec.default_seed, spec.calibration
         self._reach = TrainingRange.of(spec.encoder, spec.beyond, self.device)
-        self._limits = _limits_beyond(spec)
+        self._limits = None if spec.beyond is None else spec.beyond.limits(spec.target)
         self._tensors = dict(tensors)
         shapes = spec.architecture.shapes()
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
@@ -250,7 +250,7 @@ class Posterior:
         """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
-        Function values stay within the limits of the checkpoint's rule (`BeyondRule.furthest_targets`).
+        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`).
         """
         outputs = engine.forward(draws, rows)
         if len(outside) == 0:
@@ -283,15 +283,6 @@ class Posterior:
             noise=options.noise,
         )
         return dict(zip(("mean", "std", "percentiles"), (part.cpu().numpy() for part in errors), strict=True))
-
-
-def _limits_beyond(spec: ModelSpec) -> tuple[float, float] | None:
-    """The least and the largest function value of a row beyond the training rows, standardised; None: unlimited."""
-    furthest = None if spec.beyond is None else spec.beyond.furthest_targets()
-    if furthest is None:
-        return None
-    least, most = spec.target.forward(torch.tensor(furthest, dtype=torch.float64)).tolist()
-    return least, most
 
 
 def _together(parts: Sequence[Tensor]) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 
+from murho.model.distributions.transforms import Identity, Logarithm, Standardisation
 from murho.model.encoding.training_range import BEYOND, FURTHEST_TARGET, BeyondRule, Outside, TrainingRange
 from murho.model.errors import CheckpointError
 
@@ -55,9 +57,14 @@ def test_the_rule_survives_its_json(rule: BeyondRule) -> None:
 
 
 def test_function_values_outside_are_limited_to_some_widths_of_the_targets_beyond_them() -> None:
+    plain = Standardisation(Identity(), 10.0, 2.0)
     further = FURTHEST_TARGET * 6.0
-    assert BeyondRule(targets=(8.0, 14.0)).furthest_targets() == (8.0 - further, 14.0 + further)
-    assert BeyondRule(0.5).furthest_targets() is None
+    assert BeyondRule(targets=(8.0, 14.0)).limits(plain) == ((-2.0 - further) / 2.0, (4.0 + further) / 2.0)
+    assert BeyondRule(0.5).limits(plain) is None
+    log = Logarithm(0.0, math.log(40.0))
+    least, most = BeyondRule(targets=(10.0, 40.0)).limits(Standardisation(log, 0.0, 1.0)) or (0.0, 0.0)
+    assert least < -100.0  # a positive target has no value so low
+    assert float(log.inverse(torch.tensor(most))) == pytest.approx(40.0 + FURTHEST_TARGET * 30.0)
 
 
 @pytest.mark.parametrize(
