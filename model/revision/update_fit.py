@@ -84,18 +84,21 @@ def split_new_rows(count: int, seed: int, members: int, units: Units | None = No
     if count < max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds if members > 1 else 0):
         everything = np.arange(count)
         return Split(everything, everything, everything[:0])
+    # Units in the order of their first rows, so that a further row changes no other's number.
+    _, first, of_rows = np.unique(units.of_rows, return_index=True, return_inverse=True)
+    numbers = first.argsort().argsort()[of_rows.reshape(-1)]
     partitions = 2 if members % (2 * folds) == 0 else 1
     of_units = np.empty((partitions, units.count), dtype=np.int64)
     for partition in range(partitions):
         generator = np.random.Generator(np.random.PCG64([seed, partition]))
         blocks = [generator.permutation(folds) for _ in range(math.ceil(units.count / folds))]
         of_units[partition] = np.concatenate(blocks)[: units.count]
-    rows, of_rows = np.arange(count), of_units[:, units.of_rows]
+    rows, fold_of_rows = np.arange(count), of_units[:, numbers]
     if members == 1:
-        learned, held_out = rows[of_rows[0] > 0], rows[of_rows[0] == 0]
+        learned, held_out = rows[fold_of_rows[0] > 0], rows[fold_of_rows[0] == 0]
         return Split(learned, learned, held_out[:MOST_HELD_OUT], units=units)
     judged = np.random.Generator(np.random.PCG64(seed)).permutation(count)[:MOST_HELD_OUT]
-    return Split(rows, judged, judged, of_rows, units=units)
+    return Split(rows, judged, judged, fold_of_rows, units=units)
 
 
 def temperature_of(spec: ModelSpec, rows: int) -> float:

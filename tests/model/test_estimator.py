@@ -310,14 +310,14 @@ def test_data_that_can_not_be_used_are_value_errors(X: Any, y: Any, message: str
         quick().fit(X, y)
 
 
-def test_missing_cells_are_answered_where_training_had_some() -> None:
+def test_missing_cells_are_answered_unless_they_shall_be_refused() -> None:
     X, y = line()
     X[::5, 0] = np.nan
-    estimator = quick().fit(X, y)
-    assert np.isfinite(estimator.predict(X)).all()
-    X[7, 1] = np.nan
+    accepting, refusing = quick().fit(X, y), quick(missing="refuse").fit(X, y)
+    X[7, 1] = np.nan  # in training x1 was complete
+    assert np.isfinite(accepting.predict(X)).all()
     with pytest.raises(ValueError, match="column 'x1', row 8: the cell is missing"):
-        estimator.predict(X)
+        refusing.predict(X)
 
 
 @pytest.mark.parametrize("members", [1, 3])

@@ -106,7 +106,7 @@ def test_where_all_members_judge_the_estimate_is_what_evaluation_finds(rent: Pos
     for kind in ("raw", "calibrated"):
         assert report[kind]["coverage"] == pytest.approx(found[kind]["coverage"])
         for name in ("width", "interval_score"):
-            assert report[kind][name] == pytest.approx(found[kind][name], rel=2e-3)
+            assert report[kind][name] == pytest.approx(found[kind][name], rel=5e-3)
     assert report["members"] == 2
     assert "judges" not in report
 

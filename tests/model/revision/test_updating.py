@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from murho.model.data.units import Units, single_rows
 from murho.model.distributions.wide_component import WideRule
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import FitError, OptionError
@@ -147,7 +148,7 @@ def test_the_second_half_on_top_of_the_first_is_a_fit_to_all_rows() -> None:
     split = split_new_rows(46, plain.posterior.seed, 1)
     order = np.zeros(46, dtype=np.int64)
     order[split.training] = np.arange(40)
-    rows = replace(second, encoded=second.encoded[order], targets=second.targets[order])
+    rows = replace(second, encoded=second.encoded[order], targets=second.targets[order], units=single_rows(46))
     mu, sigma = _learned(_update(revision, rows).revision)
     exact, precision = _exact(plain, both, zero, one)
     assert float(((mu - exact) * precision.diag().sqrt()).abs().max()) < 0.1
@@ -164,7 +165,8 @@ def revision() -> Revision:
 
 
 def _first(rows: LabelledRows, count: int) -> LabelledRows:
-    return replace(rows, encoded=rows.encoded[:count], targets=rows.targets[:count])
+    units = Units(rows.units.of_rows[:count])
+    return replace(rows, encoded=rows.encoded[:count], targets=rows.targets[:count], units=units)
 
 
 def _rows(revision: Revision, count: int, seed: int = 11) -> LabelledRows:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from murho.model.encoding.training_range import Outside
 from murho.model.engines.prediction import PredictOptions
 from murho.model.runtime.threads import FEW_PRODUCTS, in_parts, threads_for
 
@@ -57,13 +58,13 @@ def test_an_answer_for_one_row_wakes_no_other_thread_and_one_for_many_does(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    real = rent.outside
+    real = Outside.of
 
-    def outside(rows: torch.Tensor) -> torch.Tensor:
+    def outside(mask: torch.Tensor) -> Outside:
         seen.append(torch.get_num_threads())
-        return real(rows)
+        return real(mask)
 
-    monkeypatch.setattr(rent, "outside", outside)
+    monkeypatch.setattr(Outside, "of", outside)
     encoded = torch.zeros((2000, rent.encoder.width)).numpy()
     for rows in (1, 2000):
         rent.predict_encoded(encoded[:rows], PredictOptions(samples=256))
