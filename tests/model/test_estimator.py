@@ -281,12 +281,16 @@ def test_data_that_can_not_be_used_are_value_errors(X: Any, y: Any, message: str
         quick().fit(X, y)
 
 
-def test_missing_cells_are_answered_where_training_had_some() -> None:
+@pytest.mark.parametrize("missing", ["accept", "refuse"])
+def test_missing_cells_are_answered_everywhere_unless_they_are_refused(missing: str) -> None:
     X, y = line()
     X[::5, 0] = np.nan
-    estimator = quick().fit(X, y)
+    estimator = quick(missing=missing).fit(X, y)
     assert np.isfinite(estimator.predict(X)).all()
     X[7, 1] = np.nan
+    if missing == "accept":
+        assert np.isfinite(estimator.predict(X)).all()
+        return
     with pytest.raises(ValueError, match="column 'x1', row 8: the cell is missing"):
         estimator.predict(X)
 
