@@ -69,8 +69,6 @@ temperatures and transforms as single networks, which need more caution than the
 SETTLING_RATE = 0.3
 """First learning rate of the settling fit, as a share of the usual one."""
 FEWEST_ROWS_FOR_A_MIXTURE = 200
-MOST_INPUTS_PER_ROW = 0.2
-"""Bins get a trial on a small table only if the inputs stay below this share of the rows."""
 WELL_HIDDEN = 0.01
 """Whitening gets a trial if a direction of the standardised numbers has a variance below this. Fits find directions of
 larger variance without whitening."""
@@ -350,9 +348,8 @@ class _Search:
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
             yield SearchDimension("noise", ("homoscedastic",) if few else ("mixture",))
         # After the noise: many inputs together with a flexible density would overfit a small table.
-        width, rows = data.encoder("piecewise").width, len(data.split.training)
-        bins = width - data.encoder("standard").width
-        if options.encoding == "auto" and bins and (not self.few or width <= MOST_INPUTS_PER_ROW * rows):
+        bins = data.encoder("piecewise").width - data.encoder("standard").width
+        if options.encoding == "auto" and bins:
             yield SearchDimension("encoding", ("piecewise",))
         if options.whiten == "auto" and len(data.split.training) >= FEW_ROWS:
             whitening = self._whitening()

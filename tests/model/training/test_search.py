@@ -160,13 +160,6 @@ def test_on_few_rows_trials_have_all_members_and_the_settling_fit_starts_from_th
     assert not (start[0, 0] == fits[2][1][0]).any()
 
 
-def test_bins_are_tried_on_a_small_table_only_where_they_make_few_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "MOST_INPUTS_PER_ROW", 0.1)
-    options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "temperature": 1.0})
-    candidates = train(make_table(), "rent", options, reporter=Notes()).spec.training["candidates"]
-    assert {one["encoding"] for one in candidates} == {"standard"}
-
-
 def test_what_the_user_has_fixed_is_fitted_fully_and_settles() -> None:
     fixed = {"noise": "mixture", "transform": "log", "encoding": "piecewise", "temperature": 1.0}
     spec = train(make_table(), "rent", make_options(QUICK | fixed), reporter=Notes()).spec
