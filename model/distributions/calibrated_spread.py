@@ -10,8 +10,8 @@ Between a few nodes ``Q`` is a natural cubic spline. The spline is linear in its
 variances are quadratic forms in these values, the same for every row and prepared once. The error of the spline
 cancels in the ratio to a large part. Compared with a fine integral, for 66 kinds of mixtures (8 and 64 draws; Gaussian,
 heteroscedastic, three components, wide components, logarithms of the target) and the maps of seven tables, the ratio
-with nine nodes is within 1.0 % in 95 % of the rows and within 2.0 % in 99 %. The others are far lognormal tails across
-the seam of the transform, wrong by up to 9 %.
+with nine nodes is within 2.0 % in 99 % of the rows. The others are far lognormal tails across the seam of the
+transform, wrong by up to 9 %.
 """
 
 from __future__ import annotations
