@@ -295,26 +295,20 @@ class _Search:
         return is_better(attempt.rows, self.best.rows, simpler=simpler)
 
     def _fit_in_full(self, chosen: Candidate) -> None:
-        """Fit with all members, replacing the best trial; then run the settling fit, and keep it.
-
-        On few rows the settling fit starts from the trial if that was the better one.
-        """
-        trial, short = (self.best, self.best_fit) if self.attempts else (None, None)
+        """Fit with all members, replacing the best trial; then run the settling fit, and keep it."""
+        trial = self.best.loss if self.attempts else None
         attempt, outcome = self.fit(chosen, FULL)
         if outcome is None or self.interrupted:
             self._keep(attempt, outcome)
             return
         self.best, self.best_fit = attempt, outcome
-        if self.few and trial is not None and short is not None and trial.loss < attempt.loss:
-            # The trial has all members too, and has learned less by heart.
-            outcome = short
         start = learned_tensors(outcome.network, outcome.likelihood)
         settled, settled_fit = self.fit(attempt.candidate, SETTLING, start)
         if settled_fit is not None:
             self.best, self.best_fit = settled, settled_fit
         if chosen.temperature is None or trial is None or self.options.temperature is not None or self.interrupted:
             return
-        temperature = next_temperature(chosen.temperature, trial.loss, attempt.loss)
+        temperature = next_temperature(chosen.temperature, trial, attempt.loss)
         if temperature != chosen.temperature:
             self.time_left += self.time_of(SETTLING)
             another = replace(attempt.candidate, temperature=temperature)
