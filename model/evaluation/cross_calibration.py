@@ -78,8 +78,9 @@ def calibrate_and_score(
         ``n`` and the keys above, without ``calibrated``.
     """
     judged = judge_rows(posterior, encoded, targets, groups)
-    if not narrow:
-        judged = replace(judged, alone=judged.together)
+    all_members = judged.members
+    if not narrow:  # describe the judges themselves
+        judged = replace(judged, members=int(judged.judges.min()))
     every = RowWeights.of(
         len(judged),
         None if weights is None else weights[judged.rows],
@@ -102,7 +103,7 @@ def calibrate_and_score(
     report |= {
         "standard_errors": standard_errors,
         "members": described_members(judged),
-        "all_members": judged.members,
+        "all_members": all_members,
     }
     if narrowing is not None:
         own, _ = report_scores(judged.together, judged.targets, every)

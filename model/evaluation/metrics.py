@@ -212,8 +212,10 @@ def _basis(scores: Mapping[str, Any]) -> list[str]:
         lines = [
             f"estimated for all {members} members, from the {judges} that have not seen each row; ±: standard error"
         ]
-    elif described < members:
+    elif described == 1 < members:
         lines = [f"scores of a single member, that has not seen the row: all {members} do better; ±: standard error"]
+    elif described < members:
+        lines = [f"scores of the {described} of {members} members that have not seen each row; ±: standard error"]
     else:
         lines = ["±: standard error"]
     if scores.get("calibrated"):

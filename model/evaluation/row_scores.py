@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from murho.model.posterior.drawn_rows import DrawnRows
     from murho.model.posterior.posterior import Posterior
 
-__all__ = ["RowScores", "normal_scores", "score_rows"]
+__all__ = ["RowScores", "score_rows"]
 
 ROWS_PER_CHUNK = 256
 ROW_ARRAYS = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "std", "outside")
@@ -185,23 +185,6 @@ def _score(
         outside=_array(drawn.outside.mask),
         weights=weights,
     )
-
-
-def normal_scores(
-    posterior: Posterior,
-    rows: NDArray[np.float32],
-    targets: NDArray[np.float64],
-    *,
-    samples: int,
-    members: Sequence[int] | None = None,
-) -> NDArray[np.float64]:
-    """Normal scores of targets under their raw predictives, ``[N]``, for calibration; arguments as in `score_rows`."""
-    with torch.inference_mode():
-        parts = [
-            _normal_scores(drawn.predictive(), truth)
-            for drawn, truth in _chunks(posterior, rows, targets, samples, members)
-        ]
-    return np.concatenate(parts)
 
 
 def _normal_scores(predictive: Predictive, truth: Tensor) -> NDArray[np.float64]:

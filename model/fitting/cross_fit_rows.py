@@ -27,7 +27,6 @@ __all__ = [
     "Rows",
     "SeenRows",
     "held_out_row_scores",
-    "held_out_scores",
     "mixture_nll",
 ]
 
@@ -38,7 +37,7 @@ A single cell with a misplaced decimal point may lie thousands of standard devia
 would decide when to stop and which observation model to keep."""
 
 DRAWS = 32
-"""Draws per row of `held_out_scores`, divided among the judges of the row."""
+"""Draws per row of `held_out_row_scores`, divided among the judges of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,22 +217,6 @@ def mixture_nll(
     return ensemble_score(alone, together, judges, members)
 
 
-def held_out_scores(
-    network: BayesianNetwork,
-    likelihood: Likelihood,
-    rows: Rows,
-    targets: Tensor,
-    standardisation: Standardisation,
-    *,
-    seed: int,
-    draws: int = DRAWS,
-) -> tuple[float, float]:
-    """Weighted means over the rows of `held_out_row_scores`, with the same arguments: NLL and CRPS."""
-    scores = held_out_row_scores(network, likelihood, rows, targets, standardisation, seed=seed, draws=draws)
-    nll, crps = rows.mean(scores).tolist()
-    return nll, crps
-
-
 def held_out_row_scores(
     network: BayesianNetwork,
     likelihood: Likelihood,
@@ -260,6 +243,7 @@ def held_out_row_scores(
 
     Returns:
         Negative log likelihood of each row in nats, with the floor of `mixture_nll`, and its CRPS: ``[2, N]``, float64.
+        If rows have weights, each row's scores are multiplied by its weight over the mean weight of these rows.
     """
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
@@ -289,7 +273,8 @@ def held_out_row_scores(
                     _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor) / judges
                 )
     # The extrapolation is linear, so it may be made row by row.
-    return ensemble_score(alone, together, judges, members)
+    scores = ensemble_score(alone, together, judges, members)
+    return scores if rows.weights is None else scores * (rows.weights / rows.weights.mean()).to(scores)
 
 
 def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float) -> Tensor:

@@ -91,7 +91,7 @@ class WorkModel:
         return self._rates.step + self._rates.forward * self._passes(judgements * draws)
 
     def score(self, rows: int, components: int) -> float:
-        """Reference seconds of `model.fitting.cross_fit_rows.held_out_scores`.
+        """Reference seconds of `model.fitting.cross_fit_rows.held_out_row_scores`.
 
         Args:
             rows: Rows to score; their judges share the draws.

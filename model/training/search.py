@@ -199,15 +199,11 @@ class _Search:
         return attempt, outcome
 
     def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
-        """NLL and CRPS of every validation row, ``[2, N]``, times its weight of mean 1 if rows have weights."""
+        """NLL and CRPS of every validation row, ``[2, N]``."""
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
         standardisation, seed = data.standardisation(candidate.transform), self.options.seed
-        scores = held_out_row_scores(
-            outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed
-        )
-        weights = validation.weights
-        return scores if weights is None else scores * (weights / weights.mean()).to(scores)
+        return held_out_row_scores(outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed)
 
     def run(self) -> SearchResult:
         """Run all stages. A KeyboardInterrupt ends the search; once a fit is scored, the best one so far is kept.

@@ -119,7 +119,7 @@ def _no_matrix(fault: str) -> BadInputError:
 
 def _refused(feature: Feature, column: NDArray[np.float64]) -> NDArray[np.bool_]:
     refused = np.isinf(column)
-    if not feature.missing:
+    if not feature.accepts_missing:
         refused |= np.isnan(column)
     if feature.kind is FeatureKind.BOOLEAN:
         refused |= ~(np.isnan(column) | (column == 0.0) | (column == 1.0))

@@ -72,7 +72,7 @@ def inputs_of_table(table: pa.Table, schema: Schema, max_rows: int) -> Inputs:
             problems.add(row, position, where, f"{str(error)[:1].upper()}{str(error)[1:]}.")
             continue
         columns[feature.name] = column
-        if not feature.missing:
+        if not feature.accepts_missing:
             absent = is_missing(column).nonzero()[0]
             problems.add_rows(
                 absent.tolist(),

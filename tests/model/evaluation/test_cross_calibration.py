@@ -18,6 +18,7 @@ from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.evaluation import judged_rows as judging
 from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
+from murho.model.evaluation.metrics import summary
 from murho.model.evaluation.row_scores import score_rows
 from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
 from murho.model.likelihoods.likelihood import NOISE_FLOOR
@@ -177,7 +178,13 @@ def test_judges_that_agree_too_much_are_not_extrapolated() -> None:
     conformal, report = calibrate_and_score(*arguments, calibrating=range(len(groups)), narrow=False)
     assert conformal is not None
     assert conformal.narrowing == 1.0
-    assert report["crps"] == report["judges"]["crps"]
+    _, of_all = calibrate_and_score(*arguments, calibrating=range(len(groups)))
+    assert report["crps"] == pytest.approx(of_all["judges"]["crps"])
+    # What is printed says whose scores these are.
+    assert (report["members"], report["all_members"]) == (2, posterior.architecture.members)
+    assert "judges" not in report
+    said = summary(report, None)[-2]
+    assert said.startswith(f"scores of the 2 of {posterior.architecture.members} members that have not seen each row")
 
 
 def test_standard_errors_are_those_of_chance() -> None:

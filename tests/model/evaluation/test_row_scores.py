@@ -15,7 +15,7 @@ from murho.model.errors import OptionError
 from murho.model.evaluation import row_scores as row_scores_module
 from murho.model.evaluation.metrics import PERCENTILES
 from murho.model.evaluation.pit import kolmogorov_smirnov, pit_of
-from murho.model.evaluation.row_scores import RowScores, normal_scores, score_rows
+from murho.model.evaluation.row_scores import RowScores, score_rows
 from tests.model.scored_rows import gaussian_posterior, score_gaussians
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_targets_drawn_from_the_predictive_have_a_uniform_transform(seed: int) -
     means = generator.normal(0.0, 3.0, 2000).astype(np.float32)
     stds = generator.uniform(0.1, 2.0, 2000).astype(np.float32)
     rows = np.stack([means, stds], axis=1)
-    scores = normal_scores(gaussian_posterior(), rows, generator.normal(means, stds), samples=1)
+    scores = score_rows(gaussian_posterior(), rows, generator.normal(means, stds), samples=1).scores
     # Chance alone goes beyond 2.7 / sqrt(n) once in a million.
     assert kolmogorov_smirnov(pit_of(scores)) * 2000.0**0.5 < 2.7
     assert kolmogorov_smirnov(pit_of(0.5 * scores)) * 2000.0**0.5 > 2.7

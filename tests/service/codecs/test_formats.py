@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import httpx
+
+    from murho.model.data.schema import Columns
+    from murho.model.engines.prediction import Prediction, PredictOptions
 
 ARROW, PARQUET, CSV, NPY = (
     "application/vnd.apache.arrow.stream",
@@ -126,6 +130,28 @@ def test_csv_tells_the_facts_in_headers(client: AppClient) -> None:
     headers = post(client, csv(TABLE), CSV, "?samples=4&seed=3").headers
     facts = {name: headers[f"murho-{name}"] for name in ("model", "version", "samples", "seed", "calibrated")}
     assert facts == {"model": "cars", "version": "1", "samples": "4", "seed": "3", "calibrated": "true"}
+
+
+@pytest.mark.parametrize("kind", [*WRITERS, NPY])
+def test_a_missing_cell_is_accepted_where_it_can_be_imputed(kind: str) -> None:
+    """As in JSON: `Feature.missing` only says whether training rows lacked such cells."""
+    features = tuple(replace(feature, imputed=not feature.missing) for feature in NUMBERS.features)
+    columns = {"Weight": [3000.0, None], "Horsepower": [100.0, 50.0]}
+    body = npy([[3000.0, 100.0], [np.nan, 50.0]]) if kind == NPY else WRITERS[kind](pa.table(columns))
+    model = FakeModel(schema=replace(NUMBERS, features=features))
+    asked: list[list[float]] = []
+    plain = model.predict
+
+    def predict(columns: Columns, options: PredictOptions) -> Prediction:
+        asked.append(columns["Weight"].tolist())
+        return plain({**columns, "Weight": np.nan_to_num(columns["Weight"])}, options)
+
+    model.predict = predict  # type: ignore[method-assign]
+    with make_client(model) as client:
+        client.wait_until_loaded()
+        assert post(client, body, kind).status_code == 200
+    assert asked[0][0] == 3000.0
+    assert np.isnan(asked[0][1])
 
 
 def test_target_and_columns_left_out_in_training_may_be_there(client: AppClient) -> None:
