@@ -17,13 +17,15 @@ from murho.service.lifecycle import Lifecycle
 from murho.service.middleware import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.parts import Parts, State
-from murho.service.predictor import Predictor
+from murho.service.predictor import compute
 from murho.service.registry import DirectorySource, Registry
 from murho.service.responses import handle_error
 from murho.service.routes import docs, health, models, predict, start_page
+from murho.service.routes.predict import PredictPaths
 from murho.service.scheduler import Scheduler
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
+from murho.service.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -53,7 +55,7 @@ def create_app(
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
-    scheduler = Scheduler(settings.max_pending, settings.max_pending_cost)
+    scheduler = Scheduler(compute, settings.max_pending, settings.max_pending_cost, max_delay=settings.max_delay)
     parts = Parts(
         settings=settings,
         lifecycle=lifecycle or Lifecycle(),
@@ -61,7 +63,7 @@ def create_app(
         registry=Registry(
             source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
         ),
-        predictor=Predictor(scheduler),
+        waiting=Waiting(scheduler),
         telemetry=Telemetry(scheduler),
     )
 
@@ -99,6 +101,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         middleware=[
             Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle),
+            Middleware(PredictPaths, parts=parts),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},

@@ -1,4 +1,4 @@
-"""ASGI middleware, outermost first: `RequestLog`, then `BodyLimit`.
+"""ASGI middleware: `RequestLog` is the outermost, then come `routes.predict.PredictPaths` and `BodyLimit`.
 
 It is pure ASGI because the framework's request/response middleware hides a client's disconnection.
 """
@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 
 from murho.service.errors import NotReadyError, TooLargeError
 from murho.service.responses import problem_response
@@ -49,16 +49,16 @@ class RequestLog:
             await self.app(scope, receive, send)
             return
         begin = time.perf_counter()
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        request_id = _request_id(scope)
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
         status = 0
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:
@@ -78,19 +78,30 @@ class RequestLog:
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         # The route template, never the path: clients can invent any number of paths.
-        route = getattr(scope.get("route"), "path", "unmatched")
+        state = scope["state"]
+        route = state.get("route") or getattr(scope.get("route"), "path", "unmatched")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.telemetry.requests.labels(method, route, str(status)).inc()
-        self.telemetry.request_seconds.labels(route).observe(seconds)
+        self.telemetry.count(method, route, status, seconds)
         write = self.log.debug if route in QUIET_ROUTES else self.log.info
+        client = scope.get("client")
         write(
             "request",
             method=method,
             path=scope["path"],
             status=status,
             ms=round(1000 * seconds, 2),
+            client=client[0] if client else None,
+            **state.get("facts", {}),
             request_id=request_id,
         )
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            given = value.decode("latin-1")
+            return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    return uuid.uuid4().hex
 
 
 class BodyLimit:

@@ -6,11 +6,11 @@ from typing import Annotated, TypedDict, cast
 from fastapi import Depends, Request
 
 from murho.service.lifecycle import Lifecycle
-from murho.service.predictor import Predictor
 from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
+from murho.service.waiting import Waiting
 
 __all__ = ["Parts", "PartsDependency", "State"]
 
@@ -23,7 +23,7 @@ class Parts:
     lifecycle: Lifecycle
     scheduler: Scheduler
     registry: Registry
-    predictor: Predictor
+    waiting: Waiting
     telemetry: Telemetry
 
 

@@ -56,6 +56,13 @@ class Settings(BaseSettings):
         ge=1,
         description="The most row-draws waiting for or in computation; more gets 429, and 413 if alone.",
     )
+    max_delay: float = Field(
+        default=0.0,
+        ge=0,
+        le=1.0,
+        description="Seconds that a small request waits for others to share its computation; 0: not at all, and "
+        "requests still share it when several wait.",
+    )
     request_timeout: float = Field(
         default=60.0, gt=0, description="Seconds from a request's arrival to its answer; then 504."
     )

@@ -95,6 +95,11 @@ class PredictRequest(BaseModel):
         description='"draws" adds the function value of every draw, in the target\'s unit; "mc_error" the standard '
         "errors of mean, std and percentiles for the finite number of draws.",
     )
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None,
+        description="Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header "
+        "X-Request-Timeout says the same for every format.",
+    )
 
 
 def parse_document(body: bytes) -> PredictRequest:
