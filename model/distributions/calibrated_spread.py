@@ -88,7 +88,9 @@ class CalibratedSpread:
         """
         apart = quantiles - quantiles[:, len(NODES) // 2, None]
         apart = apart / apart.abs().amax(dim=1, keepdim=True)
-        raw, inside, beyond = (apart @ self.factors).square_().view(len(apart), 3, -1).sum(dim=2).unbind(dim=1)
+        raw, inside, beyond = (
+            (apart @ self.factors).square_().view(len(apart), 3, self.factors.shape[1] // 3).sum(dim=2).unbind(dim=1)
+        )
         ratio = (torch.where(widening, beyond, inside) / raw).sqrt_()
         return torch.where(ratio.isfinite() & (ratio > 0.0), ratio, 1.0)
 
