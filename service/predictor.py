@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["RowsNotFiniteError", "compute", "predict"]
 
 NUMBERS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws")
-ARRAYS = (*NUMBERS, "outside")
-MANY_WARNED_ROWS = 1000
-"""Above it, warnings are listed request by request, up to the limit of each."""
+ARRAYS = (*NUMBERS, "outside", "warned")
 
 
 class RowsNotFiniteError(MurhoError):
@@ -104,39 +102,20 @@ def compute(slices: Sequence[Slice]) -> list[Outcome]:
 
 
 def _compute(slices: Sequence[Slice]) -> list[Outcome]:
-    order = _by_options(slices)
-    parts = [part for _, those in order for part in those]
-    columns = _columns(parts)
-    questions, start = [], 0
-    for options, those in order:
-        stop = start + sum(part.rows for part in those)
-        questions.append(Question(slice(start, stop), options))
-        start = stop
-    model = parts[0].job.model
-    predictions = model.predict_questions(columns, questions)
-    warned = _warned(model, columns, predictions, parts)
-    found: dict[Slice, Outcome] = {}
-    start = 0
-    for (_, those), question, prediction in zip(order, questions, predictions, strict=True):
-        finite = _finite(prediction)
-        for part in those:
-            place = slice(start - question.rows.start, start - question.rows.start + part.rows)
-            rows = slice(start, start + part.rows)
-            start += part.rows
-            whole = part.rows == question.rows.stop - question.rows.start
-            if finite is not None and not finite[place].all():
-                found[part] = _not_finite(part, columns, rows, finite[place])
-            else:
-                found[part] = _outcome(part, prediction if whole else _cut(prediction, place), warned.get(part, []))
-    return [found[part] for part in slices]
-
-
-def _by_options(slices: Sequence[Slice]) -> list[tuple[PredictOptions, list[Slice]]]:
-    """Returns the slices by options; the seed may be said or be the checkpoint's."""
-    groups: dict[PredictOptions, list[Slice]] = {}
+    model, columns = slices[0].job.model, _columns(slices)
+    questions, stop = [], 0
     for part in slices:
-        groups.setdefault(part.job.options, []).append(part)
-    return list(groups.items())
+        start, stop = stop, stop + part.rows
+        questions.append(Question(slice(start, stop), part.job.options))
+    predictions = model.predict_questions(columns, questions)
+    finite = _Finite()
+    outcomes: list[Outcome] = []
+    for part, question, prediction in zip(slices, questions, predictions, strict=True):
+        if not finite.all(prediction):
+            outcomes.append(_not_finite(part, columns, question.rows, finite.rows(prediction)))
+        else:
+            outcomes.append(_outcome(part, prediction, _unlike(part, columns, question.rows, prediction.warned)))
+    return outcomes
 
 
 def _columns(parts: Sequence[Slice]) -> Columns:
@@ -151,37 +130,14 @@ def _columns(parts: Sequence[Slice]) -> Columns:
     return {name: column[only.start : only.stop] for name, column in only.job.columns.items()}
 
 
-def _warned(
-    model: ModelLike, columns: Columns, predictions: Sequence[Prediction], parts: Sequence[Slice]
-) -> dict[Slice, list[UnfamiliarValue]]:
-    """Returns the values unlike the training rows by slice, with rows counted within the job."""
-    outside = [prediction.outside for prediction in predictions]
-    among = (
-        None
-        if any(mask is None for mask in outside)
-        else np.concatenate([mask for mask in outside if mask is not None])
-    )
-    if len(parts) == 1:
-        part, job = parts[0], parts[0].job
-        found = model.input_warnings(columns, job.max_outside - len(job.outside), among=among)
-        return {part: [replace(value, row=value.row + part.start) for value in found] if part.start else found}
-    many = among is not None and np.count_nonzero(among) > MANY_WARNED_ROWS
-    warned: dict[Slice, list[UnfamiliarValue]] = {}
-    if not many:
-        listed = model.input_warnings(columns, None, among=among)
-        if not listed:
-            return warned
-    start = 0
-    for part in parts:
-        stop, limit = start + part.rows, part.job.max_outside
-        if many:
-            own = {name: column[start:stop] for name, column in columns.items()}
-            warned[part] = model.input_warnings(own, limit, among=None if among is None else among[start:stop])
-        else:
-            within = [value for value in listed if start <= value.row < stop][:limit]
-            warned[part] = [replace(value, row=value.row - start) for value in within]
-        start = stop
-    return warned
+def _unlike(part: Slice, columns: Columns, rows: slice, warned: NDArray[np.bool_] | None) -> list[UnfamiliarValue]:
+    """Returns the values of a slice that are unlike the training rows, with rows counted within the job."""
+    job = part.job
+    if warned is not None and not warned.any():
+        return []
+    own = {name: column[rows] for name, column in columns.items()}
+    found = job.model.input_warnings(own, job.max_outside - len(job.outside), among=warned)
+    return [replace(value, row=value.row + part.start) for value in found] if part.start else found
 
 
 def _outcome(part: Slice, prediction: Prediction, outside: list[UnfamiliarValue]) -> Outcome:
@@ -207,14 +163,6 @@ def _passing(error: BaseException) -> BaseException:
     return error
 
 
-def _cut(prediction: Prediction, place: slice) -> Prediction:
-    """Returns the prediction for some of the rows."""
-    cut: dict[str, Any] = {name: array[place] for name in ARRAYS if (array := getattr(prediction, name)) is not None}
-    if (errors := prediction.mc_error) is not None:
-        cut["mc_error"] = replace(errors, **{part.name: getattr(errors, part.name)[place] for part in fields(errors)})
-    return replace(prediction, **cut)
-
-
 def _joined(parts: list[Prediction]) -> Prediction:
     """Joins the predictions of consecutive rows."""
     joined: dict[str, Any] = {}
@@ -230,17 +178,36 @@ def _joined(parts: list[Prediction]) -> Prediction:
     return replace(parts[0], **joined)
 
 
-def _finite(prediction: Prediction) -> NDArray[np.bool_] | None:
-    """Returns whether all numbers of each row are finite, `[B]`; None if all are."""
+class _Finite:
+    """Whether the numbers of predictions are finite. Predictions of one pass share arrays, which are searched once."""
+
+    def __init__(self) -> None:
+        self._searched: dict[int, bool] = {}
+
+    def all(self, prediction: Prediction) -> bool:
+        """Returns whether all numbers are finite."""
+        for array in _arrays(prediction):
+            whole = array if array.base is None else array.base
+            known = self._searched.get(id(whole))
+            if known is None:
+                known = self._searched[id(whole)] = bool(np.isfinite(whole).all())
+            if not known and not np.isfinite(array).all():
+                return False
+        return True
+
+    def rows(self, prediction: Prediction) -> NDArray[np.bool_]:
+        """Returns whether all numbers of each row are finite, `[B]`."""
+        finite = np.ones(len(prediction.mean), dtype=bool)
+        for array in _arrays(prediction):
+            finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
+        return finite
+
+
+def _arrays(prediction: Prediction) -> list[NDArray[np.float64]]:
     arrays = [array for name in NUMBERS if (array := getattr(prediction, name)) is not None]
     if prediction.mc_error is not None:
         arrays += [getattr(prediction.mc_error, part.name) for part in fields(prediction.mc_error)]
-    if all(np.isfinite(array).all() for array in arrays):
-        return None
-    finite = np.ones(len(prediction.mean), dtype=bool)
-    for array in arrays:
-        finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
-    return finite
+    return arrays
 
 
 def _not_finite(part: Slice, columns: Columns, rows: slice, finite: NDArray[np.bool_]) -> MurhoError:

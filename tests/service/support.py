@@ -86,6 +86,7 @@ class FakeModel:
         )
         self.warm = False
         self.calls: list[PredictOptions] = []
+        self.passes = 0
         self.before: Callable[[], None] = lambda: None
 
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
@@ -120,6 +121,7 @@ class FakeModel:
         )
 
     def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Prediction]:
+        self.passes += 1
         return [
             self.predict({name: column[question.rows] for name, column in columns.items()}, question.options)
             for question in questions

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -143,27 +142,21 @@ MIXED = [
 
 
 def test_jobs_with_different_options_share_a_pass_and_get_their_own_answers() -> None:
-    async def test() -> None:
-        model = FakeModel()
-        asked = [MIXED[index] for index in (0, 1, 0, 2, 3, 1, 0)]
-        weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
-        jobs = [job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)]
-        found = answers(jobs)
-        assert len(model.calls) == 4  # one question for each of the options
-        for rows, options, answer in zip(weights, asked, found, strict=True):
-            alone = predict(FakeModel(), columns(rows), options, max_outside=2)
-            for field in predictor.ARRAYS:
-                assert np.array_equal(getattr(answer.prediction, field), getattr(alone.prediction, field))
-            assert (answer.prediction.mc_error is None) == (alone.prediction.mc_error is None)
-            assert answer.outside == alone.outside
+    model = FakeModel()
+    asked = [MIXED[index] for index in (0, 1, 0, 2, 3, 1, 0)]
+    weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
 
-    run_in_thread(test)
+    async def test() -> list[Any]:
+        return answers([job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)])
 
-
-def run_in_thread(test: Any) -> None:
-    """`predict` runs an event loop of its own, so the test's loop has to be in another thread."""
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, test()).result()
+    found = asyncio.run(test())
+    assert model.passes == 1
+    for rows, options, answer in zip(weights, asked, found, strict=True):
+        alone = predict(FakeModel(), columns(rows), options, max_outside=2)
+        for field in predictor.ARRAYS:
+            assert np.array_equal(getattr(answer.prediction, field), getattr(alone.prediction, field))
+        assert (answer.prediction.mc_error is None) == (alone.prediction.mc_error is None)
+        assert answer.outside == alone.outside
 
 
 def test_bad_rows_of_one_job_harm_no_other() -> None:
@@ -194,18 +187,15 @@ def test_a_job_that_makes_the_model_fail_harms_no_other() -> None:
     asyncio.run(test())
 
 
-def test_many_warnings_in_one_pass_stay_with_their_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
     class Marking(FakeModel):
         def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
-            return replace(super().predict(columns, options), outside=columns["Weight"] > 5000.0)
+            return replace(super().predict(columns, options), warned=columns["Weight"] > 5000.0)
 
     async def test() -> None:
         weights = [[9000.0] * 3, [2000.0], [2000.0, 9500.0]]
-        few = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
-        monkeypatch.setattr(predictor, "MANY_WARNED_ROWS", 1)
-        many = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
-        for found in (few, many):
-            assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
+        found = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
+        assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
 
     asyncio.run(test())
 
