@@ -13,6 +13,7 @@ from starlette.middleware import Middleware
 
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
+from murho.service.access_log import AccessLog
 from murho.service.lifecycle import Lifecycle
 from murho.service.middleware import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
@@ -67,6 +68,8 @@ def create_app(
         telemetry=Telemetry(scheduler),
     )
 
+    access_log = AccessLog(settings.log_level, settings.log_format)
+
     def load() -> None:
         try:
             _set_threads(threads)
@@ -88,6 +91,7 @@ def create_app(
         finally:
             parts.lifecycle.draining = parts.lifecycle.closing = True
             parts.lifecycle.unfinished = not scheduler.close(CLOSE_SECONDS)
+            access_log.flush()
 
     app = FastAPI(
         title="Murho",
@@ -100,7 +104,7 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         middleware=[
-            Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle),
+            Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle, access_log=access_log),
             Middleware(PredictPaths, parts=parts),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
         ],

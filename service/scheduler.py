@@ -63,6 +63,7 @@ class Scheduler:
         self._changed = threading.Condition(threading.Lock())
         self._short, self._long = Turns(), Turns()
         self._long_is_next = False
+        self._arriving: list[Job] = []
         self._pending = 0
         self._pending_cost = 0.0
         self._pending_seconds = 0.0
@@ -143,7 +144,19 @@ class Scheduler:
             self._pending += 1
             self._pending_cost += job.cost
             self._pending_seconds += seconds
-            self._enqueue(job)
+        self._arriving.append(job)
+        if len(self._arriving) == 1:
+            # All requests that have arrived by now are read first. So they share a pass, and the interpreter's lock
+            # does not go to and fro between the threads.
+            job.future.get_loop().call_soon(self._admit_arriving)
+
+    def _admit_arriving(self) -> None:
+        """Hands the jobs that have arrived to the compute thread."""
+        arriving, self._arriving = self._arriving, []
+        with self._changed:
+            for job in arriving:
+                if not job.over:
+                    self._enqueue(job)
             self._changed.notify()
 
     def forget(self, job: Job) -> None:
@@ -177,10 +190,10 @@ class Scheduler:
     def _next(self) -> list[Slice] | None:
         """Waits for jobs and returns the slices of the next pass; None once the scheduler is closed and empty."""
         with self._changed:
-            while not (self._short or self._long) and not self._closed:
+            while not (self._short or self._long):
+                if self._closed and not self._pending:
+                    return None
                 self._changed.wait()
-            if not (self._short or self._long):
-                return None
             if self.max_delay and not self._long:
                 self._wait_for_company()
             turns = self._long if self._long and (self._long_is_next or not self._short) else self._short
@@ -235,6 +248,8 @@ class Scheduler:
         # Rates change while jobs wait, so what was added is not what is taken away; the empty queue sets it right.
         left = self._pending_seconds - job.cost * self.rates.seconds_per_cost(job.model)
         self._pending_seconds = max(0.0, left) if self._pending else 0.0
+        if self._closed:
+            self._changed.notify()
 
     def _left(self, job: Job) -> float:
         """Returns the cost of the rows that are left."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from murho.service.registry import Snapshot
     from murho.service.scheduler import Scheduler
 
-__all__ = ["Telemetry", "configure_logging"]
+__all__ = ["Telemetry", "configure_logging", "for_people"]
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
@@ -114,6 +114,11 @@ class Telemetry:
         self.ready.set(1 if snapshot.models else 0)
 
 
+def for_people(style: Literal["auto", "console", "json"]) -> bool:
+    """Returns whether log lines are for people rather than machines."""
+    return style == "console" or (style == "auto" and sys.stderr.isatty())
+
+
 def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> None:
     """Sends the log of the whole process to stderr, the web server's lines included, in one form.
 
@@ -121,7 +126,7 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
         level: The least level: debug, info, warning or error.
         style: console for people, json for machines, auto by whether stderr is a terminal.
     """
-    human = style == "console" or (style == "auto" and sys.stderr.isatty())
+    human = for_people(style)
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
