@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -75,6 +76,9 @@ def create_app(
             _set_threads(threads)
             snapshot = parts.registry.load(lambda: parts.lifecycle.closing)
             parts.telemetry.show(snapshot)
+            # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
+            gc.collect()
+            gc.freeze()
             if snapshot.loaded and on_loaded is not None:
                 on_loaded(snapshot)
         except Exception as error:  # the compute thread must keep running, to report the reason

@@ -95,6 +95,7 @@ class Job:
         future: Gets the answer or an error, in its own event loop.
         submitted: When it was admitted, on the scheduler's clock.
         timing: Seconds in the queue and in computation so far.
+        begun: When its first rows began to be computed, on the scheduler's clock; None: it waits.
         done: Number of rows computed so far.
         parts: The predictions of these rows, tile by tile.
         outside: The values unlike the training rows among them.
@@ -112,6 +113,7 @@ class Job:
     future: asyncio.Future[Answer]
     submitted: float = 0.0
     timing: Timing = field(default_factory=Timing)
+    begun: float | None = None
     done: int = 0
     parts: list[Prediction] = field(default_factory=list)
     outside: list[UnfamiliarValue] = field(default_factory=list)

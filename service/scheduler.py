@@ -181,6 +181,7 @@ class Scheduler:
             begin = self.clock()
             for part in slices:
                 if part.start == 0:
+                    part.job.begun = begin
                     part.job.timing.queue = begin - part.job.submitted
             outcomes = self._compute(slices)
             self._after(slices, outcomes, self.clock() - begin)
@@ -261,14 +262,16 @@ class Scheduler:
 
     def too_late(self, job: Job) -> DeadlineError:
         """Returns the error of a job whose deadline has passed; it says what took the time, and what helps."""
-        waited = job.deadline - job.submitted
-        said = f"There was no answer within {waited:.3g} seconds: "
-        if job.done == 0:
-            busy = f"the request waited for its turn behind {max(0, self._pending - 1)} others."
-            return DeadlineError(f"{said}{busy} The service is busy; try again later.")
+        said = f"There was no answer within {job.deadline - job.submitted:.2g} seconds: "
+        if job.begun is None:
+            others = max(0, self._pending - 1)
+            return DeadlineError(f"{said}the request waited for its turn behind {others} others. Try again later.")
+        waited = f"after {job.timing.queue:.2g} seconds in the queue, "
+        if job.rows == 1:
+            return DeadlineError(f"{said}{waited}its computation took the rest. Ask for fewer samples, or try later.")
         return DeadlineError(
-            f"{said}{job.done} of {job.rows} rows were computed, after {job.timing.queue:.3g} seconds in the queue. "
-            "Send fewer rows, ask for fewer samples, or allow more time."
+            f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
+            "allow more time."
         )
 
 

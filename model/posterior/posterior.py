@@ -294,6 +294,9 @@ class Posterior:
         """
         return self._reach.unlike(rows, self._reach.outside(rows))
 
+    def cost(self, rows: int, options: PredictOptions) -> float:
+        return float(rows * max(1, options.samples))
+
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
     ) -> list[UnfamiliarValue]:

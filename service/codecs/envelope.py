@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ __all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options", "va
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
+DEFAULT = PredictOptions()
 
 EXAMPLE: dict[str, Any] = {
     "inputs": [
@@ -148,9 +150,30 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
     Raises:
         BadInputError: `samples` is above the limit, or a level is too near to 0 or 100 for float64.
     """
-    default = PredictOptions()
     samples = min(default_samples, max_samples) if request.samples is None else request.samples
-    levels = default.percentiles if request.percentiles is None else tuple(request.percentiles)
+    levels = DEFAULT.percentiles if request.percentiles is None else tuple(request.percentiles)
+    if samples > max_samples or levels is not DEFAULT.percentiles:
+        _check(samples, max_samples, levels)
+    include = request.include or ()
+    return _options(
+        samples,
+        levels,
+        request.seed,
+        DEFAULT.noise if request.noise is None else request.noise,
+        tuple(request.thresholds or ()),
+        "draws" in include,
+        DEFAULT.calibrated if request.calibrated is None else request.calibrated,
+        "mc_error" in include,
+    )
+
+
+@lru_cache(1024)
+def _options(*values: Any) -> PredictOptions:
+    """Returns the options with these values; most requests have the same ones."""
+    return PredictOptions(*values)
+
+
+def _check(samples: int, max_samples: int, levels: tuple[float, ...]) -> None:
     problems = []
     if samples > max_samples:
         problems.append(Problem("/samples", f"This service draws at most {max_samples} samples."))
@@ -160,16 +183,6 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
             problems.append(Problem(pointer("percentiles", index), "The level is too near to 0 or 100."))
     if problems:
         raise BadInputError(problems)
-    return PredictOptions(
-        samples=samples,
-        percentiles=levels,
-        seed=request.seed,
-        noise=default.noise if request.noise is None else request.noise,
-        calibrated=default.calibrated if request.calibrated is None else request.calibrated,
-        thresholds=tuple(request.thresholds or ()),
-        draws="draws" in (request.include or ()),
-        mc_error="mc_error" in (request.include or ()),
-    )
 
 
 def _message(kind: str, message: str) -> str:
