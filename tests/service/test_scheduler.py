@@ -36,6 +36,7 @@ def test_jobs_that_wait_share_a_pass_in_one_thread() -> None:
         others = [job_of() for _ in range(20)]
         for job in others:
             scheduler.submit(job)
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await asyncio.gather(*(job.future for job in [first, *others]))
         assert [[part.job for part in slices] for slices in computation.passes] == [[first], others]
@@ -65,6 +66,7 @@ def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass() -> None:
         ]
         for job, _ in kinds:
             scheduler.submit(job)
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await asyncio.gather(*(job.future for job, _ in kinds))
         names = dict(kinds)
@@ -86,6 +88,7 @@ def test_a_small_job_waits_for_one_pass_of_a_large_one(monkeypatch: pytest.Monke
         await computation.until_begun()
         small = job_of()
         scheduler.submit(small)
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await small.future
         await asyncio.gather(*(job.future for job in large))
@@ -110,6 +113,7 @@ def test_a_large_job_is_not_starved_by_small_ones(monkeypatch: pytest.MonkeyPatc
         large, small = job_of(300), [job_of(60) for _ in range(10)]
         for job in [*small, large]:
             scheduler.submit(job)
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await asyncio.gather(large.future, *(job.future for job in small))
         kinds = [slices[0].job is large for slices in computation.passes[1:]]
@@ -170,6 +174,7 @@ def test_above_the_bound_of_requests_the_caller_is_told_to_come_back() -> None:
         assert caught.value.retry_after == 1
         with pytest.raises(QueueFullError):
             scheduler.require_room()
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await asyncio.gather(*(job.future for job in jobs))
         scheduler.require_room()
@@ -190,6 +195,7 @@ def test_the_time_after_which_to_come_back_is_that_of_the_work_that_waits() -> N
         with pytest.raises(QueueFullError, match=r"5\.0 s") as caught:
             scheduler.require_room()
         assert caught.value.retry_after == 5
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await job.future
 
@@ -207,6 +213,7 @@ def test_the_bound_of_cost_counts_the_work() -> None:
             scheduler.submit(job_of(3))
         with pytest.raises(TooLargeError, match="at most 5 rows"):
             scheduler.submit(job_of(11, cost=22))
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await job.future
 
@@ -226,6 +233,7 @@ def test_a_job_whose_deadline_has_passed_is_never_begun() -> None:
         late = job_of(deadline=2.0)
         scheduler.submit(late)
         now = 3.0
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         with pytest.raises(DeadlineError, match=r"within 2 seconds.*waited for its turn.*Try again later"):
             await late.future
@@ -247,6 +255,7 @@ def test_a_long_job_stops_soon_after_its_deadline(monkeypatch: pytest.MonkeyPatc
         scheduler.submit(job)
         await computation.until_begun()
         now = 3.0
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         with pytest.raises(DeadlineError, match=r"100 of 1000 rows were computed.*Send fewer rows"):
             await job.future
@@ -268,6 +277,7 @@ def test_a_job_that_nobody_waits_for_is_dropped() -> None:
         scheduler.forget(gone)  # once is enough
         assert scheduler.pending == 1
         scheduler.submit(next_one)
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await next_one.future
         assert [part.job for slices in computation.passes for part in slices] == [blocker, next_one]
@@ -303,6 +313,7 @@ def test_closing_finishes_what_was_admitted_and_admits_nothing_more() -> None:
         assert not scheduler.close(0.01)
         with pytest.raises(NotReadyError):
             scheduler.submit(job_of())
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await job.future
         assert await asyncio.to_thread(scheduler.close, 10)
@@ -346,6 +357,7 @@ def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
         now = 1.0
         scheduler.submit(second)
         now = 3.0
+        await asyncio.sleep(0)  # what was submitted arrives
         computation.release.set()
         await second.future
         assert (first.timing.queue, first.timing.compute) == (0.0, 3.0)
