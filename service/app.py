@@ -13,6 +13,8 @@ from starlette.middleware import Middleware
 
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
+from murho.service.head_requests import HeadRequests
+from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
 from murho.service.middleware import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
@@ -63,6 +65,7 @@ def create_app(
         ),
         predictor=Predictor(scheduler),
         telemetry=Telemetry(scheduler),
+        heartbeat=Heartbeat(),
     )
 
     def load() -> None:
@@ -100,6 +103,7 @@ def create_app(
         middleware=[
             Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
+            Middleware(HeadRequests),
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
     )

@@ -5,6 +5,7 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
+from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
 from murho.service.predictor import Predictor
 from murho.service.registry import Registry
@@ -25,6 +26,7 @@ class Parts:
     registry: Registry
     predictor: Predictor
     telemetry: Telemetry
+    heartbeat: Heartbeat
 
 
 class State(TypedDict):
