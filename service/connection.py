@@ -132,6 +132,7 @@ class Connection(HttpToolsProtocol):
         self._progress = False
         self._refusal: ServiceError | None = None
         self._deaf = False  # what still arrives is dropped
+        self._offered = False  # a protocol to upgrade to
         self._turned_away = False
         self._half_closed = False
         self._timer: asyncio.TimerHandle | None = None  # of the head, or of lingering
@@ -226,6 +227,9 @@ class Connection(HttpToolsProtocol):
         self._disarm()
         self._progress = True
         self._check_head()
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._offered = True
+            return
         super().on_headers_complete()
         self._arriving = Part.BODY
         # Trailers after a chunked body are no headers of the request.
@@ -240,6 +244,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Ends a request."""
+        if self._offered:
+            return
         self._arriving = Part.NOTHING
         self._disarm()
         super().on_message_complete()
@@ -302,12 +308,20 @@ class Connection(HttpToolsProtocol):
         return self._running is not None and not self._running.response_complete and not self._running.disconnected
 
     def _feed(self, data: bytes) -> None:
-        """Parses, and goes on in HTTP/1.1 where a client offers another protocol."""
+        """Parses, and goes on in HTTP/1.1 where a client offers another protocol, as Java's does with every request.
+
+        The parser takes what follows the headers of such a request for the other protocol. So it gets the headers once
+        more, without the offer.
+        """
         while data:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
                 data = data[upgrade.args[0] :]
+                if self._offered:
+                    self._offered = False
+                    method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+                    data = _head_without_offer(method, self.url, version, self.headers) + data
             else:
                 return
 
@@ -493,6 +507,18 @@ def _refusal_of(error: httptools.HttpParserError) -> ServiceError:
     refusal = MalformedRequestError(f"This is no HTTP/1.1 request: {reason}.")
     refusal.__cause__ = cause
     return refusal
+
+
+def _head_without_offer(method: bytes, target: bytes, version: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """Returns the head of a request without what offers another protocol."""
+    lines = [method + b" " + target + b" HTTP/" + version]
+    for name, value in headers:
+        if name == b"connection":
+            kept = [token for token in value.split(b",") if token.strip().lower() != b"upgrade"]
+            lines.append(b"connection: " + b",".join(kept))
+        elif name != b"upgrade":
+            lines.append(name + b": " + value)
+    return b"\r\n".join((*lines, b"", b""))
 
 
 def _unread_bytes(transport: asyncio.Transport) -> int:
