@@ -5,8 +5,8 @@ What it adds to uvicorn's protocol over httptools:
 - The size of a request line and its headers, their number, and the time for them are bounded.
 - What can't be parsed is answered with a problem, after the answers that are still owed to this client.
 - A connection is closed gently: a client that still sends its body has time to read the answer before it is cut off.
-- A client that has shut down its side for sending gets its answers (see `_probe`). One that takes nothing of its answer
-  is cut off.
+- A client that has shut down its side for sending gets its answers (see `ListenerProbe`). One that takes nothing of its
+  answer is cut off.
 - While the service drains, every answer closes its connection.
 
 The test `test_uvicorn_has_what_is_overridden` names the parts of uvicorn that are used here.
@@ -14,30 +14,20 @@ The test `test_uvicorn_has_what_is_overridden` names the parts of uvicorn that a
 
 from __future__ import annotations
 
-import fcntl
-import struct
-import termios
-import uuid
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-import orjson
-import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from murho.service.connection_watch import ListenerProbe, SendWatch
 from murho.service.errors import (
-    HeadersTooLargeError,
     MalformedRequestError,
     NotReadyError,
-    ServiceError,
     SlowRequestError,
-    TargetTooLongError,
     TooManyConnectionsError,
-    problem_details,
 )
-from murho.service.log_limit import LogLimit
+from murho.service.raw_http import AnswerTransport, head_without_offer, problem_bytes, refusal_of, unread_bytes
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,21 +37,16 @@ if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
     from uvicorn.server import ServerState
 
-    from murho.service.connection_limits import ConnectionLimits
+    from murho.service.connection_gate import Gate
+    from murho.service.errors import ProblemDetails, ServiceError
     from murho.service.parts import Parts
 
-__all__ = ["Connection", "Gate"]
+__all__ = ["Connection"]
 
 # In this time a client that was refused, or whose body nobody reads any more, may read the answer; then it is cut off.
 LINGER_SECONDS = 5.0
-# So many refused connections get this time; the others are closed as soon as the refusal is sent.
-LINGERING_REFUSED = 256
 # Requests that wait for the answer to an earlier one of their connection.
 MAX_PIPELINED = 100
-# Pauses between the probes of a half-closed connection: the first, doubled up to the last. HTTP/1.0 ends at the third.
-FIRST_PROBE = 0.1
-LAST_PROBE = 5.0
-OLD_CLIENT_PAUSE = 0.8
 
 
 class Part(Enum):
@@ -70,32 +55,6 @@ class Part(Enum):
     NOTHING = auto()
     HEAD = auto()
     BODY = auto()
-
-
-@dataclass(slots=True)
-class Gate:
-    """What all connections of a server share.
-
-    Attributes:
-        limits: Of each connection, and of their number.
-        refused: Connections that are open only to be told that there are too many.
-        log: Bounds the lines about clients' errors.
-    """
-
-    limits: ConnectionLimits
-    refused: int = 0
-    log: LogLimit = field(default_factory=lambda: LogLimit(20, 1.0))
-
-
-class AnswerTransport:
-    """The transport as an answer sees it, which closes it when it says `connection: close`."""
-
-    __slots__ = ("close", "is_closing", "write")
-
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        self.write = transport.write
-        self.is_closing = transport.is_closing
-        self.close = close
 
 
 class Connection(HttpToolsProtocol):
@@ -136,8 +95,6 @@ class Connection(HttpToolsProtocol):
         self._turned_away = False
         self._half_closed = False
         self._timer: asyncio.TimerHandle | None = None  # of the head, or of lingering
-        self._probe_timer: asyncio.TimerHandle | None = None
-        self._send_timer: asyncio.TimerHandle | None = None
 
     # The transport calls these.
 
@@ -145,7 +102,9 @@ class Connection(HttpToolsProtocol):
         """Begins, or refuses, if there are too many connections."""
         super().connection_made(transport)
         self._answer_transport = AnswerTransport(transport, self._close_gently)
-        if len(self.connections) - self._gate.refused > self._limits.connections:
+        self._send_watch = SendWatch(self.loop, transport, self._limits.send_seconds, self._is_stalled)
+        self._probe = ListenerProbe(self.loop, transport, lambda: self._running if self._answering else None)
+        if self._gate.is_full(len(self.connections)):
             self._turned_away = True
             self._gate.refused += 1
             message = f"The service takes {self._limits.connections} connections at a time. Try again later."
@@ -157,9 +116,8 @@ class Connection(HttpToolsProtocol):
         """Ends everything: nobody waits for the requests of this connection any more."""
         self._disarm()
         self._unset_keepalive_if_required()
-        for timer in (self._probe_timer, self._send_timer):
-            if timer is not None:
-                timer.cancel()
+        self._probe.end()
+        self._send_watch.end()
         if self._turned_away:
             self._gate.refused -= 1
         self.pipeline.clear()
@@ -176,13 +134,13 @@ class Connection(HttpToolsProtocol):
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
-            self._refuse(_refusal_of(error))
+            self._refuse(refusal_of(error))
             return
         if self._progress:
             self._progress = False
             self._overhead = 0
         elif self._overhead > self._limits.head_bytes:
-            self._refuse(self._too_large())
+            self._refuse(self._limits.too_large(self.url))
             return
         if self._arriving is Part.HEAD:
             if self._timer is None:
@@ -195,20 +153,18 @@ class Connection(HttpToolsProtocol):
         self._half_closed = True
         if not self._deaf and self._arriving is not Part.NOTHING:
             self._refuse(MalformedRequestError("The connection ended before the request did."))
-        if self._answering and self._probe_timer is None:
-            self._probe_timer = self.loop.call_later(FIRST_PROBE, self._probe, FIRST_PROBE)
+        if self._answering:
+            self._probe.begin()
         return self._answering
 
     def pause_writing(self) -> None:
         """Waits until the client has taken more of its answer, but not forever."""
         super().pause_writing()
-        self._watch_sending()
+        self._send_watch.begin()
 
     def resume_writing(self) -> None:
         """Goes on with the answer."""
-        if self._send_timer is not None:
-            self._send_timer.cancel()
-            self._send_timer = None
+        self._send_watch.end()
         super().resume_writing()
 
     # The parser calls these.
@@ -226,7 +182,9 @@ class Connection(HttpToolsProtocol):
         """
         self._disarm()
         self._progress = True
-        self._check_head()
+        self._limits.check_head(self.url, self.headers, self._overhead)
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             self._offered = True
             return
@@ -296,7 +254,7 @@ class Connection(HttpToolsProtocol):
 
     def close_if_idle(self) -> None:
         """Closes the connection, unless a request is in progress or has just arrived."""
-        if self._answering or self._arriving is not Part.NOTHING or _unread_bytes(self.transport):
+        if self._answering or self._arriving is not Part.NOTHING or unread_bytes(self.transport):
             return
         self._close()
 
@@ -321,32 +279,9 @@ class Connection(HttpToolsProtocol):
                 if self._offered:
                     self._offered = False
                     method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-                    data = _head_without_offer(method, self.url, version, self.headers) + data
+                    data = head_without_offer(method, self.url, version, self.headers) + data
             else:
                 return
-
-    def _check_head(self) -> None:
-        limits = self._limits
-        if len(self.url) > limits.target_bytes:
-            raise self._too_large()
-        # The exact size is counted only where what has arrived in all is above the limit.
-        if len(self.headers) > limits.headers or (
-            self._overhead > limits.head_bytes
-            and len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > limits.head_bytes
-        ):
-            raise self._too_large()
-        if len(self.pipeline) >= MAX_PIPELINED:
-            raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
-
-    def _too_large(self) -> ServiceError:
-        limits = self._limits
-        if len(self.url) > limits.target_bytes:
-            return TargetTooLongError(
-                f"Path and query are longer than {limits.target_bytes} bytes. Send options in the body."
-            )
-        return HeadersTooLargeError(
-            f"This service takes at most {limits.headers} headers with {limits.head_bytes} bytes in all."
-        )
 
     def _head_is_late(self) -> None:
         self._timer = None
@@ -379,44 +314,15 @@ class Connection(HttpToolsProtocol):
         error, self._refusal = self._refusal, None
         if error is None or self.transport.is_closing():
             return
-        request_id = self._report(error)
-        problem = problem_details(error, request_id)
-        body = orjson.dumps(problem.document())
-        headers = {
-            "content-type": "application/problem+json",
-            "content-length": str(len(body)),
-            "x-request-id": request_id,
-            "connection": "close",
-            **problem.headers,
-        }
-        lines = [STATUS_LINE[problem.status]]
-        lines += [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
-        lines += [f"{name.lower()}: {value}\r\n".encode("ascii") for name, value in headers.items()]
-        self.transport.write(b"".join((*lines, b"\r\n", body)))
-        if self._turned_away and self._gate.refused > LINGERING_REFUSED:
+        problem, request_id = self._report(error)
+        self.transport.write(problem_bytes(problem, request_id, self.server_state.default_headers))
+        if self._turned_away and not self._gate.lingers:
             self._close()
         else:
             self._linger()
 
-    def _report(self, error: ServiceError) -> str:
-        """Counts and logs an error of a client; returns its id."""
-        request_id = uuid.uuid4().hex
-        problem = problem_details(error, request_id)
-        kind = problem.type.rpartition(":")[2]
-        self._telemetry.protocol_errors.labels(kind).inc()
-        held_back = self._gate.log.held_back()
-        if held_back is not None:
-            structlog.get_logger("murho.connection").warning(
-                "connection refused",
-                client="{}:{}".format(*self.client) if self.client else "unknown",
-                kind=kind,
-                status=problem.status,
-                detail=problem.detail,
-                cause=repr(error.__cause__) if error.__cause__ else None,
-                request_id=request_id,
-                lines_held_back=held_back,
-            )
-        return request_id
+    def _report(self, error: ServiceError) -> tuple[ProblemDetails, str]:
+        return self._gate.report(error, self.client, self._telemetry)
 
     # Closing
 
@@ -451,42 +357,12 @@ class Connection(HttpToolsProtocol):
     def _close(self) -> None:
         self._disarm()
         self.transport.close()
-        self._watch_sending()
+        self._send_watch.begin()
 
-    def _watch_sending(self) -> None:
-        """Sees to it that the client takes what is written."""
-        left = self.transport.get_write_buffer_size()
-        if left and self._send_timer is None:
-            self._send_timer = self.loop.call_later(self._limits.send_seconds, self._check_sending, left)
-
-    def _check_sending(self, before: int) -> None:
-        self._send_timer = None
-        if self.transport.get_write_buffer_size() < before:
-            self._watch_sending()
-            return
+    def _is_stalled(self) -> None:
         seconds = self._limits.send_seconds
         self._report(SlowRequestError(f"The client took nothing of its answer for {seconds:.3g} seconds."))
         self.transport.abort()
-
-    def _probe(self, pause: float) -> None:
-        """Asks whether a client that sends no more still listens, while it waits for an answer.
-
-        TCP does not tell a client that has shut down its side for sending from one that is gone, until something is
-        sent. So an interim answer is: every HTTP/1.1 client skips `100 Continue`, and the machine of a client that is
-        gone answers with a reset, which makes the next write fail. HTTP/1.0 has no interim answers; such a client
-        counts as gone after a moment.
-        """
-        self._probe_timer = None
-        if not self._answering or self._running is None or self.transport.is_closing():
-            return
-        if not self._running.response_started:
-            if self._running.scope["http_version"] == "1.1":
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            elif pause >= OLD_CLIENT_PAUSE:
-                self.transport.abort()
-                return
-        pause = min(2.0 * pause, LAST_PROBE)
-        self._probe_timer = self.loop.call_later(pause, self._probe, pause)
 
     def _arm(self, seconds: float, then: Callable[[], object]) -> None:
         self._disarm()
@@ -496,33 +372,3 @@ class Connection(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _refusal_of(error: httptools.HttpParserError) -> ServiceError:
-    """Returns what to say of an error of the parser."""
-    cause = error.__context__
-    if isinstance(cause, ServiceError):
-        return cause
-    reason = str(error) if cause is None else "its target isn't a valid path"
-    refusal = MalformedRequestError(f"This is no HTTP/1.1 request: {reason}.")
-    refusal.__cause__ = cause
-    return refusal
-
-
-def _head_without_offer(method: bytes, target: bytes, version: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Returns the head of a request without what offers another protocol."""
-    lines = [method + b" " + target + b" HTTP/" + version]
-    for name, value in headers:
-        if name == b"connection":
-            kept = [token for token in value.split(b",") if token.strip().lower() != b"upgrade"]
-            lines.append(b"connection: " + b",".join(kept))
-        elif name != b"upgrade":
-            lines.append(name + b": " + value)
-    return b"\r\n".join((*lines, b"", b""))
-
-
-def _unread_bytes(transport: asyncio.Transport) -> int:
-    """Returns the number of bytes that have arrived at a socket and are not read."""
-    place = transport.get_extra_info("socket").fileno()
-    (count,) = struct.unpack("i", fcntl.ioctl(place, termios.FIONREAD, struct.pack("i", 0)))
-    return int(count)

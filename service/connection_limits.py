@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
+from murho.service.errors import HeadersTooLargeError, TargetTooLongError
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from murho.service.errors import ServiceError
     from murho.service.settings import Settings
 
 __all__ = ["RESERVED_FILES", "ConnectionLimits", "files_for", "is_out_of_files"]
@@ -51,6 +56,35 @@ class ConnectionLimits:
             head_seconds=settings.header_timeout,
             idle_seconds=settings.idle_timeout,
             send_seconds=settings.send_timeout,
+        )
+
+    def check_head(self, target: bytes, headers: Sequence[tuple[bytes, bytes]], received: int) -> None:
+        """Checks a request's head.
+
+        Args:
+            target: Path and query.
+            headers: The headers.
+            received: Bytes that have arrived, which may be more than the head.
+
+        Raises:
+            ServiceError: A limit is passed.
+        """
+        if len(target) > self.target_bytes or len(headers) > self.headers:
+            raise self.too_large(target)
+        # The exact size is counted only where all that has arrived is above the limit.
+        if received > self.head_bytes:
+            size = len(target) + sum(len(name) + len(value) + 4 for name, value in headers)
+            if size > self.head_bytes:
+                raise self.too_large(target)
+
+    def too_large(self, target: bytes) -> ServiceError:
+        """Returns what to say of a head that passes a limit."""
+        if len(target) > self.target_bytes:
+            return TargetTooLongError(
+                f"Path and query are longer than {self.target_bytes} bytes. Send options in the body."
+            )
+        return HeadersTooLargeError(
+            f"This service takes at most {self.headers} headers, with {self.head_bytes} bytes in all."
         )
 
 

@@ -17,7 +17,8 @@ import structlog
 import uvicorn
 
 from murho.service.app import create_app
-from murho.service.connection import Connection, Gate
+from murho.service.connection import Connection
+from murho.service.connection_gate import Gate
 from murho.service.connection_limits import ConnectionLimits, is_out_of_files
 from murho.service.errors import ServiceError
 from murho.service.lifecycle import Lifecycle
