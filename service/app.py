@@ -15,6 +15,8 @@ from starlette.middleware import Middleware
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
 from murho.service.access_log import AccessLog
+from murho.service.head_requests import HeadRequests
+from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
 from murho.service.middleware import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
@@ -57,7 +59,14 @@ def create_app(
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
-    scheduler = Scheduler(compute, settings.max_pending, settings.max_pending_cost, max_delay=settings.max_delay)
+    heartbeat = Heartbeat()
+    scheduler = Scheduler(
+        compute,
+        settings.max_pending,
+        settings.max_pending_cost,
+        max_delay=settings.max_delay,
+        heartbeat=heartbeat,
+    )
     parts = Parts(
         settings=settings,
         lifecycle=lifecycle or Lifecycle(),
@@ -67,6 +76,7 @@ def create_app(
         ),
         waiting=Waiting(scheduler),
         telemetry=Telemetry(scheduler),
+        heartbeat=heartbeat,
     )
 
     access_log = AccessLog(settings.log_level, settings.log_format)
@@ -111,6 +121,7 @@ def create_app(
             Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle, access_log=access_log),
             Middleware(PredictPaths, parts=parts),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
+            Middleware(HeadRequests),
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
     )

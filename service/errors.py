@@ -5,11 +5,16 @@
         ├── NotReadyError              still loading, draining, or no model to serve
         ├── QueueFullError             the queue is full
         ├── DeadlineError              no answer in time
-        ├── SlowRequestError           the body did not arrive in time
+        ├── SlowRequestError           the headers or the body did not arrive in time
         ├── UnknownModelError          no such model or version
         ├── TooLargeError              body, rows or work above a limit
         ├── MediaTypeError             a body in a form that the service doesn't read
         ├── NotAcceptableError         an answer in a form that the service doesn't write
+        ├── MalformedRequestError      bytes that are no HTTP request
+        ├── TargetTooLongError         a path and query above the limit
+        ├── HeadersTooLargeError       headers above the limits
+        ├── TooManyConnectionsError    no room for another connection
+        ├── EngineSilentError          the engine has work and shows no sign of life
         ├── ClientGoneError            the client closed the connection
         └── ComputationError           the model gave no finite answer: a bug, never the client's fault
 
@@ -34,6 +39,9 @@ __all__ = [
     "ClientGoneError",
     "ComputationError",
     "DeadlineError",
+    "EngineSilentError",
+    "HeadersTooLargeError",
+    "MalformedRequestError",
     "MediaTypeError",
     "NotAcceptableError",
     "NotReadyError",
@@ -41,7 +49,9 @@ __all__ = [
     "QueueFullError",
     "ServiceError",
     "SlowRequestError",
+    "TargetTooLongError",
     "TooLargeError",
+    "TooManyConnectionsError",
     "UnknownModelError",
     "problem_details",
 ]
@@ -72,7 +82,7 @@ class DeadlineError(ServiceError):
 
 
 class SlowRequestError(ServiceError):
-    """The request's body did not arrive in time."""
+    """The request's headers or its body did not arrive in time."""
 
 
 class UnknownModelError(ServiceError):
@@ -89,6 +99,26 @@ class MediaTypeError(ServiceError):
 
 class NotAcceptableError(ServiceError):
     """The answer is wanted in a form that the service doesn't write."""
+
+
+class MalformedRequestError(ServiceError):
+    """What a client sent is no HTTP request."""
+
+
+class TargetTooLongError(ServiceError):
+    """The target of a request, its path and query, is above the limit."""
+
+
+class HeadersTooLargeError(ServiceError):
+    """The headers of a request are above the limits."""
+
+
+class TooManyConnectionsError(ServiceError):
+    """There is no room for another connection."""
+
+
+class EngineSilentError(ServiceError):
+    """The engine has work and shows no sign of life."""
 
 
 class ClientGoneError(ServiceError):
@@ -152,6 +182,11 @@ TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (TooLargeError, 413, "too-large", "The request is too large"),
     (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
     (NotAcceptableError, 406, "not-acceptable", "The answer can't have this media type"),
+    (MalformedRequestError, 400, "malformed-request", "This is no HTTP request"),
+    (TargetTooLongError, 414, "target-too-long", "The request's target is too long"),
+    (HeadersTooLargeError, 431, "headers-too-large", "The request's headers are too large"),
+    (TooManyConnectionsError, 503, "too-many-connections", "The service has too many connections"),
+    (EngineSilentError, 503, "engine-silent", "The engine shows no sign of life"),
     (SlowRequestError, 408, "slow-request", "The request didn't arrive in time"),
     (QueueFullError, 429, "queue-full", "The service is busy"),
     (NotReadyError, 503, "not-ready", "The service isn't ready"),

@@ -5,6 +5,7 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
+from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
 from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
@@ -25,6 +26,7 @@ class Parts:
     registry: Registry
     waiting: Waiting
     telemetry: Telemetry
+    heartbeat: Heartbeat
 
 
 class State(TypedDict):

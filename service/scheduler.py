@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
+from murho.service.heartbeat import Heartbeat
 from murho.service.jobs import Answer, Job, Slice
 from murho.service.turns import Turns
 from murho.service.work_rates import WorkRates
@@ -44,6 +45,7 @@ class Scheduler:
         max_pending: The most jobs waiting or in computation.
         max_pending_cost: The most cost waiting or in computation.
         max_delay: Seconds that the first short job waits for company; 0: not at all.
+        heartbeat: Is told when a pass begins and ends.
         clock: Monotonic seconds; deadlines are on this clock.
     """
 
@@ -54,12 +56,14 @@ class Scheduler:
         max_pending_cost: float,
         *,
         max_delay: float = 0.0,
+        heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.max_pending, self.max_pending_cost, self.max_delay = max_pending, max_pending_cost, max_delay
         self.clock = clock
         self.rates = WorkRates()
         self._compute = compute
+        self._heartbeat = heartbeat or Heartbeat()
         self._changed = threading.Condition(threading.Lock())
         self._short, self._long = Turns(), Turns()
         self._long_is_next = False
@@ -183,7 +187,9 @@ class Scheduler:
                 if part.start == 0:
                     part.job.begun = begin
                     part.job.timing.queue = begin - part.job.submitted
+            self._heartbeat.busy()
             outcomes = self._compute(slices)
+            self._heartbeat.idle()
             self._after(slices, outcomes, self.clock() - begin)
             # Otherwise finished jobs keep their arrays alive until the next ones come.
             del slices, outcomes

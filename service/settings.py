@@ -78,6 +78,35 @@ class Settings(BaseSettings):
         description="The most seconds that requests in flight get to finish after SIGTERM.",
     )
 
+    # Connections: the HTTP protocol and the process (service/connection.py).
+    max_connections: int = Field(
+        default=10_000, ge=1, description="The most open connections; another one is answered 503 and closed."
+    )
+    max_header_bytes: int = Field(
+        default=32 * 1024, ge=1024, description="The most bytes of a request line with its headers; then 431."
+    )
+    max_headers: int = Field(default=100, ge=1, description="The most headers of a request; then 431.")
+    max_target_bytes: int = Field(
+        default=16 * 1024, ge=256, description="The most bytes of a request's path with its query; then 414."
+    )
+    header_timeout: float = Field(
+        default=10.0, gt=0, description="Seconds from a request's first byte to the end of its headers; then 408."
+    )
+    idle_timeout: float = Field(
+        default=65.0,
+        gt=0,
+        description="Seconds without a request after which a connection is closed. Keep it above the idle timeout of "
+        "the load balancer in front, often 60.",
+    )
+    send_timeout: float = Field(
+        default=60.0, gt=0, description="Seconds in which a client takes nothing of an answer until it is cut off."
+    )
+    engine_silence: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds for which the engine may have work and show no sign of life; then /healthz says 503.",
+    )
+
     threads: int | None = Field(
         default=None,
         ge=1,

@@ -79,6 +79,13 @@ class Telemetry:
             ("model", "version"),
             registry=self.registry,
         )
+        self.protocol_errors = Counter(
+            "murho_protocol_errors_total",
+            "Connections refused or cut off before a request was handled, by kind.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self.connections = Gauge("murho_connections", "Open connections.", registry=self.registry)
         self.model_info = Gauge(
             "murho_model_info", "1 for each checkpoint served.", ("model", "version"), registry=self.registry
         )
