@@ -13,6 +13,7 @@ from starlette.middleware import Middleware
 
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
+from murho.service.guard import Guard
 from murho.service.lifecycle import Lifecycle
 from murho.service.middleware import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
@@ -22,6 +23,7 @@ from murho.service.registry import DirectorySource, Registry
 from murho.service.responses import handle_error
 from murho.service.routes import docs, health, models, predict, start_page
 from murho.service.scheduler import Scheduler
+from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
 
@@ -63,6 +65,7 @@ def create_app(
         ),
         predictor=Predictor(scheduler),
         telemetry=Telemetry(scheduler),
+        security=Security(settings),
     )
 
     def load() -> None:
@@ -99,6 +102,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         middleware=[
             Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle),
+            Middleware(Guard, security=parts.security),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},

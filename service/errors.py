@@ -3,6 +3,9 @@
     MurhoError
     └── ServiceError
         ├── NotReadyError              still loading, draining, or no model to serve
+        ├── UnauthorizedError          no API key, or an unknown one
+        ├── ForbiddenError             the API key may not do this
+        ├── RateLimitError             the caller has taken what it may take
         ├── QueueFullError             the queue is full
         ├── DeadlineError              no answer in time
         ├── SlowRequestError           the body did not arrive in time
@@ -34,14 +37,17 @@ __all__ = [
     "ClientGoneError",
     "ComputationError",
     "DeadlineError",
+    "ForbiddenError",
     "MediaTypeError",
     "NotAcceptableError",
     "NotReadyError",
     "ProblemDetails",
     "QueueFullError",
+    "RateLimitError",
     "ServiceError",
     "SlowRequestError",
     "TooLargeError",
+    "UnauthorizedError",
     "UnknownModelError",
     "problem_details",
 ]
@@ -61,6 +67,18 @@ class ServiceError(MurhoError):
 
 class NotReadyError(ServiceError):
     """The service is still loading, is draining, or has no model to serve."""
+
+
+class UnauthorizedError(ServiceError):
+    """The request has no API key, or none that the service knows."""
+
+
+class ForbiddenError(ServiceError):
+    """The caller's API key may not do this."""
+
+
+class RateLimitError(ServiceError):
+    """The caller has taken all that it may take for now."""
 
 
 class QueueFullError(ServiceError):
@@ -148,11 +166,14 @@ class ProblemDetails:
 # The whole mapping from errors to answers; the first class that fits is taken.
 TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (InputError, 422, "bad-input", "The input can't be used"),
+    (UnauthorizedError, 401, "unauthorized", "An API key is needed"),
+    (ForbiddenError, 403, "forbidden", "This API key may not do this"),
     (UnknownModelError, 404, "unknown-model", "There is no such model"),
     (TooLargeError, 413, "too-large", "The request is too large"),
     (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
     (NotAcceptableError, 406, "not-acceptable", "The answer can't have this media type"),
     (SlowRequestError, 408, "slow-request", "The request didn't arrive in time"),
+    (RateLimitError, 429, "rate-limited", "The caller asks too much"),
     (QueueFullError, 429, "queue-full", "The service is busy"),
     (NotReadyError, 503, "not-ready", "The service isn't ready"),
     (DeadlineError, 504, "deadline-passed", "There was no answer in time"),
@@ -177,13 +198,16 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     for kind, status, name, title in TABLE:
         if isinstance(error, kind):
             retry_after = getattr(error, "retry_after", None)
+            headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+            if isinstance(error, UnauthorizedError):
+                headers["WWW-Authenticate"] = "Bearer"
             return ProblemDetails(
                 status=status,
                 type=f"urn:murho:problem:{name}",
                 title=title,
                 detail=_bad_input_detail(error) if isinstance(error, InputError) else str(error),
                 errors=error.problems if isinstance(error, InputError) else (),
-                headers={} if retry_after is None else {"Retry-After": str(retry_after)},
+                headers=headers,
             )
     return ProblemDetails(
         status=500,

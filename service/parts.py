@@ -9,6 +9,7 @@ from murho.service.lifecycle import Lifecycle
 from murho.service.predictor import Predictor
 from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
+from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
 
@@ -25,6 +26,7 @@ class Parts:
     registry: Registry
     predictor: Predictor
     telemetry: Telemetry
+    security: Security
 
 
 class State(TypedDict):
