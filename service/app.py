@@ -13,6 +13,7 @@ from starlette.middleware import Middleware
 
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
+from murho.service.decoding import Decoder
 from murho.service.guard import Guard
 from murho.service.lifecycle import Lifecycle
 from murho.service.middleware import BodyLimit, RequestLog
@@ -66,6 +67,7 @@ def create_app(
         predictor=Predictor(scheduler),
         telemetry=Telemetry(scheduler),
         security=Security(settings),
+        decoder=Decoder(settings),
     )
 
     def load() -> None:
@@ -88,6 +90,7 @@ def create_app(
             yield {"parts": parts}
         finally:
             parts.lifecycle.draining = parts.lifecycle.closing = True
+            parts.decoder.close()
             parts.lifecycle.unfinished = not scheduler.close(CLOSE_SECONDS)
 
     app = FastAPI(

@@ -10,11 +10,11 @@ from starlette.requests import ClientDisconnect
 from murho.service.errors import ClientGoneError, SlowRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from starlette.requests import Request
 
-__all__ = ["in_thread_if", "read_body", "while_connected"]
+__all__ = ["read_body", "while_connected"]
 
 Result = TypeVar("Result")
 
@@ -58,8 +58,3 @@ async def while_connected(request: Request, work: Coroutine[object, object, Resu
         gone.cancel()
         # Wait until both are cancelled: cancelled work must not begin to compute a moment later.
         await asyncio.wait({answer, gone})
-
-
-async def in_thread_if(large: bool, work: Callable[[], Result]) -> Result:
-    """Runs large work in a thread, so that other requests go on meanwhile; other work directly."""
-    return await asyncio.to_thread(work) if large else work()

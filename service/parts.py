@@ -5,6 +5,7 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
+from murho.service.decoding import Decoder
 from murho.service.lifecycle import Lifecycle
 from murho.service.predictor import Predictor
 from murho.service.registry import Registry
@@ -27,6 +28,7 @@ class Parts:
     predictor: Predictor
     telemetry: Telemetry
     security: Security
+    decoder: Decoder
 
 
 class State(TypedDict):

@@ -9,24 +9,20 @@ from murho.model.errors import Problem
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
 from murho.service.codecs.formats import reader_of, writer_of
-from murho.service.compression import accepts_gzip, decompressed, gzipped
-from murho.service.errors import BadInputError, TooLargeError
-from murho.service.exchange import in_thread_if, read_body, while_connected
+from murho.service.compression import accepts_gzip, gzipped
+from murho.service.decoding import Coding
+from murho.service.errors import BadInputError
+from murho.service.exchange import read_body, while_connected
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predictor import RowsNotFiniteError
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Schema
-    from murho.model.engines.prediction import PredictOptions
     from murho.service.codecs.codec import Codec
-    from murho.service.codecs.inputs import Inputs
     from murho.service.predictor import ModelLike
-    from murho.service.settings import Settings
 
 __all__ = ["router"]
 
-# Above these sizes, decoding or encoding takes more than a few milliseconds.
-LARGE_BODY_BYTES = 256 * 1024
+# Above this size, encoding takes more than a few milliseconds.
 LARGE_ANSWER_VALUES = 50_000
 
 router = APIRouter(tags=["predict"])
@@ -59,9 +55,9 @@ async def _answer(request: Request, parts: Parts, model: "ModelLike") -> Respons
     reader = reader_of(headers.get("content-type", ""))
     writer = writer_of(headers.get("accept", ""), reader)
     body = await read_body(request, settings.request_timeout)
-    decode = partial(_decode, request, body, reader, model.schema, settings)
-    large = len(body) > LARGE_BODY_BYTES or headers.get("content-encoding", "identity") != "identity"
-    inputs, options = await in_thread_if(large, decode)
+    coding = Coding(reader, headers.get("content-encoding", ""), request.query_params)
+    inputs, options = await parts.decoder.decode_request(body, coding, model.schema)
+    parts.security.admit(request.scope["state"]["caller"], inputs.count * max(1, options.samples), requests=0)
     writer.require_place(options)
     work = parts.predictor.predict(model, inputs.columns, options, max_outside=MAX_WARNINGS + 1, deadline=deadline)
     try:
@@ -76,28 +72,7 @@ async def _answer(request: Request, parts: Parts, model: "ModelLike") -> Respons
     values = inputs.count * (4 + len(options.percentiles) + options.samples * options.draws)
     values += inputs.count * (2 + len(options.percentiles)) * options.mc_error
     encode = partial(_encode, writer, answered, compress=accepts_gzip(headers.get("accept-encoding", "")))
-    return await in_thread_if(values > LARGE_ANSWER_VALUES, encode)
-
-
-def _decode(
-    request: Request, body: bytes, reader: "Codec", schema: "Schema", settings: "Settings"
-) -> "tuple[Inputs, PredictOptions]":
-    """Returns the rows and options of a request.
-
-    Raises:
-        BadInputError: A row or an option is wrong.
-        TooLargeError: The request is above a limit.
-        MediaTypeError: The body is compressed in a way that isn't read.
-    """
-    plain = decompressed(body, request.headers.get("content-encoding", ""), settings.max_body_bytes)
-    inputs, options = reader.decode(plain, request.query_params, schema, settings)
-    values = inputs.count * options.samples
-    if options.draws and values > settings.max_draw_values:
-        raise TooLargeError(
-            f"The draws of {inputs.count} rows and {options.samples} samples are {values} numbers; this "
-            f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
-        )
-    return inputs, options
+    return await parts.decoder.in_thread_if(values > LARGE_ANSWER_VALUES, encode)
 
 
 def _encode(writer: "Codec", answered: Answered, *, compress: bool) -> Response:
