@@ -15,6 +15,8 @@ from starlette.middleware import Middleware
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
 from murho.service.access_log import AccessLog
+from murho.service.decoding import Decoder
+from murho.service.guard import Guard
 from murho.service.head_requests import HeadRequests
 from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
@@ -27,6 +29,7 @@ from murho.service.responses import handle_error
 from murho.service.routes import docs, health, models, predict, start_page
 from murho.service.routes.predict import PredictPaths
 from murho.service.scheduler import Scheduler
+from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
 from murho.service.waiting import Waiting
@@ -77,6 +80,8 @@ def create_app(
         waiting=Waiting(scheduler),
         telemetry=Telemetry(scheduler),
         heartbeat=heartbeat,
+        security=Security(settings),
+        decoder=Decoder(settings),
     )
 
     access_log = AccessLog(settings.log_level, settings.log_format)
@@ -104,6 +109,7 @@ def create_app(
             yield {"parts": parts}
         finally:
             parts.lifecycle.draining = parts.lifecycle.closing = True
+            parts.decoder.close()
             parts.lifecycle.unfinished = not scheduler.close(CLOSE_SECONDS)
             access_log.flush()
 
@@ -119,6 +125,7 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         middleware=[
             Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle, access_log=access_log),
+            Middleware(Guard, security=parts.security),
             Middleware(PredictPaths, parts=parts),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
             Middleware(HeadRequests),

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.types import Receive, Scope
 
-__all__ = ["headers_of", "in_thread_if", "read_body", "wanted_within"]
-
-Result = TypeVar("Result")
+__all__ = ["headers_of", "read_body", "wanted_within"]
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -87,8 +83,3 @@ def wanted_within(option: float | None, headers: dict[str, str], most: float) ->
         message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
         raise BadInputError([Problem("", message)])
     return min(wanted, seconds)
-
-
-async def in_thread_if(large: bool, work: Callable[[], Result]) -> Result:
-    """Runs large work in a thread, so that other requests go on meanwhile; other work directly."""
-    return await asyncio.to_thread(work) if large else work()

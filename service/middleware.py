@@ -112,7 +112,7 @@ class RequestIds:
         """Returns the client's id if it is a plain one, else a new one."""
         for name, value in scope["headers"]:
             if name == b"x-request-id":
-                given = value.decode("latin-1")
+                given: str = value.decode("latin-1")
                 if REQUEST_ID.fullmatch(given):
                     return given
         return f"{self._prefix}{next(self._numbers):012x}"

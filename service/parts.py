@@ -5,10 +5,12 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
+from murho.service.decoding import Decoder
 from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
 from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
+from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
 from murho.service.waiting import Waiting
@@ -27,6 +29,8 @@ class Parts:
     waiting: Waiting
     telemetry: Telemetry
     heartbeat: Heartbeat
+    security: Security
+    decoder: Decoder
 
 
 class State(TypedDict):

@@ -54,6 +54,7 @@ async def predict(
     columns: Columns,
     options: PredictOptions,
     *,
+    cost: float | None = None,
     caller: str = "",
     max_outside: int = 0,
     deadline: float = float("inf"),
@@ -67,6 +68,7 @@ async def predict(
         model: The checkpoint.
         columns: Canonical columns `[B]`, all features of the model's schema.
         options: Valid options.
+        cost: `model.cost` of the work, if it is known.
         caller: Who asks.
         max_outside: The most values unlike the training rows to return.
         deadline: Time on the scheduler's clock after which the answer is no longer wanted.
@@ -79,7 +81,17 @@ async def predict(
     """
     rows = len(next(iter(columns.values())))
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    job = Job(model, columns, options, rows, model.cost(rows, options), caller, deadline, max_outside, future)
+    job = Job(
+        model,
+        columns,
+        options,
+        rows,
+        model.cost(rows, options) if cost is None else cost,
+        caller,
+        deadline,
+        max_outside,
+        future,
+    )
     scheduler.submit(job)
     return await waiting.answer(job, receive)
 

@@ -110,15 +110,23 @@ class Scheduler:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def require_room(self, cost: float = 0.0) -> None:
-        """Checks that a job of this cost would be admitted now.
+    def require_room(self, cost: float = 0.0, rows: int = 1) -> None:
+        """Checks that a job of this cost and number of rows would be admitted now.
 
         Raises:
+            TooLargeError: The cost alone is above the bound.
             QueueFullError: Too much is pending.
             NotReadyError: The scheduler is closed.
         """
         if self._closed:
             raise NotReadyError("The service is shutting down.", retry_after=5)
+        if cost > self.max_pending_cost:
+            most = int(self.max_pending_cost * rows / cost)
+            raise TooLargeError(
+                f"{rows} rows cost {cost:.0f} row-draws (rows x samples, and more for many levels), and this "
+                f"service takes at most {self.max_pending_cost:.0f} at once. "
+                + (f"Send at most {most} rows, or ask for fewer samples." if most else "Ask for fewer samples.")
+            )
         if self._pending >= self.max_pending or self._pending_cost + cost > self.max_pending_cost:
             raise QueueFullError(
                 f"{self._pending} requests with {self._pending_cost:.0f} row-draws are pending, which is all that this "
@@ -134,17 +142,10 @@ class Scheduler:
             QueueFullError: Too much is pending.
             NotReadyError: The scheduler is closed.
         """
-        if job.cost > self.max_pending_cost:
-            most = int(self.max_pending_cost * job.rows / job.cost)
-            raise TooLargeError(
-                f"{job.rows} rows cost {job.cost:.0f} row-draws (rows x samples, and more for many levels), and this "
-                f"service takes at most {self.max_pending_cost:.0f} at once. "
-                + (f"Send at most {most} rows, or ask for fewer samples." if most else "Ask for fewer samples.")
-            )
         job.submitted = self.clock()
         seconds = job.cost * self.rates.seconds_per_cost(job.model)
         with self._changed:
-            self.require_room(job.cost)
+            self.require_room(job.cost, job.rows)
             self._pending += 1
             self._pending_cost += job.cost
             self._pending_seconds += seconds

@@ -4,15 +4,20 @@ Units are in the names or the descriptions. A *row-draw* is one row evaluated un
 request's cost, rows x max(samples, 1).
 """
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 
 __all__ = ["Settings"]
+
+
+Words = Annotated[tuple[str, ...], NoDecode]
+"""A list, in the environment separated by commas."""
 
 
 class Settings(BaseSettings):
@@ -118,3 +123,42 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: for people on a terminal, one JSON object a line otherwise."
     )
+
+    api_keys: Words = Field(
+        default=(),
+        description="The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key, and without "
+        "api_keys_file, everybody may do everything.",
+    )
+    api_keys_file: Path | None = Field(
+        default=None, description="A file with one API key a line, read again when it changes."
+    )
+    open_paths: Words = Field(
+        default=(),
+        description="Paths that need no key, such as /metrics, /docs, /openapi.json and /; /healthz and /readyz never "
+        "do.",
+    )
+    requests_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="Requests a second of one caller, on average: an API key, or an address if there are no keys; "
+        "more get 429. Unlimited by default.",
+    )
+    row_draws_per_second: float | None = Field(
+        default=None, gt=0, description="Row-draws a second of one caller, on average. Unlimited by default."
+    )
+    burst_seconds: float = Field(
+        default=10.0, gt=0, description="Seconds of both limits that a caller may take at once after a pause."
+    )
+
+    @field_validator("api_keys", "open_paths", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """Splits what the environment gives as one text."""
+        return [word for word in re.split(r"[,\s]+", value) if word] if isinstance(value, str) else value
+
+    @field_validator("open_paths")
+    @classmethod
+    def _check_paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [path for path in value if not path.startswith("/")]:
+            raise ValueError(f"a path begins with /; {wrong[0]!r} doesn't")
+        return value

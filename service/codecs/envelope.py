@@ -17,7 +17,17 @@ from murho.model.errors import Problem
 from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
 from murho.service.errors import BadInputError
 
-__all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options", "validate_document"]
+__all__ = [
+    "EXAMPLE",
+    "NO_OBJECT",
+    "PredictRequest",
+    "check_document",
+    "parse_document",
+    "predict_options",
+    "validate_document",
+]
+
+NO_OBJECT = 'The body has to be a JSON object such as {"inputs": [{…}]}.'
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
@@ -118,7 +128,16 @@ def parse_document(body: bytes) -> PredictRequest:
     except orjson.JSONDecodeError as error:
         raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8: {error}.")]) from None
     if not isinstance(document, dict):
-        raise BadInputError([Problem("", 'The body has to be a JSON object such as {"inputs": [{…}]}.')])
+        raise BadInputError([Problem("", NO_OBJECT)])
+    return check_document(document)
+
+
+def check_document(document: dict[str, Any]) -> PredictRequest:
+    """Returns the request in a parsed document.
+
+    Raises:
+        BadInputError: An option is unknown or has a wrong value.
+    """
     options = list(PredictRequest.model_fields)
     if not document.keys() <= PredictRequest.model_fields.keys():
         unknown = [name for name in document if name not in PredictRequest.model_fields]

@@ -9,6 +9,7 @@ from murho.service.codecs.answer import encode_answer
 from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import parse_document, predict_options
 from murho.service.codecs.inputs import parse_inputs
+from murho.service.codecs.json_pieces import parse_in_pieces
 from murho.service.codecs.problems import pointer, shorten
 from murho.service.errors import BadInputError
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
 
 __all__ = ["JSONCodec"]
+
+WHOLE_BYTES = 2**16
+"""Larger documents are parsed in pieces: see `codecs.json_pieces`."""
 
 
 class JSONCodec:
@@ -39,6 +43,10 @@ class JSONCodec:
         if query:
             message = "With a JSON body, options are keys of the document, not query parameters."
             raise BadInputError(Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in query)
+        if len(body) > WHOLE_BYTES:
+            document, inputs = parse_in_pieces(body, schema, settings.max_rows)
+            options = predict_options(document, settings.samples, settings.max_samples)
+            return Asked(inputs, options, document.timeout)
         document = parse_document(body)
         options = predict_options(document, settings.samples, settings.max_samples)
         return Asked(parse_inputs(document.inputs, schema, settings.max_rows), options, document.timeout)

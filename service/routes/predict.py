@@ -16,22 +16,21 @@ from murho.model.errors import MurhoError, Problem
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
 from murho.service.codecs.formats import reader_of, writer_of
-from murho.service.compression import accepts_gzip, decompressed, gzipped
-from murho.service.errors import BadInputError, TooLargeError
-from murho.service.exchange import headers_of, in_thread_if, read_body, wanted_within
+from murho.service.compression import accepts_gzip, gzipped
+from murho.service.decoding import Coding
+from murho.service.errors import BadInputError
+from murho.service.exchange import headers_of, read_body, wanted_within
 from murho.service.parts import Parts, PartsDependency
 from murho.service.predictor import RowsNotFiniteError, predict
 from murho.service.responses import problem_response
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Schema
-    from murho.service.codecs.codec import Asked, Codec
-    from murho.service.settings import Settings
+    from murho.service.codecs.codec import Codec
+    from murho.service.jobs import ModelLike, Timing
 
 __all__ = ["PredictPaths", "answer", "router"]
 
-# Above these sizes, decoding or encoding takes more than a few milliseconds.
-LARGE_BODY_BYTES = 256 * 1024
+# Above this size, encoding takes more than a few milliseconds.
 LARGE_ANSWER_VALUES = 50_000
 
 TEMPLATES = ("/predict", "/models/{name}/predict", "/models/{name}/versions/{version}/predict")
@@ -128,11 +127,14 @@ async def _answer(parts: Parts, scope: Scope, receive: Receive, name: str | None
     writer = writer_of(headers.get("accept", ""), reader)
     scheduler.require_room()
     body = await read_body(receive, headers, settings.request_timeout, settings.max_body_bytes)
-    decode = partial(_decode, scope, headers, body, reader, model.schema, settings)
-    large = len(body) > LARGE_BODY_BYTES or headers.get("content-encoding", "identity") != "identity"
-    asked = await in_thread_if(large, decode)
+    query = scope["query_string"]
+    coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
+    asked = await parts.decoder.decode_request(body, coding, model.schema)
     inputs, options = asked.inputs, asked.options
     writer.require_place(options)
+    caller, cost = scope["state"]["caller"], model.cost(inputs.count, options)
+    scheduler.require_room(cost, inputs.count)
+    parts.security.admit(caller, cost, requests=0)
     try:
         answered = await predict(
             scheduler,
@@ -140,7 +142,8 @@ async def _answer(parts: Parts, scope: Scope, receive: Receive, name: str | None
             model,
             inputs.columns,
             options,
-            caller=_caller(scope),
+            cost=cost,
+            caller=caller.name,
             max_outside=MAX_WARNINGS + 1,
             deadline=begin + wanted_within(asked.timeout, headers, settings.request_timeout),
             receive=receive,
@@ -149,53 +152,27 @@ async def _answer(parts: Parts, scope: Scope, receive: Receive, name: str | None
         message = "The value is so far outside the training range that the prediction isn't finite."
         raise BadInputError(Problem(inputs.pointer(row, feature), message) for row, feature in error.cells) from None
     parts.telemetry.record(model.name, model.version, inputs.count, answered)
-    scope["state"]["facts"] = _facts(model.name, model.version, inputs.count, options.samples, answered.timing)
+    scope["state"]["facts"] = _facts(caller.name, model, inputs.count, options.samples, answered.timing)
     warnings = describe_outside(answered.outside, inputs) if answered.outside else []
     named = (model.name, model.version)
     document = Answered(named, model.schema.target.name, options, answered.prediction, warnings)
     values = inputs.count * (4 + len(options.percentiles) + options.samples * options.draws)
     values += inputs.count * (2 + len(options.percentiles)) * options.mc_error
     encode = partial(_encode, writer, document, compress=accepts_gzip(headers.get("accept-encoding", "")))
-    return await in_thread_if(values > LARGE_ANSWER_VALUES, encode)
+    return await parts.decoder.in_thread_if(values > LARGE_ANSWER_VALUES, encode)
 
 
-def _caller(scope: Scope) -> str:
-    client = scope.get("client")
-    return client[0] if client else ""
-
-
-def _facts(name: str, version: str, rows: int, samples: int, timing: Any) -> dict[str, Any]:
+def _facts(caller: str, model: "ModelLike", rows: int, samples: int, timing: "Timing") -> dict[str, Any]:
     """Returns what the access log says of a prediction."""
     return {
-        "model": name,
-        "version": version,
+        "caller": caller,
+        "model": model.name,
+        "version": model.version,
         "rows": rows,
         "samples": samples,
         "queue_ms": round(1000 * timing.queue, 2),
         "compute_ms": round(1000 * timing.compute, 2),
     }
-
-
-def _decode(
-    scope: Scope, headers: dict[str, str], body: bytes, reader: "Codec", schema: "Schema", settings: "Settings"
-) -> "Asked":
-    """Returns the rows and options of a request.
-
-    Raises:
-        BadInputError: A row or an option is wrong.
-        TooLargeError: The request is above a limit.
-        MediaTypeError: The body is compressed in a way that isn't read.
-    """
-    plain = decompressed(body, headers.get("content-encoding", ""), settings.max_body_bytes)
-    query = scope["query_string"]
-    asked = reader.decode(plain, QueryParams(query) if query else {}, schema, settings)
-    values = asked.inputs.count * asked.options.samples
-    if asked.options.draws and values > settings.max_draw_values:
-        raise TooLargeError(
-            f"The draws of {asked.inputs.count} rows and {asked.options.samples} samples are {values} numbers; this "
-            f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
-        )
-    return asked
 
 
 def _encode(writer: "Codec", answered: Answered, *, compress: bool) -> Response:

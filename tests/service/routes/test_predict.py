@@ -237,7 +237,7 @@ def _wait(event: threading.Event) -> None:
 
 def test_the_caller_may_shorten_the_time_to_wait(client: AppClient, model: FakeModel) -> None:
     hold = threading.Event()
-    model.before = lambda: hold.wait(20) and None
+    model.before = lambda: assert_free(hold)
     asked: list[dict[str, Any]] = [
         {"json": {"inputs": [ROW], "timeout": 0.1}},
         {"json": {"inputs": [ROW]}, "headers": {"x-request-timeout": "0.1"}},
@@ -263,11 +263,17 @@ def test_a_senseless_time_to_wait_is_422(client: AppClient, said: str) -> None:
 
 
 def test_requests_at_once_with_mixed_options_get_the_answers_of_each_alone(client: AppClient) -> None:
+    choices: list[dict[str, Any]] = [
+        {},
+        {"samples": 4},
+        {"thresholds": [100.0]},
+        {"seed": 3},
+        {"include": ["mc_error"]},
+        {"samples": 0},
+    ]
     asked = [
         {"inputs": [{**ROW, "Weight": 1000 + 10 * index}] * (1 + index % 3), **options}
-        for index, options in enumerate(
-            [{}, {"samples": 4}, {"thresholds": [100.0]}, {"seed": 3}, {"include": ["mc_error"]}, {"samples": 0}] * 8
-        )
+        for index, options in enumerate(choices * 8)
     ]
     alone = [client.post("/predict", document).json() for document in asked]
 
@@ -276,3 +282,7 @@ def test_requests_at_once_with_mixed_options_get_the_answers_of_each_alone(clien
         return [response.json() for response in responses]
 
     assert client.portal.call(together) == alone
+
+
+def assert_free(event: threading.Event) -> None:
+    assert event.wait(20)
