@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
 import time
 from array import array
@@ -298,4 +299,5 @@ def load_session(_: str) -> Generator[Mapping[str, Any], Any, None]:
 
 
 if __name__ == "__main__":
+    os.setsid()  # Linux shares the processors by session: load and server get the same
     drive(load=load_session)
