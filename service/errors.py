@@ -7,6 +7,7 @@
         ├── DeadlineError              no answer in time
         ├── SlowRequestError           the body did not arrive in time
         ├── UnknownModelError          no such model or version
+        ├── CheckpointRefusedError     a checkpoint that was asked for can't be loaded
         ├── TooLargeError              body, rows or work above a limit
         ├── MediaTypeError             a body in a form that the service doesn't read
         ├── NotAcceptableError         an answer in a form that the service doesn't write
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadInputError",
+    "CheckpointRefusedError",
     "ClientGoneError",
     "ComputationError",
     "DeadlineError",
@@ -77,6 +79,10 @@ class SlowRequestError(ServiceError):
 
 class UnknownModelError(ServiceError):
     """There is no such model or version."""
+
+
+class CheckpointRefusedError(ServiceError):
+    """A checkpoint that was asked for can't be loaded."""
 
 
 class TooLargeError(ServiceError):
@@ -149,6 +155,7 @@ class ProblemDetails:
 TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (InputError, 422, "bad-input", "The input can't be used"),
     (UnknownModelError, 404, "unknown-model", "There is no such model"),
+    (CheckpointRefusedError, 422, "checkpoint-refused", "The checkpoint can't be loaded"),
     (TooLargeError, 413, "too-large", "The request is too large"),
     (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
     (NotAcceptableError, 406, "not-acceptable", "The answer can't have this media type"),

@@ -11,6 +11,7 @@ from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
+from murho.service.watcher import Watcher
 
 __all__ = ["Parts", "PartsDependency", "State"]
 
@@ -25,6 +26,7 @@ class Parts:
     registry: Registry
     predictor: Predictor
     telemetry: Telemetry
+    watcher: Watcher
 
 
 class State(TypedDict):

@@ -7,10 +7,11 @@ request's cost, rows x max(samples, 1).
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from murho.model.engines.prediction import DEFAULT_SAMPLES
+from murho.service.version_policy import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]
 
@@ -26,6 +27,21 @@ class Settings(BaseSettings):
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
     default_model: str | None = Field(
         default=None, description="The model behind POST /predict; without it, the only one that is loaded."
+    )
+
+    versions: PolicyName = Field(
+        default="latest",
+        description="Which versions of a model are served: the latest that can be loaded, all, or the pinned ones.",
+    )
+    pinned: str = Field(
+        default="",
+        validate_default=True,
+        description="With versions=pinned: NAME=VERSION pairs, such as cars=3,rents=1; other names serve the latest.",
+    )
+    watch_seconds: float = Field(
+        default=1.0,
+        ge=0,
+        description="Seconds between two looks for new, changed and deleted versions; 0: none, only when asked to.",
     )
 
     samples: int = Field(
@@ -82,3 +98,10 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: for people on a terminal, one JSON object a line otherwise."
     )
+
+    @field_validator("pinned")
+    @classmethod
+    def _fits_the_policy(cls, pinned: str, info: ValidationInfo) -> str:
+        if "versions" in info.data:  # else that setting is wrong by itself
+            VersionPolicy.of(info.data["versions"], pinned)
+        return pinned

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FACTS_FILE",
     "FORMAT",
+    "TENSORS_FILE",
     "CheckpointReference",
     "StoredCheckpoint",
     "check_writable",

@@ -31,6 +31,8 @@ __all__ = [
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,8}")
+REMOVED = "it was removed meanwhile"
+UNREADABLE = "the directory can't be read"
 NOT_A_DIRECTORY = "this is a file, and a directory is expected"
 
 
@@ -68,12 +70,14 @@ class CheckpointReference:
         version: Name of the inner directory; empty if the outer one holds no version.
         path: The inner directory; the outer one if that holds no version.
         problem: Why it can't be a checkpoint, or None.
+        unreadable: Whether the problem is that it can't be read now, so that it may be a good one.
     """
 
     name: str
     version: str
     path: Path
     problem: str | None = None
+    unreadable: bool = False
 
 
 def list_checkpoints(root: Path) -> list[CheckpointReference]:
@@ -98,8 +102,8 @@ def _versions(outer: Path) -> Iterator[CheckpointReference]:
     """The versions of one name, or what is wrong with it; nothing for a plain file."""
     problem = _directory_problem(outer)
     if problem is not None:
-        if problem != NOT_A_DIRECTORY:
-            yield CheckpointReference(outer.name, "", outer, problem)
+        if problem not in (NOT_A_DIRECTORY, REMOVED):
+            yield _reference(outer, "", outer, problem)
         return
     if not NAME_PATTERN.fullmatch(outer.name):
         problem = "the name breaks the rule: letters, digits, '.', '_' and '-', at most 64"
@@ -108,7 +112,8 @@ def _versions(outer: Path) -> Iterator[CheckpointReference]:
     try:
         entries = list(outer.iterdir())
     except OSError as error:
-        yield CheckpointReference(outer.name, "", outer, f"the directory can't be read: {error.strerror or error}")
+        problem = f"{UNREADABLE}: {error.strerror or error}"
+        yield CheckpointReference(outer.name, "", outer, problem, unreadable=True)
         return
     good = sorted((v for v in entries if VERSION_PATTERN.fullmatch(v.name)), key=lambda v: int(v.name))
     bad, hidden = [], False
@@ -117,11 +122,19 @@ def _versions(outer: Path) -> Iterator[CheckpointReference]:
             hidden = True
         elif not VERSION_PATTERN.fullmatch(entry.name) and _directory_problem(entry) != NOT_A_DIRECTORY:
             bad.append(entry)
-    yield from (CheckpointReference(outer.name, v.name, v, _directory_problem(v)) for v in good)
+    for version in good:
+        problem = _directory_problem(version)
+        if problem != REMOVED:
+            yield _reference(outer, version.name, version, problem)
     yield from (CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad)
     # A directory with hidden entries alone is no problem: its first training is still running.
     if not good and not bad and not hidden:
         yield CheckpointReference(outer.name, "", outer, "the directory holds no version")
+
+
+def _reference(outer: Path, version: str, path: Path, problem: str | None) -> CheckpointReference:
+    unreadable = problem is not None and problem.startswith(UNREADABLE)
+    return CheckpointReference(outer.name, version, path, problem, unreadable)
 
 
 def _directory_problem(path: Path) -> str | None:
@@ -131,9 +144,9 @@ def _directory_problem(path: Path) -> str | None:
     except FileNotFoundError:
         if path.is_symlink():
             return f"the link leads to {os.readlink(path)}, which does not exist"  # noqa: PTH115 - as it is written
-        return "it was removed"
+        return REMOVED
     except OSError as error:
-        return f"it can't be read: {error.strerror or error}"
+        return f"{UNREADABLE}: {error.strerror or error}"
     return None if stat.S_ISDIR(entry.st_mode) else NOT_A_DIRECTORY
 
 
