@@ -22,7 +22,7 @@ from murho.model.data.schema_inference import GROUPS, IGNORED, columns_from_tabl
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.estimator_parameters import DataError, ParameterError, TrainingParameters, as_value_errors
-from murho.model.posterior.checkpoint import FACTS_FILE, find_checkpoint, read_checkpoint, write_checkpoint
+from murho.model.posterior.checkpoint import FACTS_FILE, find_checkpoint, read_stored, write_checkpoint
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
@@ -203,7 +203,8 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             directory = find_checkpoint(directory.parent, directory.name)
         with as_value_errors():
             resolved = resolve_device(device)
-        spec, tensors = read_checkpoint(directory)
+        stored = read_stored(directory)
+        spec = stored.spec
         features = [feature.name for feature in spec.schema.features]
         try:
             names = spec.records.get("estimator", {"columns": features, "named": True})
@@ -214,7 +215,8 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         estimator.n_features_in_ = len(columns)
         if named:
             estimator.feature_names_in_ = np.array(columns, dtype=object)
-        estimator._adopt(spec, tensors, resolved)
+        estimator._adopt(spec, stored.tensors, resolved)
+        stored.require_answers(estimator.posterior_)
         return estimator
 
     def _adopt(self, spec: ModelSpec, tensors: Mapping[str, Tensor], device: str) -> None:

@@ -15,29 +15,35 @@ from starlette.middleware import Middleware
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
 from murho.service.access_log import AccessLog
+from murho.service.checkpoint_source import DirectorySource
 from murho.service.decoding import Decoder
 from murho.service.guard import Guard
+from murho.service.hangup import on_hangup
 from murho.service.head_requests import HeadRequests
 from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
+from murho.service.loader import Loader
 from murho.service.middleware import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.parts import Parts, State
 from murho.service.predictor import compute
-from murho.service.registry import DirectorySource, Registry
+from murho.service.registry import Registry
 from murho.service.responses import handle_error
-from murho.service.routes import docs, health, models, predict, start_page
+from murho.service.routes import administration, docs, health, models, predict, start_page
 from murho.service.routes.predict import PredictPaths
 from murho.service.scheduler import Scheduler
 from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
+from murho.service.version_policy import VersionPolicy
 from murho.service.waiting import Waiting
+from murho.service.watcher import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from murho.service.registry import CheckpointSource, Snapshot
+    from murho.service.checkpoint_source import CheckpointSource
+    from murho.service.registry import Snapshot
 
 __all__ = ["create_app"]
 
@@ -58,7 +64,8 @@ def create_app(
         settings: The settings; by default read from the environment.
         source: Where checkpoints come from; by default the settings' directory.
         lifecycle: Shared with the process that stops the application.
-        on_loaded: Called in the compute thread once loading has ended, with the loaded checkpoints.
+        on_loaded: Called once loading has ended, with the loaded checkpoints; and again when there were none and the
+            first comes.
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
@@ -70,18 +77,27 @@ def create_app(
         max_delay=settings.max_delay,
         heartbeat=heartbeat,
     )
+    source = source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
+    registry, telemetry = Registry(source.place), Telemetry(scheduler)
+    policy = VersionPolicy.of(settings.versions, settings.pinned)
+    loader = Loader(source, registry, policy, lambda outcome: telemetry.reloads.labels(outcome).inc())
+
+    def changed(before: Snapshot, snapshot: Snapshot) -> None:
+        telemetry.show(snapshot)
+        if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
+            on_loaded(snapshot)
+
     parts = Parts(
         settings=settings,
         lifecycle=lifecycle or Lifecycle(),
         scheduler=scheduler,
-        registry=Registry(
-            source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
-        ),
+        registry=registry,
         waiting=Waiting(scheduler),
-        telemetry=Telemetry(scheduler),
+        telemetry=telemetry,
         heartbeat=heartbeat,
         security=Security(settings),
         decoder=Decoder(settings),
+        watcher=Watcher(loader, registry, settings.watch_seconds, changed),
     )
 
     access_log = AccessLog(settings.log_level, settings.log_format)
@@ -89,28 +105,28 @@ def create_app(
     def load() -> None:
         try:
             _set_threads(threads)
-            snapshot = parts.registry.load(lambda: parts.lifecycle.closing)
-            parts.telemetry.show(snapshot)
+            parts.watcher.load_first(lambda: parts.lifecycle.closing)
             # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
             gc.collect()
             gc.freeze()
-            if snapshot.loaded and on_loaded is not None:
-                on_loaded(snapshot)
         except Exception as error:  # the compute thread must keep running, to report the reason
             structlog.get_logger("murho.app").exception("loading failed")
             if not parts.registry.snapshot.loaded:
                 parts.registry.fail(f"loading failed with {type(error).__name__}: {error}")
+        parts.watcher.start()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
-        # Loading runs in the compute thread, because warming up counts only for the thread that does it.
+        # The first loading runs in the compute thread, which is warm then; later ones run beside it.
         scheduler.start(first=load)
         try:
-            yield {"parts": parts}
+            with on_hangup(parts.watcher.reload):
+                yield {"parts": parts}
         finally:
             parts.lifecycle.draining = parts.lifecycle.closing = True
             parts.decoder.close()
-            parts.lifecycle.unfinished = not scheduler.close(CLOSE_SECONDS)
+            computing = not scheduler.close(CLOSE_SECONDS)
+            parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
             access_log.flush()
 
     app = FastAPI(
@@ -132,7 +148,7 @@ def create_app(
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
     )
-    for routes in (predict, models, health, docs, start_page):
+    for routes in (predict, models, administration, health, docs, start_page):
         app.include_router(routes.router)
     install_openapi(app, parts)
     return app
@@ -140,9 +156,9 @@ def create_app(
 
 def _set_threads(threads: int) -> None:
     """Sets the number of PyTorch's threads, for the calling thread alone."""
-    import torch  # here, because the service answers /healthz before torch is loaded
+    from murho.model.runtime.threads import use_threads  # here: the service answers /healthz before torch is loaded
 
-    torch.set_num_threads(threads)
+    use_threads(threads)
     structlog.get_logger("murho.app").debug("threads", threads=threads)
 
 

@@ -10,6 +10,7 @@
         ├── DeadlineError              no answer in time
         ├── SlowRequestError           the headers or the body did not arrive in time
         ├── UnknownModelError          no such model or version
+        ├── CheckpointRefusedError     a checkpoint that was asked for can't be loaded
         ├── TooLargeError              body, rows or work above a limit
         ├── MediaTypeError             a body in a form that the service doesn't read
         ├── NotAcceptableError         an answer in a form that the service doesn't write
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadInputError",
+    "CheckpointRefusedError",
     "ClientGoneError",
     "ComputationError",
     "DeadlineError",
@@ -105,6 +107,10 @@ class SlowRequestError(ServiceError):
 
 class UnknownModelError(ServiceError):
     """There is no such model or version."""
+
+
+class CheckpointRefusedError(ServiceError):
+    """A checkpoint that was asked for can't be loaded."""
 
 
 class TooLargeError(ServiceError):
@@ -201,6 +207,7 @@ TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (UnauthorizedError, 401, "unauthorized", "An API key is needed"),
     (ForbiddenError, 403, "forbidden", "This API key may not do this"),
     (UnknownModelError, 404, "unknown-model", "There is no such model"),
+    (CheckpointRefusedError, 422, "checkpoint-refused", "The checkpoint can't be loaded"),
     (TooLargeError, 413, "too-large", "The request is too large"),
     (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
     (NotAcceptableError, 406, "not-acceptable", "The answer can't have this media type"),

@@ -134,7 +134,7 @@ def _complete(method: str, operation: dict[str, Any], *, guarded: bool) -> None:
             "description": PROBLEMS[status],
             "content": {"application/problem+json": {"schema": schema}},
         }
-    if method == "post":
+    if "predict" in operation.get("tags", ()):
         responses["200"]["content"] = _json("PredictResponse") | _tables(
             "mean, std, epistemic_std, aleatoric_std, p5, …"
         )

@@ -14,6 +14,7 @@ from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
 from murho.service.waiting import Waiting
+from murho.service.watcher import Watcher
 
 __all__ = ["Parts", "PartsDependency", "State"]
 
@@ -31,6 +32,7 @@ class Parts:
     heartbeat: Heartbeat
     security: Security
     decoder: Decoder
+    watcher: Watcher
 
 
 class State(TypedDict):

@@ -1,91 +1,30 @@
 """The loaded checkpoints, by name and version: an immutable snapshot, swapped as a whole.
 
-A checkpoint that can't be loaded is refused by name with the reason; all others are served.
+A checkpoint that can't be loaded is refused by name with the reason; all others are served. A request holds the model
+that it began with, so it ends on that version, whatever is swapped meanwhile.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import structlog
-
-from murho.model.errors import MurhoError
-from murho.model.posterior.checkpoint import list_checkpoints
 from murho.service.errors import NotReadyError, UnknownModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
+    from datetime import datetime
 
-    from murho.model.posterior.checkpoint import CheckpointReference
     from murho.service.jobs import ModelLike
 
 __all__ = [
-    "CheckpointSource",
-    "DirectorySource",
     "LoadedModel",
     "Refused",
     "Registry",
     "Snapshot",
+    "title_of",
 ]
-
-
-class CheckpointSource(Protocol):
-    """Where checkpoints come from."""
-
-    @property
-    def place(self) -> str:
-        """The name of the place in messages."""
-
-    def list(self) -> list[CheckpointReference]:
-        """Returns every version of every checkpoint, by name, then by rising version."""
-
-    def load(self, reference: CheckpointReference) -> ModelLike:
-        """Loads one version and warms it up."""
-
-
-class DirectorySource:
-    """A directory of NAME/VERSION checkpoints.
-
-    Args:
-        root: The directory.
-        device: auto, cpu or cuda.
-        draws_bytes: Memory for the draws of each model, in bytes; None for `model.engines.draw_cache.KEPT_BYTES`.
-    """
-
-    def __init__(self, root: Path, device: str, *, draws_bytes: int | None = None) -> None:
-        self.root = root
-        self.device = device
-        self.draws_bytes = draws_bytes
-
-    @property
-    def place(self) -> str:
-        """The absolute path of the directory, because a relative path is ambiguous in a container's log."""
-        return str(self.root.absolute())
-
-    def list(self) -> list[CheckpointReference]:
-        """Returns every version in the directory.
-
-        Raises:
-            CheckpointError: The directory can't be read.
-        """
-        return list_checkpoints(self.root)
-
-    def load(self, reference: CheckpointReference) -> ModelLike:
-        """Loads one version onto the device.
-
-        Raises:
-            CheckpointError: The checkpoint is damaged or of a newer format.
-        """
-        # Imported here, because torch takes seconds to import.
-        from murho.model.engines.draw_cache import KEPT_BYTES
-        from murho.model.posterior.posterior import Posterior
-        from murho.model.runtime.devices import resolve_device
-
-        draws_bytes = KEPT_BYTES if self.draws_bytes is None else self.draws_bytes
-        return Posterior.load(reference.path, resolve_device(self.device), draws_bytes=draws_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +35,28 @@ class Refused:
         name: Its name.
         version: Its version, empty if the name has none.
         reason: Why it is refused.
+        waiting: Whether it is still being written, which is no error.
     """
 
     name: str
     version: str
     reason: str
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """All loaded versions of one name.
+    """The served versions of one name.
 
     Attributes:
         name: The name.
         versions: Version to checkpoint, by rising version; at least one.
+        since: Version to the time at which it was loaded, UTC.
     """
 
     name: str
     versions: Mapping[str, ModelLike]
+    since: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def latest(self) -> ModelLike:
@@ -130,12 +73,16 @@ class Snapshot:
         refused: Checkpoints that are not served, and why.
         loaded: Whether loading has ended.
         place: Where the checkpoints come from.
+        not_served: Name to the versions that are there, and are neither served nor refused.
+        unloaded: Names that were unloaded by hand.
     """
 
     models: Mapping[str, LoadedModel]
     refused: tuple[Refused, ...]
     loaded: bool
     place: str
+    not_served: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unloaded: tuple[str, ...] = ()
 
     def require_models(self) -> None:
         """Checks that at least one model is loaded.
@@ -147,9 +94,12 @@ class Snapshot:
             raise NotReadyError("The checkpoints are still being loaded. Try again in a moment.", retry_after=1)
         if self.models:
             return
-        advice = "Train one with `murho train DATA --target COLUMN`, then start the service again."
+        if self.unloaded:
+            paths = ", ".join(f"/models/{name}/load" for name in self.unloaded)
+            raise NotReadyError(f"No model is loaded. What was unloaded comes back by POST to {paths}.", retry_after=60)
+        advice = "Train one with `murho train DATA --target COLUMN`."
         if self.refused:
-            reasons = "; ".join(f"{_title(item.name, item.version)}: {item.reason}" for item in self.refused)
+            reasons = "; ".join(f"{title_of(item.name, item.version)}: {item.reason}" for item in self.refused)
             raise NotReadyError(f"No checkpoint in {self.place} can be served: {reasons}. {advice}", retry_after=60)
         raise NotReadyError(f"There is no checkpoint in {self.place}. {advice}", retry_after=60)
 
@@ -166,10 +116,17 @@ class Snapshot:
             return model.latest if version is None else model.versions[version]
         for item in self.refused:
             if item.name == name and (version is None or item.version == version):
-                raise UnknownModelError(f"{_title(item.name, item.version)} was refused: {item.reason}")
+                raise UnknownModelError(f"{title_of(item.name, item.version)} was refused: {item.reason}")
+        if name in self.unloaded:
+            raise UnknownModelError(f"Model {name!r} was unloaded; POST /models/{name}/load loads it again.")
         if model is None:
             raise UnknownModelError(f"There is no model {name[:80]!r}; there are: {', '.join(self.models)}.")
         there = ", ".join(model.versions)
+        if version in self.not_served.get(name, ()):
+            raise UnknownModelError(
+                f"Version {version} of model {name!r} is there, but is not served; served is: {there}. "
+                "The setting MURHO_VERSIONS=all serves every version."
+            )
         raise UnknownModelError(f"Model {name!r} has no version {str(version)[:80]!r}; there are: {there}.")
 
     def find_default(self, default: str | None) -> ModelLike:
@@ -192,57 +149,14 @@ class Snapshot:
 
 
 class Registry:
-    """Holds the current snapshot.
+    """Holds the current snapshot; `service.loader.Loader` makes the next one.
 
     Args:
-        source: Where checkpoints come from.
+        place: Where checkpoints come from, for messages.
     """
 
-    def __init__(self, source: CheckpointSource) -> None:
-        self._source = source
-        self.snapshot = Snapshot(MappingProxyType({}), (), loaded=False, place=source.place)
-
-    def load(self, stopping: Callable[[], bool] = lambda: False) -> Snapshot:
-        """Loads and warms up every checkpoint, then swaps the snapshot; returns the current snapshot.
-
-        Never raises: an error in one checkpoint becomes the reason why it is refused.
-
-        Args:
-            stopping: Called before each checkpoint; once it returns true, loading ends and nothing is swapped.
-        """
-        log = structlog.get_logger("murho.registry")
-        models: dict[str, dict[str, ModelLike]] = {}
-        refused: list[Refused] = []
-        try:
-            references = self._source.list()
-        except MurhoError as error:
-            references = []
-            refused.append(Refused("", "", str(error)))
-        for reference in references:
-            if stopping():
-                return self.snapshot
-            reason = reference.problem
-            if reason is None:
-                try:
-                    model = self._source.load(reference)
-                    model.warm_up()
-                except MurhoError as error:
-                    reason = str(error)
-                except Exception as error:
-                    log.exception("checkpoint failed", model=reference.name, version=reference.version)
-                    reason = f"loading failed unexpectedly with {type(error).__name__}: {error}"
-                else:
-                    models.setdefault(reference.name, {})[reference.version] = model
-                    log.info("checkpoint loaded", model=reference.name, version=reference.version)
-                    continue
-            refused.append(Refused(reference.name, reference.version, reason))
-            log.warning("checkpoint refused", model=reference.name, version=reference.version, reason=reason)
-        loaded = {
-            name: LoadedModel(name, MappingProxyType(dict(sorted(versions.items(), key=lambda item: int(item[0])))))
-            for name, versions in sorted(models.items())
-        }
-        self.snapshot = Snapshot(MappingProxyType(loaded), tuple(refused), loaded=True, place=self._source.place)
-        return self.snapshot
+    def __init__(self, place: str) -> None:
+        self.snapshot = Snapshot(MappingProxyType({}), (), loaded=False, place=place)
 
     def fail(self, reason: str) -> None:
         """Ends loading with no model to serve, for a reason that does not belong to a single checkpoint."""
@@ -250,5 +164,6 @@ class Registry:
         self.snapshot = replace(self.snapshot, refused=refused, loaded=True)
 
 
-def _title(name: str, version: str) -> str:
+def title_of(name: str, version: str) -> str:
+    """Returns what a checkpoint is called in messages."""
     return f"{name} version {version}" if version else name or "all of it"

@@ -8,10 +8,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from murho.model.engines.prediction import DEFAULT_SAMPLES
+from murho.service.version_policy import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]
 
@@ -31,6 +32,21 @@ class Settings(BaseSettings):
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
     default_model: str | None = Field(
         default=None, description="The model behind POST /predict; without it, the only one that is loaded."
+    )
+
+    versions: PolicyName = Field(
+        default="latest",
+        description="Which versions of a model are served: the latest that can be loaded, all, or the pinned ones.",
+    )
+    pinned: str = Field(
+        default="",
+        validate_default=True,
+        description="With versions=pinned: NAME=VERSION pairs, such as cars=3,rents=1; other names serve the latest.",
+    )
+    watch_seconds: float = Field(
+        default=1.0,
+        ge=0,
+        description="Seconds between two looks for new, changed and deleted versions; 0: none, only when asked to.",
     )
 
     samples: int = Field(
@@ -162,3 +178,10 @@ class Settings(BaseSettings):
         if wrong := [path for path in value if not path.startswith("/")]:
             raise ValueError(f"a path begins with /; {wrong[0]!r} doesn't")
         return value
+
+    @field_validator("pinned")
+    @classmethod
+    def _fits_the_policy(cls, pinned: str, info: ValidationInfo) -> str:
+        if "versions" in info.data:  # else that setting is wrong by itself
+            VersionPolicy.of(info.data["versions"], pinned)
+        return pinned

@@ -89,6 +89,15 @@ class Telemetry:
         self.model_info = Gauge(
             "murho_model_info", "1 for each checkpoint served.", ("model", "version"), registry=self.registry
         )
+        self._shown: set[tuple[str, str]] = set()
+        self.reloads = Counter(
+            "murho_reloads_total",
+            "Versions loaded, refused and unloaded since the start.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        for outcome in ("loaded", "refused", "unloaded"):
+            self.reloads.labels(outcome)
         self.refused = Gauge("murho_refused_checkpoints", "Checkpoints that are refused.", registry=self.registry)
         self.ready = Gauge("murho_ready", "Whether the service is ready.", registry=self.registry)
         pending = Gauge("murho_pending_requests", "Predictions waiting or in computation.", registry=self.registry)
@@ -113,11 +122,14 @@ class Telemetry:
 
     def show(self, snapshot: Snapshot) -> None:
         """Sets the gauges of the loaded and refused checkpoints."""
-        self.model_info.clear()
-        for model in snapshot.models.values():
-            for version in model.versions:
-                self.model_info.labels(model.name, version).set(1)
-        self.refused.set(len(snapshot.refused))
+        served = {(model.name, version) for model in snapshot.models.values() for version in model.versions}
+        # One by one: a scrape in the middle must not find that nothing is served.
+        for labels in served:
+            self.model_info.labels(*labels).set(1)
+        for labels in self._shown - served:
+            self.model_info.remove(*labels)
+        self._shown = served
+        self.refused.set(sum(not item.waiting for item in snapshot.refused))
         self.ready.set(1 if snapshot.models else 0)
 
 

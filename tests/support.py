@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -16,11 +17,12 @@ import pytest
 from filelock import FileLock
 
 from murho import command_line
+from murho.model.posterior.seal import SEAL, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ROOT", "call_murho", "made_once"]
+__all__ = ["ROOT", "call_murho", "made_once", "sealed_again"]
 
 ROOT = Path(__file__).parents[1]
 """The repository."""
@@ -65,3 +67,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(directory)
             finished.touch()
     return directory
+
+
+def sealed_again(edited: str) -> bytes:
+    """The text of an edited ``model.json`` with a seal that fits, so that what else is checked is seen."""
+    return sealed({key: value for key, value in json.loads(edited).items() if key != SEAL})

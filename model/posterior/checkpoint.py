@@ -1,7 +1,8 @@
 """Checkpoints on disk: ``NAME/VERSION/`` with ``model.safetensors`` and ``model.json``.
 
 A version is written to a temporary name, flushed to the disk, then renamed: a reader sees all of it or none of it.
-Every tensor that is read is checked against the shapes in ``model.json``; nothing is ever unpickled.
+Every tensor that is read is checked against the shapes in ``model.json``; nothing is ever unpickled. Both files are
+covered by hashes (`model.posterior.seal`), and a few answers are stored with them (`model.posterior.proof`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import re
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -19,6 +19,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from murho.model.errors import CheckpointError
+from murho.model.posterior.checkpoint_directories import (
+    NAME_PATTERN,
+    VERSION_PATTERN,
+    CheckpointReference,
+    default_root,
+    find_checkpoint,
+    list_checkpoints,
+    name_and_version,
+    validate_name,
+)
+from murho.model.posterior.seal import check_seal, sealed
 from murho.model.runtime.durable_files import sync_directory, write_durably
 
 if TYPE_CHECKING:
@@ -27,16 +38,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.posterior.model_spec import ModelSpec
+    from murho.model.posterior.proof import Proof, Prover
 
 __all__ = [
     "FACTS_FILE",
     "FORMAT",
+    "TENSORS_FILE",
     "CheckpointReference",
+    "StoredCheckpoint",
     "check_writable",
     "default_root",
     "find_checkpoint",
     "list_checkpoints",
+    "name_and_version",
     "read_checkpoint",
+    "read_stored",
     "validate_name",
     "write_checkpoint",
 ]
@@ -44,126 +60,79 @@ __all__ = [
 FORMAT = 1
 """Version of the layout of ``model.json``; a reader refuses a newer one."""
 
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,8}")
 TENSORS_FILE = "model.safetensors"
 FACTS_FILE = "model.json"
 
 
-def default_root() -> Path:
-    """The default directory of checkpoints."""
-    return Path("checkpoints")
-
-
-def validate_name(name: str) -> str:
-    """Check the name of a checkpoint, and return it.
-
-    Raises:
-        CheckpointError: The name is not allowed, for example because it contains a path separator.
-    """
-    if not NAME_PATTERN.fullmatch(name):
-        raise CheckpointError(
-            f"{name!r} can't be the name of a checkpoint: use 1 to 64 letters, digits, '.', '_' and '-', "
-            "beginning with a letter or a digit"
-        )
-    return name
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointReference:
-    """One version of one checkpoint on disk, not yet read.
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredCheckpoint:
+    """The content of a version on disk, read and checked.
 
     Attributes:
-        name: Name of the outer directory.
-        version: Name of the inner directory; empty if the outer one holds no version.
-        path: The inner directory; the outer one if that holds no version.
-        problem: Why it can't be a checkpoint, or None.
+        directory: ``NAME/VERSION``.
+        spec: The specification in ``model.json``.
+        tensors: Float32 tensors on the CPU, by name.
+        proof: Rows with the answers that the writer got; None in older files.
     """
 
-    name: str
-    version: str
-    path: Path
-    problem: str | None = None
+    directory: Path
+    spec: ModelSpec
+    tensors: dict[str, Tensor]
+    proof: Proof | None
 
+    def require_answers(self, prover: Prover) -> None:
+        """Check that the posterior made of this content gives the answers that the writer got.
 
-def list_checkpoints(root: Path) -> list[CheckpointReference]:
-    """List every checkpoint in a directory, sorted by name, then by version.
+        A file without a proof only has to give finite answers.
 
-    Hidden entries (such as the temporary directories of writers) and plain files are skipped. A directory that does
-    not exist has no checkpoints.
+        Args:
+            prover: The posterior, on the device and with the engine that will answer.
 
-    Raises:
-        CheckpointError: The directory can't be read.
-    """
-    if not root.exists():
-        return []
-    found = []
-    try:
-        for outer in sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
-            if not NAME_PATTERN.fullmatch(outer.name):
-                problem = "the name breaks the rule: letters, digits, '.', '_' and '-', at most 64"
-                found.append(CheckpointReference(outer.name, "", outer, problem))
-                continue
-            entries = list(outer.iterdir())
-            versions = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
-            good = sorted((v for v in versions if VERSION_PATTERN.fullmatch(v.name)), key=lambda v: int(v.name))
-            bad = sorted(v for v in versions if not VERSION_PATTERN.fullmatch(v.name))
-            found += [CheckpointReference(outer.name, v.name, v) for v in good]
-            found += [CheckpointReference(outer.name, v.name, v, "a version is a whole number from 1") for v in bad]
-            # A directory with hidden entries alone is no problem: its first training is still running.
-            if not versions and not any(entry.name.startswith(".") for entry in entries):
-                found.append(CheckpointReference(outer.name, "", outer, "the directory holds no version"))
-    except OSError as error:
-        raise CheckpointError(f"{root}: can't list checkpoints: {error.strerror or error}") from error
-    return found
+        Raises:
+            CheckpointError: It gives other answers; the message names the file and the row.
+        """
+        from murho.model.posterior.proof import require_finite_answers
 
-
-def find_checkpoint(root: Path, name: str, version: str | None = None) -> Path:
-    """Find the directory of a version, by default of the highest one.
-
-    Raises:
-        CheckpointError: There is no such checkpoint or version; the message lists the existing ones.
-    """
-    validate_name(name)
-    known = [reference for reference in list_checkpoints(root) if reference.problem is None]
-    versions = [reference for reference in known if reference.name == name]
-    if not versions:
-        names = sorted({reference.name for reference in known})
-        there = f"there are: {', '.join(names)}" if names else "there is none; train one with `murho train`"
-        raise CheckpointError(f"{root} has no checkpoint {name!r}; {there}")
-    if version is None:
-        return versions[-1].path
-    for reference in versions:
-        if reference.version == version:
-            return reference.path
-    there = ", ".join(reference.version for reference in versions)
-    raise CheckpointError(f"checkpoint {name!r} has no version {version!r}; there are: {there}")
+        try:
+            if self.proof is None:
+                require_finite_answers(prover)
+            else:
+                self.proof.check(prover)
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.directory / FACTS_FILE}: {error}") from error
 
 
 def read_checkpoint(directory: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
-    """Read and check the specification and the tensors of a version.
+    """Read the specification and the tensors of a version; see `read_stored`."""
+    stored = read_stored(directory)
+    return stored.spec, stored.tensors
+
+
+def read_stored(directory: Path) -> StoredCheckpoint:
+    """Read and check the two files of a version.
 
     Args:
         directory: ``NAME/VERSION``.
-
-    Returns:
-        The specification in ``model.json``, and float32 tensors on the CPU by name.
 
     Raises:
         CheckpointError: A file is missing or damaged, the format is newer, a field of ``model.json`` is not as
             expected, or the tensors don't fit it. The message names the file, and the field or the tensor.
     """
     from murho.model.posterior.model_spec import ModelSpec
+    from murho.model.posterior.proof import Proof
 
     path = directory / FACTS_FILE
     facts = _read_json(path)
     try:
+        check_seal(facts)
         spec = ModelSpec.from_json(facts)
+        proof = None if facts.get("proof") is None else Proof.from_json(facts["proof"], spec.schema)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     recorded = facts.get("tensors")
     sha256 = recorded.get("sha256") if isinstance(recorded, dict) else None
-    return spec, _read_tensors(directory / TENSORS_FILE, sha256, spec.tensor_shapes())
+    tensors = _read_tensors(directory / TENSORS_FILE, sha256, spec.tensor_shapes())
+    return StoredCheckpoint(directory, spec, tensors, proof)
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -251,7 +220,7 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
     Args:
         root: Directory of checkpoints.
         name: Name of the checkpoint.
-        spec: The content of ``model.json`` except ``format``, ``name`` and ``tensors``, which are added here.
+        spec: The content of ``model.json`` except `model.posterior.model_spec.FILE_FIELDS`, which are added here.
         tensors: mu, rho and noise parameters by name, float32.
 
     Returns:
@@ -262,9 +231,13 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
             is visible, and older ones are untouched.
     """
     from murho.model.networks.named_tensors import tensor_bytes
+    from murho.model.posterior.posterior import Posterior
+    from murho.model.posterior.proof import Proof
 
     validate_name(name)
     content = tensor_bytes(tensors)
+    on_cpu = {key: tensor.detach().cpu() for key, tensor in tensors.items()}
+    proof = Proof.of(Posterior(spec, on_cpu, engine="torch"))
     complete = {
         "format": FORMAT,
         "name": name,
@@ -274,6 +247,7 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
             "sha256": hashlib.sha256(content).hexdigest(),
             "bytes": len(content),
         },
+        "proof": None if proof is None else proof.to_json(),
     }
     home = root / name
     temporary: Path | None = None
@@ -282,10 +256,7 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
         temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=home))
         temporary.chmod(0o755)
         write_durably(temporary / TENSORS_FILE, content)
-        write_durably(
-            temporary / FACTS_FILE,
-            orjson.dumps(complete, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY),
-        )
+        write_durably(temporary / FACTS_FILE, sealed(complete))
         sync_directory(temporary)
         goal = _rename_to_next_version(temporary, home)
         sync_directory(home)

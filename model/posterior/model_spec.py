@@ -22,6 +22,7 @@ from murho.model.json_validation import (
 from murho.model.networks.bayesian_network import Architecture
 from murho.model.networks.named_tensors import noise_tensors
 from murho.model.networks.priors import prior_from_json, prior_to_json
+from murho.model.posterior.seal import SEAL
 from murho.model.posterior.spec_parts import LikelihoodSpec, target_from_json, target_to_json
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FILE_FIELDS", "ModelSpec"]
 
-FILE_FIELDS = ("format", "name", "tensors")
+FILE_FIELDS = ("format", "name", "tensors", "proof", SEAL)
 """Fields of ``model.json`` that describe the two files, not the model. The writer of a checkpoint adds them."""
 
 _PARTS = (

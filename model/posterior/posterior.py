@@ -23,7 +23,7 @@ from murho.model.engines.selection import select_engine
 from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
-from murho.model.posterior.checkpoint import read_checkpoint
+from murho.model.posterior.checkpoint import name_and_version, read_stored
 from murho.model.posterior.drawn_rows import DrawnRows
 from murho.model.posterior.imputed_rows import in_pieces, mostly_imputed, with_rows_in_place
 from murho.model.posterior.network_outputs import NetworkOutputs, Tile
@@ -126,19 +126,22 @@ class Posterior:
             engine: One of `model.engines.selection.ENGINES`.
 
         Raises:
-            CheckpointError: Something is missing, damaged or of a newer format; the message names it.
+            CheckpointError: Something is missing, damaged or of a newer format, or the answers are not those that the
+                writer got; the message names it.
         """
-        spec, tensors = read_checkpoint(directory)
-        where = directory.resolve()
-        return cls(
-            spec,
-            tensors,
-            name=where.parent.name,
-            version=where.name,
+        stored = read_stored(directory)
+        name, version = name_and_version(directory)
+        loaded = cls(
+            stored.spec,
+            stored.tensors,
+            name=name,
+            version=version,
             device=device,
             draws_bytes=draws_bytes,
             engine=engine,
         )
+        stored.require_answers(loaded)
+        return loaded
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -296,6 +299,7 @@ class Posterior:
         return self._reach.unlike(rows, self._reach.outside(rows))
 
     def cost(self, rows: int, options: PredictOptions) -> float:
+        """Row-draws of an answer."""
         return float(rows * max(1, options.samples))
 
     def input_warnings(

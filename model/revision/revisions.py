@@ -14,7 +14,7 @@ from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.data.units import find_units
 from murho.model.errors import TableError
-from murho.model.posterior.checkpoint import read_checkpoint
+from murho.model.posterior.checkpoint import name_and_version, read_stored
 from murho.model.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -54,9 +54,11 @@ class Revision:
         Raises:
             CheckpointError: A file is missing, damaged or of a newer format; the message names it.
         """
-        spec, tensors = read_checkpoint(directory)
-        where = directory.resolve()
-        return cls(tensors, Posterior(spec, tensors, name=where.parent.name, version=where.name))
+        stored = read_stored(directory)
+        name, version = name_and_version(directory)
+        posterior = Posterior(stored.spec, stored.tensors, name=name, version=version)
+        stored.require_answers(posterior)
+        return cls(stored.tensors, posterior)
 
 
 @dataclass(frozen=True, slots=True)

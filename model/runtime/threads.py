@@ -12,13 +12,23 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FEW_PRODUCTS", "in_parts", "threads_for"]
+__all__ = ["FEW_PRODUCTS", "in_parts", "threads_for", "use_threads"]
 
 FEW_PRODUCTS = 2**23
 """Products (weights times rows) up to which one thread finishes before a second one wakes up.
 
 With two threads that sleep while they wait, each MKL function takes 13 us more, up to about 60,000 values.
 """
+
+
+def use_threads(count: int) -> None:
+    """Set PyTorch's number of threads for the calling thread alone.
+
+    A thread takes the number that was set last in any thread when PyTorch first needs it there. So it is asked first:
+    otherwise a number set meanwhile by another thread would replace the one set here.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(count)
 
 
 @contextmanager

@@ -34,7 +34,8 @@ router = APIRouter(tags=["models"])
 async def list_models(parts: PartsDependency) -> JSONBytes:
     """Lists every model with its versions, and every checkpoint that can't be served with the reason.
 
-    `formats` are the media types that the predict routes read and write.
+    `not_served` are versions that are there and are neither served nor refused; `unloaded` are the names that were
+    taken out of service; `formats` are the media types that the predict routes read and write.
     """
     snapshot = parts.registry.snapshot
     if not snapshot.loaded:
@@ -44,6 +45,8 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
             "name": model.name,
             "version": model.latest.version,
             "versions": list(model.versions),
+            "not_served": list(snapshot.not_served.get(model.name, ())),
+            "loaded_since": _since(model, model.latest),
             "target": _target(model.latest),
             "metrics": model.latest.spec.metrics,
             "path": f"/models/{model.name}",
@@ -54,7 +57,15 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
     default = parts.settings.default_model
     if default is None and len(snapshot.models) == 1:
         default = next(iter(snapshot.models))
-    return JSONBytes({"default": default, "models": models, "refused": refused, "formats": list(MEDIA_TYPES)})
+    return JSONBytes(
+        {
+            "default": default,
+            "models": models,
+            "refused": refused,
+            "unloaded": list(snapshot.unloaded),
+            "formats": list(MEDIA_TYPES),
+        }
+    )
 
 
 @router.get("/models/{name}", summary="One model: features, target, metrics, calibration, training")
@@ -79,11 +90,18 @@ def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
         "name": model.name,
         "version": model.version,
         "versions": list(loaded.versions),
+        "loaded_since": _since(loaded, model),
         "target": _target(model),
         "features": [feature.describe() for feature in model.schema.features],
         "left_out": dict(model.schema.left_out),
         **{fact: facts[fact] for fact in SHOWN_FACTS},
     }
+
+
+def _since(loaded: "LoadedModel", model: "ModelLike") -> str | None:
+    """Returns when a version was loaded, ISO 8601 in UTC."""
+    since = loaded.since.get(model.version)
+    return None if since is None else since.isoformat(timespec="seconds")
 
 
 def _target(model: "ModelLike") -> dict[str, Any]:

@@ -38,9 +38,11 @@ from murho.model.posterior.checkpoint import find_checkpoint
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train
-from murho.service.registry import DirectorySource, Registry
+from murho.service.checkpoint_source import DirectorySource
+from murho.service.loader import Loader
+from murho.service.registry import Registry
 from tests.model.conftest import Notes, make_table
-from tests.support import ROOT
+from tests.support import ROOT, sealed_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -453,7 +455,7 @@ def test_a_pickle_from_a_gpu_is_read_without_one(fitted: BBBRegressor, flats: pd
 def test_what_is_saved_is_served(fitted: BBBRegressor, tmp_path: Path) -> None:
     assert fitted.save(tmp_path, "rent") == tmp_path / "rent" / "1"
     assert fitted.save(str(tmp_path), "rent") == tmp_path / "rent" / "2"
-    served = Registry(DirectorySource(tmp_path, "cpu")).load().find("rent")
+    served = Loader(DirectorySource(tmp_path, "cpu"), Registry("here")).refresh().find("rent")
     assert (served.version, served.schema) == ("2", fitted.posterior_.schema)
     with pytest.raises(CheckpointError, match="can't be the name"):
         fitted.save(tmp_path, "../rent")
@@ -494,7 +496,7 @@ def test_a_checkpoint_of_an_optimiser_that_is_gone_still_answers(
     fitted: BBBRegressor, flats: pd.DataFrame, tmp_path: Path
 ) -> None:
     path = fitted.save(tmp_path, "rent") / "model.json"
-    path.write_text(path.read_text().replace('"optimiser": "adam"', '"optimiser": "adamw"'))
+    path.write_bytes(sealed_again(path.read_text().replace('"optimiser": "adam"', '"optimiser": "adamw"')))
     again = BBBRegressor.from_checkpoint(path.parent)
     assert again.optimiser == "adamw"
     assert_alike(again.predict(flats), fitted.predict(flats))
@@ -507,7 +509,7 @@ def test_a_checkpoint_that_somebody_edited_is_refused(fitted: BBBRegressor, tmp_
     text = path.read_text()
     for edited in (text.replace('"named"', '"nameless"'), text.replace('"options"', '"choices"')):
         assert edited != text
-        path.write_text(edited)
+        path.write_bytes(sealed_again(edited))
         with pytest.raises(CheckpointError, match=r"estimator or training\.options is malformed"):
             BBBRegressor.from_checkpoint(path.parent)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from murho.model.data.schema import Columns, UnfamiliarValue
+    from murho.service.checkpoint_source import Stamp
     from murho.service.jobs import ModelLike
 
 SCHEMA = Schema(
@@ -148,13 +149,17 @@ class FakeSource:
     def __init__(self, *found: FakeModel | tuple[str, str, str]) -> None:
         self.found = found
         self.before: Callable[[], None] = lambda: None
+        self.loads: list[tuple[str, str]] = []
 
     def list(self) -> list[CheckpointReference]:
-        names = [(item.name, item.version) if isinstance(item, FakeModel) else item[:2] for item in self.found]
-        return [CheckpointReference(name, version, Path(name, version)) for name, version in names]
+        return [CheckpointReference(*_key(item), Path(*_key(item))) for item in self.found]
+
+    def stamp(self, reference: CheckpointReference) -> Stamp | None:
+        return next((id(item) for item in self.found if _key(item) == (reference.name, reference.version)), None)
 
     def load(self, reference: CheckpointReference) -> ModelLike:
         self.before()
+        self.loads.append((reference.name, reference.version))
         for item in self.found:
             if isinstance(item, FakeModel):
                 if (item.name, item.version) == (reference.name, reference.version):
@@ -162,6 +167,10 @@ class FakeSource:
             elif item[:2] == (reference.name, reference.version):
                 raise CheckpointError(item[2])
         raise AssertionError(reference)
+
+
+def _key(item: FakeModel | tuple[str, str, str]) -> tuple[str, str]:
+    return (item.name, item.version) if isinstance(item, FakeModel) else item[:2]
 
 
 class AppClient:

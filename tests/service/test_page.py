@@ -3,13 +3,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from murho.model.data.schema import Feature, FeatureKind, Target
+from murho.service.loader import Loader
 from murho.service.page import render_start_page
 from murho.service.registry import Registry
+from murho.service.version_policy import VersionPolicy
 from tests.service.support import SCHEMA, FakeModel, FakeSource
 
 
 def render(*found: FakeModel | tuple[str, str, str]) -> str:
-    return render_start_page(Registry(FakeSource(*found)).load(), "http://here:8000")
+    loader = Loader(FakeSource(*found), Registry("here"), VersionPolicy(every_version=True))
+    return render_start_page(loader.refresh(), "http://here:8000")
 
 
 def test_the_page_says_what_is_loaded() -> None:
@@ -32,7 +35,7 @@ def test_without_a_checkpoint_the_page_says_what_to_do() -> None:
 
 
 def test_while_loading_the_page_says_so() -> None:
-    assert "being loaded" in render_start_page(Registry(FakeSource()).snapshot, "http://here")
+    assert "being loaded" in render_start_page(Registry("here").snapshot, "http://here")
 
 
 def test_names_from_the_training_table_are_escaped() -> None:

@@ -1,25 +1,21 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from murho.model.errors import CheckpointError
 from murho.service.errors import NotReadyError, UnknownModelError
-from murho.service.registry import DirectorySource, Registry, Snapshot
+from murho.service.loader import Loader
+from murho.service.registry import Registry, Snapshot
+from murho.service.version_policy import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def load(*found: FakeModel | tuple[str, str, str]) -> Snapshot:
-    return Registry(FakeSource(*found)).load()
+    return Loader(FakeSource(*found), Registry("/somewhere/checkpoints"), VersionPolicy(every_version=True)).refresh()
 
 
 def test_before_loading_nothing_is_ready() -> None:
     with pytest.raises(NotReadyError, match="being loaded"):
-        Registry(FakeSource(FakeModel())).snapshot.require_models()
+        Registry("here").snapshot.require_models()
 
 
 def test_the_highest_version_that_loads_is_the_default_of_a_name() -> None:
@@ -84,26 +80,9 @@ def test_of_several_models_one_must_be_named() -> None:
         snapshot.find_default("c")
 
 
-def test_loading_ends_early_when_the_service_stops() -> None:
-    registry = Registry(FakeSource(FakeModel()))
-    assert not registry.load(lambda: True).loaded
-
-
-def test_a_directory_that_does_not_exist_has_no_checkpoints(tmp_path: Path) -> None:
-    source = DirectorySource(tmp_path / "nowhere", "cpu")
-    assert source.list() == []
-    assert source.place == str(tmp_path / "nowhere")
-
-
-def test_a_directory_that_is_a_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    snapshot = Registry(DirectorySource(tmp_path / "file", "cpu")).load()
-    with pytest.raises(NotReadyError, match="file"):
-        snapshot.require_models()
-
-
-def test_a_directory_without_files_is_refused_when_loaded(tmp_path: Path) -> None:
-    (tmp_path / "cars" / "1").mkdir(parents=True)
-    source = DirectorySource(tmp_path, "cpu")
-    with pytest.raises(CheckpointError, match=r"model\.json"):
-        source.load(source.list()[0])
+def test_a_version_that_is_there_but_not_served_is_told_apart() -> None:
+    loader = Loader(FakeSource(FakeModel(version="1"), FakeModel(version="2")), Registry("here"))
+    snapshot = loader.refresh()
+    assert list(snapshot.models["cars"].versions) == ["2"]
+    with pytest.raises(UnknownModelError, match=r"is there, but is not served; served is: 2\. .*MURHO_VERSIONS=all"):
+        snapshot.find("cars", "1")

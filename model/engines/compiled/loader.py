@@ -7,16 +7,21 @@ code is compiled, which takes about twenty seconds. A failure here is no error: 
 from __future__ import annotations
 
 import logging
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Kernels", "load"]
 
 _LOG = logging.getLogger("murho.engines")
+
+LONG_SECONDS = 3.0
+"""Loading takes about one second; what takes longer than this is compiling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,8 @@ class Kernels:
 def load() -> Kernels | None:
     """Load the compiled functions; None where Numba is missing, or does not work on this Python or processor."""
     try:
-        return compile_kernels()
+        with _said_if_long():
+            return compile_kernels()
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("numba", "llvmlite"):
             raise
@@ -46,6 +52,22 @@ def load() -> Kernels | None:
     except Exception as error:  # whatever a compiler may fail with
         _LOG.warning("PyTorch answers, more slowly: compiled code can't be loaded here (%r)", error)
     return None
+
+
+@contextmanager
+def _said_if_long(seconds: float = LONG_SECONDS) -> Iterator[None]:
+    """Log during a long block what it does, so that the first start on a machine isn't silent."""
+
+    def say() -> None:
+        _LOG.info("compiling for this kind of processor, about 20 s; the code is kept, so that later starts load it")
+
+    timer = threading.Timer(seconds, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def compile_kernels() -> Kernels:

@@ -19,6 +19,7 @@ from murho.model.posterior.checkpoint import (
     check_writable,
     find_checkpoint,
     list_checkpoints,
+    name_and_version,
     read_checkpoint,
     validate_name,
     write_checkpoint,
@@ -27,7 +28,7 @@ from murho.model.posterior.model_spec import ModelSpec
 from tests.model.posterior.test_model_spec import FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SPEC = ModelSpec.from_json(FACTS)
 TENSORS = {
@@ -137,9 +138,12 @@ def test_a_directory_that_can_not_be_written_is_found_out_before_the_fit(tmp_pat
 
 
 def _edit_facts(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Changes `model.json` and takes its seal off, so that what else is checked is seen."""
+
     def edit(directory: Path) -> None:
         facts = json.loads((directory / "model.json").read_text())
         change(facts)
+        del facts["sha256_of_the_rest"]
         (directory / "model.json").write_text(json.dumps(facts))
 
     return edit
@@ -198,6 +202,49 @@ def test_damage_is_refused_with_file_and_reason(tmp_path: Path, damage: Callable
     damage(directory)
     with pytest.raises(CheckpointError, match=message):
         read_checkpoint(directory)
+
+
+def test_one_bad_directory_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    _write(tmp_path)
+    (tmp_path / "cars" / "2").write_text("a file")
+    (tmp_path / "cars" / "3").symlink_to("nowhere")
+    (tmp_path / "boats").symlink_to(tmp_path / "gone")
+    problems = {(each.name, each.version): each.problem for each in list_checkpoints(tmp_path)}
+    assert problems.pop(("cars", "1")) is None
+    assert problems == {
+        ("boats", ""): f"the link leads to {tmp_path / 'gone'}, which does not exist",
+        ("cars", "2"): "this is a file, and a directory is expected",
+        ("cars", "3"): "the link leads to nowhere, which does not exist",
+    }
+
+
+def test_a_directory_without_permission_is_a_problem_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path)
+    (tmp_path / "boats" / "1").mkdir(parents=True)
+    real = Path.iterdir
+
+    def iterdir(self: Path) -> Iterator[Path]:  # tests may run as root, who may read everything
+        if self.name == "boats":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(self)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert [(each.name, each.problem) for each in list_checkpoints(tmp_path)] == [
+        ("boats", "the directory can't be read: Permission denied"),
+        ("cars", None),
+    ]
+
+
+def test_links_are_known_by_their_own_name(tmp_path: Path) -> None:
+    made = _write(tmp_path / "elsewhere")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "trucks").symlink_to(made.parent)
+    (made.parent / "2").symlink_to("1")
+    found = list_checkpoints(tmp_path / "root")
+    assert [(each.name, each.version, each.problem) for each in found] == [("trucks", "1", None), ("trucks", "2", None)]
+    assert [name_and_version(each.path) for each in found] == [("trucks", "1"), ("trucks", "2")]
 
 
 def test_a_checkpoint_in_its_first_training_is_passed_over(tmp_path: Path) -> None:

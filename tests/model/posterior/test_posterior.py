@@ -20,6 +20,7 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.posterior.posterior import Posterior
 from tests.model.conftest import make_table, present
+from tests.support import sealed_again
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,7 +256,7 @@ def test_edited_facts_are_refused_with_the_file(
     for path in (rent_checkpoints / "rent" / "1").iterdir():
         (directory / path.name).write_bytes(path.read_bytes())
     facts = json.loads((directory / "model.json").read_text())
-    (directory / "model.json").write_text(json.dumps(facts | change))
+    (directory / "model.json").write_bytes(sealed_again(json.dumps(facts | change)))
     with pytest.raises(CheckpointError, match=message) as caught:
         Posterior.load(directory)
     assert str(directory) in str(caught.value)

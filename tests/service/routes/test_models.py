@@ -4,7 +4,9 @@ from tests.service.support import NAMES, AppClient, FakeModel, make_client, poin
 
 
 def test_the_list_names_models_versions_and_what_is_refused() -> None:
-    with make_client(FakeModel(version="1"), FakeModel(version="2"), ("boats", "1", "wrong hash")) as client:
+    with make_client(
+        FakeModel(version="1"), FakeModel(version="2"), ("boats", "1", "wrong hash"), versions="all"
+    ) as client:
         client.wait_until_loaded()
         listed = client.get("/models").json()
     assert listed["default"] == "cars"

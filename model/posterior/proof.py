@@ -1,0 +1,212 @@
+"""The proof of a checkpoint: a few rows with the answers that the writer got, which every reader must get again.
+
+Hashes tell whether a file was changed. The proof tells whether this code on this machine makes of the files what the
+writer made of them: a scale of 1e300 under good hashes, or a processor that computes wrongly, gives other answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+from murho.model.data.schema import FeatureKind
+from murho.model.engines.prediction import DEFAULT_PERCENTILES, PredictOptions
+from murho.model.errors import CheckpointError
+from murho.model.json_validation import expect_fields, expect_list, expect_number, expect_numbers, expect_whole, wrong
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns, Feature, Schema
+    from murho.model.engines.prediction import Prediction
+
+__all__ = ["ANSWERS_VERSION", "Proof", "Prover", "require_finite_answers", "typical_rows"]
+
+ANSWERS_VERSION = 1
+"""Counts the changes of Murho that give other answers to the same checkpoint on purpose, such as other draws.
+
+A proof of another version is not compared; its rows must still get finite answers.
+"""
+
+SAMPLES = 16
+"""S: enough to take draws of every member, and made in a few milliseconds."""
+
+TOLERANCE = 1e-3
+"""Largest difference, relative to the larger of |value| and std.
+
+Answers promise 1e-4 between a GPU and a CPU. Damage worth the name is far larger.
+"""
+
+FRACTIONS = (0.25, 0.5, 0.75)
+"""Where the rows lie in the training range of every number."""
+
+
+ADVICE = "restore the checkpoint or train again"
+
+
+class Prover(Protocol):
+    """What a proof asks; `model.posterior.posterior.Posterior` is one."""
+
+    @property
+    def schema(self) -> Schema:
+        """Features and target."""
+
+    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+        """The answer for canonical columns ``[B]``."""
+
+
+def typical_rows(schema: Schema) -> dict[str, NDArray[Any]]:
+    """B canonical rows within the training range of every feature, ``[B]`` each, without a missing cell.
+
+    A feature of which no training row has a value is missing.
+    """
+    return {feature.name: _cells(feature) for feature in schema.features}
+
+
+def _cells(feature: Feature) -> NDArray[Any]:
+    if feature.kind is FeatureKind.CATEGORICAL:
+        known = feature.categories or (None,)
+        return np.array([known[row % len(known)] for row in range(len(FRACTIONS))], dtype=object)
+    if feature.minimum is None or feature.maximum is None:
+        return np.full(len(FRACTIONS), np.nan)
+    places = np.array(FRACTIONS)
+    values = (1.0 - places) * feature.minimum + places * feature.maximum
+    return np.round(values) if feature.kind is FeatureKind.BOOLEAN else values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proof:
+    """Rows and their answers.
+
+    Attributes:
+        columns: Canonical columns, ``[B]`` each.
+        answers: ``mean``, ``std`` ``[B]`` and ``percentiles`` ``[B, K]`` of `SAMPLES` draws of the default seed,
+            calibrated where the checkpoint is; ``mean_without_draws`` ``[B]``, of the mu-only network.
+        answers_version: `ANSWERS_VERSION` of the writer.
+        samples: S.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    answers: dict[str, NDArray[np.float64]]
+    answers_version: int = ANSWERS_VERSION
+    samples: int = SAMPLES
+
+    @classmethod
+    def of(cls, prover: Prover) -> Self | None:
+        """The proof of what is about to be written; None if no typical row gets a finite answer."""
+        columns = typical_rows(prover.schema)
+        answers = _answers(prover, columns, SAMPLES)
+        finite = _finite_rows(answers)
+        if not finite.any():
+            return None
+        return cls(
+            {name: column[finite] for name, column in columns.items()},
+            {name: answer[finite] for name, answer in answers.items()},
+        )
+
+    def check(self, prover: Prover) -> None:
+        """Answer the rows again, and compare.
+
+        Raises:
+            CheckpointError: An answer isn't finite or differs by more than `TOLERANCE`.
+        """
+        now = _answers(prover, self.columns, self.samples)
+        finite = _finite_rows(now)
+        if not finite.all():
+            row = int(np.argmin(finite))
+            raise CheckpointError(
+                f"proof: the answer for row {row} isn't finite; restore the checkpoint or train again"
+            )
+        if self.answers_version != ANSWERS_VERSION:
+            return
+        for name, then in self.answers.items():
+            unit = self.answers["std"].reshape(-1, *[1] * (then.ndim - 1))
+            excess = np.abs(now[name] - then) - TOLERANCE * np.maximum(np.abs(then), unit)
+            if excess.max() > 0.0:
+                where = np.unravel_index(int(np.argmax(excess)), excess.shape)
+                raise CheckpointError(
+                    f"proof: {name} of row {where[0]} is {now[name][where]:.6g}, and was {then[where]:.6g} when the "
+                    f"checkpoint was written; {ADVICE}"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """The proof as an object of ``model.json``."""
+        columns = {name: [_plain(cell) for cell in column.tolist()] for name, column in self.columns.items()}
+        return {
+            "answers_version": self.answers_version,
+            "samples": self.samples,
+            "percentiles": list(DEFAULT_PERCENTILES),
+            "rows": columns,
+            "answers": {name: answer.tolist() for name, answer in self.answers.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: object, schema: Schema) -> Self:
+        """The inverse of `to_json`.
+
+        Raises:
+            CheckpointError: A field is missing, malformed, or doesn't fit the schema; the message names it.
+        """
+        fields = expect_fields(data, "proof", ("answers_version", "samples", "percentiles", "rows", "answers"))
+        names = tuple(feature.name for feature in schema.features)
+        rows = expect_fields(fields["rows"], "proof.rows", names)
+        columns = {
+            feature.name: _column(expect_list(rows[feature.name], f"proof.rows.{feature.name}"), feature)
+            for feature in schema.features
+        }
+        count = len(next(iter(columns.values())))
+        given = expect_fields(fields["answers"], "proof.answers", ("mean", "std", "percentiles", "mean_without_draws"))
+        answers = {}
+        for name, values in given.items():
+            where = f"proof.answers.{name}"
+            if name == "percentiles":
+                answers[name] = np.array([expect_numbers(row, where) for row in expect_list(values, where)])
+            else:
+                answers[name] = np.array(expect_numbers(values, where))
+            shape = (count, len(DEFAULT_PERCENTILES)) if name == "percentiles" else (count,)
+            if answers[name].shape != shape:
+                raise wrong(where, f"numbers of shape {list(shape)}", list(answers[name].shape))
+        if any(len(column) != count for column in columns.values()) or count == 0:
+            raise wrong("proof.rows", "columns of the same length, at least 1", [len(c) for c in columns.values()])
+        version = expect_whole(fields["answers_version"], "proof.answers_version", least=1)
+        return cls(columns, answers, version, expect_whole(fields["samples"], "proof.samples", least=1))
+
+
+def require_finite_answers(prover: Prover) -> None:
+    """Check a checkpoint that has no proof, such as one of an older version: a typical row gets a finite answer.
+
+    Raises:
+        CheckpointError: None does.
+    """
+    if not _finite_rows(_answers(prover, typical_rows(prover.schema), SAMPLES)).any():
+        raise CheckpointError(f"the answers for rows within the training range aren't finite; {ADVICE}")
+
+
+def _answers(prover: Prover, columns: Columns, samples: int) -> dict[str, NDArray[np.float64]]:
+    with np.errstate(all="ignore"):  # what overflows is found in the answers
+        drawn = prover.predict(columns, PredictOptions(samples=samples))
+        means = prover.predict(columns, PredictOptions(samples=0))
+    answers = {"mean": drawn.mean, "std": drawn.std, "percentiles": drawn.percentiles, "mean_without_draws": means.mean}
+    return {name: np.asarray(answer, dtype=np.float64) for name, answer in answers.items()}
+
+
+def _finite_rows(answers: dict[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
+    finite = np.ones(len(answers["mean"]), dtype=np.bool_)
+    for answer in answers.values():
+        finite &= np.isfinite(answer).reshape(len(answer), -1).all(axis=1)
+    return finite
+
+
+def _plain(cell: Any) -> Any:
+    return None if isinstance(cell, float) and np.isnan(cell) else cell
+
+
+def _column(cells: list[Any], feature: Feature) -> NDArray[Any]:
+    where = f"proof.rows.{feature.name}"
+    if feature.kind is FeatureKind.CATEGORICAL:
+        if not all(cell is None or isinstance(cell, str) for cell in cells):
+            raise wrong(where, "texts", cells)
+        return np.array(cells, dtype=object)
+    return np.array([np.nan if cell is None else expect_number(cell, where) for cell in cells])

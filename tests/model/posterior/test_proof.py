@@ -1,0 +1,116 @@
+"""The proof: a checkpoint that answers otherwise than when it was written is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from murho.model.errors import CheckpointError
+from murho.model.posterior import proof
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.proof import Proof, typical_rows
+from murho.model.posterior.seal import SEAL, sealed
+from murho.model.revision.revisions import Revision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OLDER = Path(__file__).parents[2] / "fixtures" / "checkpoints" / "rents" / "1"
+
+
+@pytest.fixture
+def checkpoint(rent_checkpoints: Path, tmp_path: Path) -> Path:
+    """A copy of a checkpoint, to be changed."""
+    return Path(shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / "rent" / "1"))
+
+
+def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Changes `model.json` and seals it again: the hashes are good."""
+    path = directory / "model.json"
+    facts = json.loads(path.read_text())
+    del facts[SEAL]
+    change(facts)
+    path.write_bytes(sealed(facts))
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_a_good_checkpoint_proves_itself_with_every_engine(checkpoint: Path, engine: str) -> None:
+    stored = json.loads((checkpoint / "model.json").read_text())["proof"]
+    assert len(stored["answers"]["mean"]) == 3
+    Posterior.load(checkpoint, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [("target", "scale", 1e300), ("target", "location", 100.0), ("likelihood", "kind", "homoscedastic")],
+)
+@pytest.mark.parametrize("read", [Posterior.load, Revision.read])
+def test_other_answers_are_refused_by_every_reader(
+    checkpoint: Path, read: Callable[[Path], object], part: str, name: str, value: object
+) -> None:
+    edit(checkpoint, lambda facts: facts[part].update({name: value}))
+    with pytest.raises(CheckpointError):
+        read(checkpoint)
+
+
+def test_the_refusal_says_what_differs(checkpoint: Path) -> None:
+    edit(checkpoint, lambda facts: facts["target"].update(location=100.0))
+    with pytest.raises(CheckpointError, match=r"model\.json: proof: mean of row \d is .*, and was .*; restore"):
+        Posterior.load(checkpoint)
+
+
+def test_a_changed_encoding_is_noticed(checkpoint: Path) -> None:
+    edit(checkpoint, lambda facts: facts["encoding"]["features"]["size"].update(mean=1.0, std=2.0))
+    edit(checkpoint, lambda facts: facts["encoding"]["features"]["size"].get("scale", {}).update(mean=1.0))
+    with pytest.raises(CheckpointError):
+        Posterior.load(checkpoint)
+
+
+def test_without_a_proof_the_answers_must_be_finite(checkpoint: Path) -> None:
+    edit(checkpoint, lambda facts: facts.pop("proof"))
+    Posterior.load(checkpoint)
+    edit(checkpoint, lambda facts: facts["target"].update(scale=1e300))
+    with pytest.raises(CheckpointError, match="finite"):
+        Posterior.load(checkpoint)
+
+
+def test_an_older_checkpoint_loads_without_a_proof() -> None:
+    Posterior.load(OLDER)
+
+
+def test_answers_that_changed_on_purpose_are_not_compared(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit(checkpoint, lambda facts: facts["proof"]["answers"].update(mean=[0.0, 0.0, 0.0]))
+    with pytest.raises(CheckpointError, match="proof: mean"):
+        Posterior.load(checkpoint)
+    monkeypatch.setattr(proof, "ANSWERS_VERSION", proof.ANSWERS_VERSION + 1)
+    Posterior.load(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples": 0}, r"proof\.samples: expected a whole number from 1"),
+        ({"rows": {}}, r"proof\.rows: expected an object"),
+        ({"answers": {}}, r"proof\.answers: expected an object"),
+        ({"more": 1}, "proof: expected an object"),
+    ],
+)
+def test_a_malformed_proof_is_named(checkpoint: Path, change: dict[str, Any], message: str) -> None:
+    edit(checkpoint, lambda facts: facts["proof"].update(change))
+    with pytest.raises(CheckpointError, match=message):
+        Posterior.load(checkpoint)
+
+
+def test_rows_are_typical_and_survive_the_file(rent: Posterior) -> None:
+    rows = typical_rows(rent.schema)
+    assert rent.schema.outside(rows) == []
+    made = Proof.of(rent)
+    assert made is not None
+    again = Proof.from_json(json.loads(json.dumps(made.to_json())), rent.schema)
+    assert all(np.array_equal(again.columns[name], column) for name, column in made.columns.items())
+    again.check(rent)
