@@ -47,7 +47,7 @@ class _Kept:
 class DrawCache:
     """The draws of one posterior on one device, with those of recent seeds in memory.
 
-    Not thread-safe.
+    Not thread-safe, but for `missing`.
 
     Attributes:
         means: The mu-only networks, see `model.engines.draws.mean_network`.
@@ -92,6 +92,17 @@ class DrawCache:
     def holds(self, samples: int) -> bool:
         """Whether S draws fit into the cache."""
         return samples * self.bytes_per_draw <= self.most_bytes
+
+    def missing(self, samples: int, seed: int) -> int:
+        """How many draws `parts` would make; any thread may ask.
+
+        Draws that do not fit into the cache are made again for every tile of rows; they are counted once.
+        """
+        kept = self._kept.get(seed)  # one operation of a dictionary, which no other thread can interrupt
+        there = 0 if kept is None else len(kept.draws)
+        if self.holds(samples):
+            return samples if there < samples else 0
+        return samples - min(there, samples)
 
     def parts(self, samples: int, seed: int) -> Iterator[Draws]:
         """The first S draws of a seed, part by part, within the memory limit.

@@ -23,7 +23,8 @@ from murho.model.engines.selection import select_engine
 from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
-from murho.model.posterior.checkpoint import name_and_version, read_stored
+from murho.model.posterior.answer_cost import COMPILED, TORCH, CostModel
+from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.posterior.drawn_rows import DrawnRows
 from murho.model.posterior.imputed_rows import in_pieces, mostly_imputed, with_rows_in_place
 from murho.model.posterior.network_outputs import NetworkOutputs, Tile
@@ -113,6 +114,13 @@ class Posterior:
         self._reference = TorchEngine(self._target)
         self.engine = select_engine(self._target, self.device, engine)
         self._plans: dict[PredictOptions, PredictionPlan] = {}
+        self._costs = CostModel(
+            self._weights,
+            sum(spec.architecture.hidden),
+            self.likelihood.means,
+            spec.architecture.members,
+            TORCH if self.engine.name == TorchEngine.name else COMPILED,
+        )
         self._draws = DrawCache(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
@@ -298,9 +306,25 @@ class Posterior:
         """
         return self._reach.unlike(rows, self._reach.outside(rows))
 
-    def cost(self, rows: int, options: PredictOptions) -> float:
-        """Row-draws of an answer."""
-        return float(rows * max(1, options.samples))
+    @property
+    def shared_cost(self) -> float:
+        """The part of `cost` that questions in one pass share: n of them cost the sum minus n - 1 times this."""
+        return self._costs.shared
+
+    def cost(self, rows: int, options: PredictOptions, *, imputed: int = 0, far: int = 0) -> float:
+        """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.
+
+        Any thread may ask. See `model.posterior.answer_cost`.
+
+        Args:
+            rows: B.
+            options: Options of the request.
+            imputed: Rows with cells to impute, of the B.
+            far: Rows beyond the training range, of the B.
+        """
+        seed = self.seed if options.seed is None else options.seed
+        new_draws = self._draws.missing(options.samples, seed) if options.samples else 0
+        return self._costs.cost(rows, options, new_draws=new_draws, imputed=imputed, far=far)
 
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None

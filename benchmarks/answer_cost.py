@@ -1,0 +1,116 @@
+"""What answers cost by `model.posterior.answer_cost`, beside the processor time that they take.
+
+Run it as ``python -m benchmarks.answer_cost CHECKPOINT``, with a directory ``NAME/VERSION``. Both columns are in units
+of a row and draw of the plain answer of many rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from murho.model.data.schema import FeatureKind
+from murho.model.engines.prediction import PredictOptions
+from murho.model.posterior.posterior import Posterior
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Columns
+
+__all__ = ["CASES", "measured", "rows_of"]
+
+ROWS = 200
+NEW_SEED = 10**6
+"""Seeds from here on are new at every call."""
+MANY = tuple(float(level) for level in np.linspace(0.5, 99.5, 100))
+LOW = tuple(float(level) for level in np.geomspace(1e-11, 1e-6, 50))
+EXTREME = (*LOW, *(100.0 - 1e3 * level for level in LOW))
+PLAIN = PredictOptions()
+CASES: dict[str, tuple[int, PredictOptions, str]] = {
+    "plain": (ROWS, PLAIN, ""),
+    "one row": (1, PLAIN, ""),
+    "S = 1": (ROWS, replace(PLAIN, samples=1), ""),
+    "S = 4096": (ROWS, replace(PLAIN, samples=4096), ""),
+    "100 levels": (ROWS, replace(PLAIN, percentiles=MANY), ""),
+    "100 levels far out": (ROWS, replace(PLAIN, percentiles=EXTREME), ""),
+    "100 thresholds": (ROWS, replace(PLAIN, thresholds=MANY), ""),
+    "the function, 100 levels and thresholds": (
+        ROWS,
+        replace(PLAIN, noise=False, percentiles=MANY, thresholds=MANY),
+        "",
+    ),
+    "draws": (ROWS, replace(PLAIN, draws=True), ""),
+    "standard errors": (ROWS, replace(PLAIN, mc_error=True), ""),
+    "standard errors of 100 levels": (ROWS, replace(PLAIN, mc_error=True, percentiles=MANY), ""),
+    "a new seed, one row": (1, replace(PLAIN, seed=NEW_SEED), ""),
+    "a new seed, one row, S = 4096": (1, replace(PLAIN, seed=NEW_SEED, samples=4096), ""),
+    "far rows": (ROWS, PLAIN, "far"),
+    "imputed rows": (ROWS, PLAIN, "imputed"),
+}
+"""Name → rows, options, and what the rows have: nothing, ``far`` or ``imputed``."""
+
+
+def rows_of(posterior: Posterior, rows: int, kind: str = "") -> Columns:
+    """Rows within the training range, a million times as far out, or with a cell to impute."""
+    generator, columns = np.random.default_rng(0), {}
+    to_impute = next((feature.name for feature in posterior.schema.features if feature.imputed), None)
+    for feature in posterior.schema.features:
+        column: NDArray[np.generic]
+        if feature.kind is FeatureKind.CATEGORICAL:
+            column = np.array([feature.categories[row % len(feature.categories)] for row in range(rows)], dtype=object)
+            nothing = None
+        else:
+            column = generator.uniform(feature.minimum or 0.0, feature.maximum or 1.0, rows)
+            column, nothing = (1e6 * column if kind == "far" else column), np.nan
+        if kind == "imputed" and feature.name == to_impute:
+            column[:] = nothing
+        columns[feature.name] = column
+    return columns
+
+
+def measured(posterior: Posterior, *, repetitions: int = 5) -> Iterator[tuple[str, float, float]]:
+    """The cases, with the cost of each and the median of its processor time in seconds."""
+    seeds = count(NEW_SEED)
+    posterior.warm_up()
+    for name, (rows, options, kind) in CASES.items():
+        columns = rows_of(posterior, rows, kind)
+        if kind == "imputed" and not any(feature.imputed for feature in posterior.schema.features):
+            continue
+        times, costs = [], []
+        for number in range(repetitions + 1):
+            asked = replace(options, seed=next(seeds)) if options.seed == NEW_SEED else options
+            cost = posterior.cost(rows, asked, imputed=rows * (kind == "imputed"), far=rows * (kind == "far"))
+            start = time.process_time()
+            posterior.predict(columns, asked)
+            if number:  # the first call makes the draws that later ones have
+                times.append(time.process_time() - start)
+                costs.append(cost)
+        yield name, costs[-1], statistics.median(times)
+
+
+def main() -> None:
+    """Print costs and times."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path, help="directory NAME/VERSION")
+    parser.add_argument("--engine", default="auto")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    unit = 0.0
+    for name, cost, seconds in measured(Posterior.load(arguments.checkpoint, engine=arguments.engine)):
+        unit = unit or seconds / cost
+        print(f"{name:42} cost {cost:14,.0f}  time {seconds / unit:14,.0f}  ratio {cost * unit / seconds:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
