@@ -93,6 +93,7 @@ class Connection(HttpToolsProtocol):
         self._deaf = False  # what still arrives is dropped
         self._offered = False  # a protocol to upgrade to
         self._turned_away = False
+        self._stopping = False
         self._half_closed = False
         self._timer: asyncio.TimerHandle | None = None  # of the head, or of lingering
 
@@ -239,6 +240,7 @@ class Connection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Ends the connection, after the answers that are owed; the server stops."""
+        self._stopping = True
         if self._answering:
             self.drain()
             return
@@ -340,14 +342,18 @@ class Connection(HttpToolsProtocol):
 
     def _close_gently(self) -> None:
         """Closes the connection after an answer, and not before the client could read it."""
-        if self._arriving is Part.BODY and not self.pipeline:
-            self._deaf = True
-            self._linger()
-        else:
+        self._deaf = True
+        self.pipeline.clear()
+        if self._stopping:
             self._close()
+        else:
+            self._linger()
 
     def _linger(self) -> None:
-        """Ends the own side. To close while a client sends would reset the connection, and the answer would be lost."""
+        """Ends the own side, and drops what still arrives, until the client has ended its side too.
+
+        To close while a client sends would reset the connection, and the answer would be lost.
+        """
         if self._half_closed or not self.transport.can_write_eof():
             self._close()
             return

@@ -30,20 +30,23 @@ Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points
 
 REFERENCE = "#/components/schemas/{model}"
 PROBLEMS = {
+    "400": "This is no HTTP request.",
     "401": "There is no API key, or an unknown one.",
     "403": "The API key may not do this.",
     "404": "There is no such model or version.",
     "406": "The answer can't have the media type that `Accept` asks for.",
-    "408": "The body didn't arrive in time.",
+    "408": "The headers or the body didn't arrive in time.",
     "413": "The body, the rows or the work asked for are above a limit.",
+    "414": "Path and query are too long.",
     "415": "The body's media type or compression isn't read.",
     "422": "The input can't be used; `errors` says where.",
     "429": "The service is busy, or the caller has taken all that it may take; try again after `Retry-After` seconds.",
+    "431": "The headers are too large, or too many.",
     "500": "The service failed.",
     "503": "The service isn't ready; try again after `Retry-After` seconds.",
     "504": "There was no answer in time.",
 }
-PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("401", "404", "429", "500", "503")}
+PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("400", "401", "404", "408", "414", "429", "431", "500", "503")}
 OF_KEYS = frozenset({"401", "403"})
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as Authorization: Bearer KEY."},

@@ -36,7 +36,7 @@ def service() -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Served]:
     """A service with short times."""
-    with served(header_timeout=0.3, idle_timeout=0.3, request_timeout=1.0, send_timeout=0.5) as service:
+    with served(header_timeout=0.3, idle_timeout=0.3, request_timeout=1.0, send_timeout=1.0) as service:
         yield service
 
 
@@ -216,7 +216,7 @@ def test_headers_that_come_slowly_are_answered_408(hasty: Served) -> None:
         thread.join()
         assert reply.status == 408
         assert "0.3 seconds" in reply.problem()["detail"]
-        assert 0.2 < time.monotonic() - begin < 3
+        assert 0.2 < time.monotonic() - begin < 10
     assert hasty.errors("slow-request") == before + 1
 
 
@@ -231,7 +231,7 @@ def test_a_body_that_comes_slowly_is_answered_408_and_cut_off(hasty: Served, mon
         wait_until(lambda: not sends_a_byte(wire))
         thread.join()
         assert reply == [408]
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 15
 
 
 def sends_a_byte(wire: Wire) -> bool:
@@ -251,7 +251,7 @@ def test_an_idle_connection_is_closed(hasty: Served, first: bytes) -> None:
         if first.startswith(b"GET"):
             assert wire.read().status == 200
         assert wire.end() == b""
-        assert 0.2 < time.monotonic() - begin < 3
+        assert 0.2 < time.monotonic() - begin < 10
 
 
 def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(hasty: Served) -> None:
@@ -316,6 +316,23 @@ def test_a_client_that_offers_another_protocol_is_served_in_this_one(service: Se
         assert [wire.read().status for _ in range(2)] == [200, 200]
         wire.send(POST + offer + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY)
         assert wire.read().status == 200
+
+
+def test_however_a_request_is_cut_into_pieces_the_answers_are_the_same(service: Served) -> None:
+    chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(BODY) + BODY + b"\r\n0\r\n\r\n"
+    whole = GET + PREDICT + b"\r\n" + chunked + GET
+    for size in (1, 2, 7, 50, 1000):
+        with service.wire() as wire:
+            wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire.send(*[whole[start : start + size] for start in range(0, len(whole), size)])
+            assert [wire.read().status for _ in range(4)] == [200] * 4
+
+
+def test_an_answer_can_be_read_although_the_client_sends_more_than_it_may(service: Served) -> None:
+    with service.wire() as wire:
+        wire.send(GET[:-2] + b"Connection: close\r\n\r\n", *[b"x" * 100_000] * 20)
+        assert wire.read().headers["connection"] == "close"
+        assert wire.end() == b""
 
 
 # HEAD
@@ -391,8 +408,8 @@ def test_work_of_a_client_that_is_gone_is_dropped(
         if reset:
             gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         gone.close()
-        wait_until(lambda: len(service.server.server_state.connections) == 1, 3)
-        wait_until(lambda: service.metric("murho_pending_requests") == 1, 3)
+        wait_until(lambda: len(service.server.server_state.connections) == 1)
+        wait_until(lambda: service.metric("murho_pending_requests") == 1)
         free.set()
         assert blocker.read().status == 200
         blocker.send(PREDICT)
