@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import ClientDisconnect
 
+from murho.service.bodies import BodyChunks
 from murho.service.errors import ClientGoneError, SlowRequestError
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ async def read_body(request: Request, seconds: float) -> bytes:
     """
     try:
         async with asyncio.timeout(seconds):
-            return await request.body()
+            chunks = BodyChunks()
+            async for chunk in request.stream():
+                chunks.add(chunk)
+            return await chunks.whole()
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
     except ClientDisconnect:
