@@ -22,7 +22,7 @@ from murho.service.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FILE_VARIABLE", "Configuration", "read_configuration", "toml_value"]
+__all__ = ["FILE_VARIABLE", "OF_OTHERS", "Configuration", "read_configuration", "toml_value"]
 
 PREFIX = "MURHO_"
 FILE_VARIABLE = "MURHO_CONFIG"
@@ -77,7 +77,7 @@ def toml_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
-        return f"{value:_}" if isinstance(value, int) else repr(value)
+        return (f"{value:_}" if value >= 100_000 else str(value)) if isinstance(value, int) else repr(value)
     if isinstance(value, tuple):
         return f"[{', '.join(toml_value(item) for item in value)}]"
     return json.dumps(str(value), ensure_ascii=False)

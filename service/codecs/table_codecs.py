@@ -17,6 +17,7 @@ from murho.model.data.tables import csv_bytes
 from murho.model.errors import Problem, TableError
 from murho.service.codecs.answer_columns import answer_columns, answer_facts, fact_headers
 from murho.service.codecs.envelope import predict_options
+from murho.service.codecs.foreign_bodies import foreign_form
 from murho.service.codecs.inputs import check_rows
 from murho.service.codecs.query_options import parse_query
 from murho.service.codecs.table_inputs import check_names, inputs_of_table
@@ -42,6 +43,8 @@ EXPANSION = 16
 """A table may take this many times the memory of the largest body. Compressed tables could take any amount."""
 
 MOST_HEADER_BYTES = 2**18
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Spreadsheets write it before CSV in UTF-8."""
 LINE_ENDS = frozenset(b"\r\n")
 
 
@@ -96,6 +99,9 @@ class CSVCodec(_TableCodec):
         return csv_bytes(answer_columns(answered))
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
+        advice = foreign_form(body)
+        if advice and not body.startswith(BYTE_ORDER_MARK):
+            raise BadInputError([Problem("", f"The body isn't CSV in UTF-8. {advice}")])
         check_rows(max(0, body.count(b"\n") - 1 - body.count(b'"')), settings.max_rows)
         if len(body) > MOST_HEADER_BYTES and not set(body[:MOST_HEADER_BYTES]) & LINE_ENDS:
             raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
