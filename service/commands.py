@@ -32,21 +32,34 @@ def serve(
         int | None, typer.Option(help="Threads of the computation; by default all processors there are.")
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.  [default: info]")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with settings, such as deploy/murho.toml.")] = None,
+    show_settings: Annotated[
+        bool, typer.Option("--show-settings", help="Print all settings and where each comes from, and end.")
+    ] = False,
 ) -> None:
     """Serve every checkpoint of a directory over HTTP.
 
-    Every setting is also an environment variable, MURHO_ and its name in capitals; an option goes first.
+    Every setting is also an environment variable, MURHO_ and its name in capitals, and a line of the TOML file that
+    --config or MURHO_CONFIG names. An option goes first, then the environment, then the file.
     """
-    settings = _settings(
-        checkpoints=checkpoints,
-        host=host,
-        port=port,
-        device=device,
-        default_model=default_model,
-        max_samples=max_samples,
-        threads=threads,
-        log_level=log_level,
-    )
+    from murho.service.configuration import read_configuration
+
+    options: dict[str, Any] = {
+        "checkpoints": checkpoints,
+        "host": host,
+        "port": port,
+        "device": device,
+        "default_model": default_model,
+        "max_samples": max_samples,
+        "threads": threads,
+        "log_level": log_level,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    configuration = read_configuration(given, config)
+    if show_settings:
+        sys.stdout.write("".join(f"{line}\n" for line in configuration.lines()))
+        return
+    settings = configuration.settings
     if settings.device == "cuda":
         from murho.model.runtime.devices import resolve_device
 
@@ -61,29 +74,6 @@ def serve(
     _say(f"Murho serves the checkpoints of {settings.checkpoints.absolute()} on {address}, once loaded.")
     serve_until_stopped(settings, listening, lambda snapshot: _announce(snapshot, settings, address))
     _say("Stopped.")
-
-
-def _settings(**given: Any) -> "Settings":
-    """Returns the settings of the environment with the given ones on top.
-
-    Raises:
-        OptionError: One of them has a wrong value.
-    """
-    from pydantic import ValidationError
-
-    from murho.model.errors import OptionError
-    from murho.service.settings import Settings
-
-    chosen = {name: value for name, value in given.items() if value is not None}
-    try:
-        return Settings(**chosen)
-    except ValidationError as error:
-        lines = []
-        for item in error.errors(include_url=False):
-            name = str(item["loc"][0])
-            source = f"--{name.replace('_', '-')}" if name in chosen else f"MURHO_{name.upper()}"
-            lines.append(f"{source} is {item['input']!r}: {item['msg'].replace('Input should', 'it should')}.")
-        raise OptionError(" ".join(lines)) from None
 
 
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from murho.model.errors import Problem
+from murho.service.bodies import BodyChunks
 from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
 
 if TYPE_CHECKING:
@@ -38,19 +39,22 @@ async def read_body(receive: Receive, headers: dict[str, str], seconds: float, m
         raise _too_large(most)
     try:
         async with asyncio.timeout(seconds):
-            body = await _next_part(receive)
-            if not body[1]:
-                parts, size, more = [body[0]], len(body[0]), True
-                while more and size <= most:
+            body, last = await _next_part(receive)
+            if not last:
+                chunks, size = BodyChunks(), len(body)
+                chunks.add(body)
+                while not last and size <= most:
                     part, last = await _next_part(receive)
-                    parts.append(part)
-                    size, more = size + len(part), not last
-                body = b"".join(parts), True
+                    chunks.add(part)
+                    size += len(part)
+                if size > most:
+                    raise _too_large(most)
+                body = await chunks.whole()
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
-    if len(body[0]) > most:
+    if len(body) > most:
         raise _too_large(most)
-    return body[0]
+    return body
 
 
 async def _next_part(receive: Receive) -> tuple[bytes, bool]:

@@ -34,7 +34,8 @@ class Client:
 
     Args:
         url: Address of the service, such as ``http://127.0.0.1:8000``.
-        api_key: Sent as bearer token. No message, repr or log shows it.
+        api_key: Sent as bearer token; by default `MURHO_API_KEY` of the environment, if that is set. No message, repr
+            or log shows it.
         timeout: Seconds for each request, with its retries.
         max_rows_per_request: Larger tables are split into several requests.
         max_concurrency: The most requests of one call at a time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from murho_client._retry import Deadline
 from murho_client._version import __version__
 
 __all__ = ["Setup"]
+
+KEY_VARIABLE = "MURHO_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,18 @@ class Setup:
     def http(self, api_key: str | None) -> dict[str, Any]:
         """Arguments of an httpx client.
 
+        Args:
+            api_key: The key; that of the environment (`MURHO_API_KEY`), if there is one there, for None.
+
         Raises:
             ValueError: The key can't be part of a header.
         """
         headers = {"User-Agent": f"murho-client/{__version__}", "Accept": "application/json"}
+        name = "api_key" if api_key is not None else KEY_VARIABLE
+        api_key = api_key if api_key is not None else os.environ.get(KEY_VARIABLE) or None
         if api_key is not None:
             if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-                raise ValueError("api_key is empty, or has a space, a line break or another character no key has.")
+                raise ValueError(f"{name} is empty, or has a space, a line break or another character no key has.")
             headers["Authorization"] = f"Bearer {api_key}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=max(20, self.concurrency))
         return {"base_url": self.url, "headers": headers, "limits": limits, "follow_redirects": False}

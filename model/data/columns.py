@@ -136,7 +136,10 @@ def distinct(column: pa.ChunkedArray) -> Distinct:
     """Return the distinct cells of a column from `plain`."""
     encoded = column.combine_chunks().dictionary_encode()
     codes = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
-    return Distinct(encoded.dictionary.to_pylist(), codes)
+    # A part at a time: converting many cells at once would hold up every other thread of a service.
+    cells = encoded.dictionary
+    parts = (cells.slice(start, 4096).to_pylist() for start in range(0, len(cells), 4096))
+    return Distinct([cell for part in parts for cell in part], codes)
 
 
 def canonical_column(column: pa.ChunkedArray, kind: FeatureKind, name: str) -> npt.NDArray[Any]:

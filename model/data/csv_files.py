@@ -30,6 +30,7 @@ MISSING_TOKENS = frozenset(
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"
+_DIAGNOSED_BYTES = 2**22
 
 
 def read_csv(path: Path) -> pa.Table:
@@ -45,12 +46,17 @@ def read_csv(path: Path) -> pa.Table:
     return parse_csv(path.read_bytes(), str(path))
 
 
-def parse_csv(data: bytes, where: str) -> pa.Table:
+def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa.Table:
     """The table in the bytes of a CSV file; see `read_csv`.
 
     Args:
         data: The bytes, with a header line.
         where: Name of their source, for messages.
+        most_columns: For data of strangers: the most columns, each of which takes memory. Errors in more than some
+            megabytes of such data are not looked for line by line, because a line may be as long as all of them.
+
+    Raises:
+        TableError: The data can't be read as a table, or have more columns than that.
     """
     start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     if not data[start : start + 4096].strip() and not data[start:].strip():
@@ -58,6 +64,8 @@ def parse_csv(data: bytes, where: str) -> pa.Table:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
     separator, names, more = _header(where, data[start:])
+    if most_columns is not None and len(names) > most_columns:
+        raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
         return pa.table([pa.array([], pa.string())] * len(names), names=names)
     try:
@@ -77,6 +85,8 @@ def parse_csv(data: bytes, where: str) -> pa.Table:
             ),
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
+        if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
+            raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
         raise _diagnosis(where, data[start:], separator, len(names), error) from error
     tokens = pa.array(sorted(MISSING_TOKENS))
     null = pa.scalar(None, pa.string())

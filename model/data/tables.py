@@ -155,20 +155,20 @@ def _plain(values: Any) -> Any:
 
 
 def _csv_bytes(table: pa.Table) -> bytes:
-    header = io.StringIO()
-    csv.writer(header, lineterminator="\n").writerow(table.column_names)
     try:
         try:
-            body = _csv_body(table, quoting="none")
+            return _csv_text(table, quoting="none")
         except pa.ArrowInvalid:  # a text needs quotes; pyarrow then quotes all texts
-            body = _csv_body(table, quoting="needed")
+            return _csv_text(table, quoting="needed")
     except pa.ArrowException as error:
         raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
-    return header.getvalue().encode() + body
 
 
-def _csv_body(table: pa.Table, *, quoting: str) -> bytes:
+def _csv_text(table: pa.Table, *, quoting: str) -> bytes:
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(table.column_names)
     body = io.BytesIO()
+    body.write(header.getvalue().encode())
     pa.csv.write_csv(table, body, pa.csv.WriteOptions(include_header=False, quoting_style=quoting))
     return body.getvalue()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 from pydantic import BaseModel, Field
+
+from murho.service.codecs.json_output import encode_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +144,7 @@ def encode_answer(
         document["mc_error"] = _errors(prediction, options)
     document["calibrated"] = prediction.calibrated
     document["warnings"] = warnings
-    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    return encode_document(document)
 
 
 def _errors(prediction: Prediction, options: PredictOptions) -> dict[str, Any] | None:

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import Problem
+from murho.service.codecs.cells import JSON_NAMES
+from murho.service.codecs.foreign_bodies import foreign_form
 from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
 from murho.service.errors import BadInputError
 
@@ -32,6 +34,18 @@ NO_OBJECT = 'The body has to be a JSON object such as {"inputs": [{…}]}.'
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
 DEFAULT = PredictOptions()
+
+_TRUTH = "true or false"
+EXPECTED: dict[str, tuple[str, str]] = {
+    "samples": ("an integer, 0 or larger", ""),
+    "seed": (f"an integer from 0 to {MAX_SEED} (2^63 - 1)", ""),
+    "percentiles": (f"a list of at most {MAX_LEVELS} levels", "a number above 0 and below 100"),
+    "thresholds": (f"a list of at most {MAX_LEVELS} numbers", "a finite number"),
+    "include": ('a list such as ["draws", "mc_error"]', '"draws" or "mc_error"'),
+    "noise": (_TRUTH, ""),
+    "calibrated": (_TRUTH, ""),
+}
+"""What an option is, and what each entry of it is if it is a list, for messages."""
 
 EXAMPLE: dict[str, Any] = {
     "inputs": [
@@ -126,7 +140,9 @@ def parse_document(body: bytes) -> PredictRequest:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8: {error}.")]) from None
+        raise BadInputError(
+            [Problem("", f"The body isn't valid JSON in UTF-8. {foreign_form(body) or error}")]
+        ) from None
     if not isinstance(document, dict):
         raise BadInputError([Problem("", NO_OBJECT)])
     return check_document(document)
@@ -158,8 +174,8 @@ def validate_document(document: dict[str, Any]) -> PredictRequest:
     try:
         return PredictRequest.model_validate(document)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False, include_input=False)
-        problems = (Problem(pointer(*item["loc"]), _message(item["type"], item["msg"])) for item in wrong)
+        wrong = error.errors(include_url=False, include_context=False)
+        problems = (Problem(pointer(*item["loc"]), _message(item["loc"], item["input"])) for item in wrong)
         raise BadInputError(islice(problems, MAX_LISTED), len(wrong)) from None
 
 
@@ -204,8 +220,19 @@ def _check(samples: int, max_samples: int, levels: tuple[float, ...]) -> None:
         raise BadInputError(problems)
 
 
-def _message(kind: str, message: str) -> str:
-    """Returns a pydantic message in this service's words."""
-    if kind == "missing":
+def _message(place: tuple[int | str, ...], value: object) -> str:
+    """Returns what is expected of an option, or of an entry of it, in place of a value."""
+    if place == ("inputs",):
         return "This is required."
-    return message.replace("Input should", "It should") + "."
+    whole, entry = EXPECTED[str(place[0])]
+    return f"Expected {entry if len(place) > 1 else whole}, not {_shown(value)}."
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f"the string {shorten(value)!r}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return shorten(repr(value))
+    if isinstance(value, list) and value:
+        return f"a list of {len(value)}"
+    return JSON_NAMES.get(type(value), "this")

@@ -22,6 +22,7 @@ import orjson
 from murho.model.errors import Problem
 from murho.service.codecs.cells import JSON_NAMES, decode_cells, explain_cell
 from murho.service.codecs.envelope import NO_OBJECT, check_document
+from murho.service.codecs.foreign_bodies import foreign_form
 from murho.service.codecs.inputs import FORMS, Form, Inputs, check_columns, check_rows, parse_inputs
 from murho.service.codecs.json_structure import Outline, StructureError, outline, skip_blanks, split
 from murho.service.codecs.problems import Problems, pointer
@@ -61,6 +62,8 @@ def parse_in_pieces(body: bytes, schema: Schema, max_rows: int) -> tuple[Predict
         TooLargeError: There are too many rows, or one of them or the rest of the document is too large.
     """
     first = skip_blanks(body, 0, len(body))
+    if advice := foreign_form(body):
+        raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8. {advice}")])
     if body[first : first + 1] != b"{":
         raise BadInputError([Problem("", NO_OBJECT)])
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,14 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from murho.model.data.csv_files import parse_csv
+from murho.model.data.schema import FeatureKind
 from murho.model.data.tables import csv_bytes
 from murho.model.errors import Problem, TableError
 from murho.service.codecs.answer_columns import answer_columns, answer_facts, fact_headers
 from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import predict_options
+from murho.service.codecs.foreign_bodies import foreign_form
 from murho.service.codecs.inputs import check_rows
 from murho.service.codecs.query_options import parse_query
 from murho.service.codecs.table_inputs import check_names, inputs_of_table
+from murho.service.codecs.table_sizes import arrow_bytes, expanded_bytes, most_columns
 from murho.service.errors import BadInputError, TooLargeError
 
 if TYPE_CHECKING:
@@ -37,6 +41,11 @@ FACTS = b"murho"
 """Key of the schema's metadata that has the facts of an answer, as JSON."""
 EXPANSION = 16
 """A table may take this many times the memory of the largest body. Compressed tables could take any amount."""
+
+MOST_HEADER_BYTES = 2**18
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Spreadsheets write it before CSV in UTF-8."""
+LINE_ENDS = frozenset(b"\r\n")
 
 
 class _TableCodec:
@@ -57,6 +66,7 @@ class _TableCodec:
             table = self._table(body, schema, settings)
         except TableError as error:
             raise BadInputError([Problem("/inputs", f"{str(error)[:1].upper()}{str(error)[1:]}.")]) from None
+        _check_memory(expanded_bytes(table), EXPANSION * settings.max_body_bytes)
         return Asked(inputs_of_table(table, schema, settings.max_rows), options, asked.timeout)
 
     def require_place(self, options: PredictOptions) -> None:
@@ -88,8 +98,13 @@ class CSVCodec(_TableCodec):
         return csv_bytes(answer_columns(answered))
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
+        advice = foreign_form(body)
+        if advice and not body.startswith(BYTE_ORDER_MARK):
+            raise BadInputError([Problem("", f"The body isn't CSV in UTF-8. {advice}")])
         check_rows(max(0, body.count(b"\n") - 1 - body.count(b'"')), settings.max_rows)
-        table = parse_csv(body, "the body")
+        if len(body) > MOST_HEADER_BYTES and not set(body[:MOST_HEADER_BYTES]) & LINE_ENDS:
+            raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
+        table = parse_csv(body, "the body", most_columns=most_columns(schema))
         check_names(table.column_names, schema)
         return table
 
@@ -110,7 +125,9 @@ class ArrowCodec(_TableCodec):
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         most, batches, rows, taken = EXPANSION * settings.max_body_bytes, [], 0, 0
         try:
+            _check_memory(arrow_bytes(body), most)
             with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+                _check_columns(len(reader.schema), schema)
                 check_names(reader.schema.names, schema)
                 for batch in reader:
                     batch.validate(full=True)
@@ -119,7 +136,7 @@ class ArrowCodec(_TableCodec):
                     _check_memory(taken, most)
                     batches.append(batch)
                 return pa.Table.from_batches(batches, reader.schema)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError, struct.error) as error:
             raise TableError(f"the body is not a whole Arrow stream: {error}") from None
 
 
@@ -137,7 +154,10 @@ class ParquetCodec(_TableCodec):
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         try:
-            with pa.parquet.ParquetFile(pa.BufferReader(body)) as file:
+            texts = [feature.name for feature in schema.features if feature.kind is FeatureKind.CATEGORICAL]
+            # Texts stay in their dictionaries, where each is once: a small file can repeat a long one a million times.
+            with pa.parquet.ParquetFile(pa.BufferReader(body), read_dictionary=texts) as file:
+                _check_columns(file.metadata.num_columns, schema)
                 check_names(file.schema_arrow.names, schema)
                 check_rows(file.metadata.num_rows, settings.max_rows)
                 groups = range(file.metadata.num_row_groups)
@@ -145,9 +165,14 @@ class ParquetCodec(_TableCodec):
                 _check_memory(taken, EXPANSION * settings.max_body_bytes)
                 table = file.read(columns=[feature.name for feature in schema.features], use_threads=False)
             table.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise TableError(f"the body is not a whole Parquet file: {error}") from None
         return table
+
+
+def _check_columns(count: int, schema: Schema) -> None:
+    if count > most_columns(schema):
+        raise TooLargeError(f"The table has {count} columns; at most {most_columns(schema)} are read for this model.")
 
 
 def _check_memory(taken: int, most: int) -> None:

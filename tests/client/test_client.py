@@ -439,3 +439,15 @@ def test_no_error_repr_or_log_shows_the_key(
         assert KEY not in "".join(shown.format())
         chain = chain.__cause__ or chain.__context__
     assert KEY not in repr(murho) + repr(vars(murho)) + caplog.text
+
+
+def test_the_environment_has_the_key_of_a_client_that_is_given_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MURHO_API_KEY", KEY)
+    for given, sent in ((None, KEY), ("other", "other")):
+        service = always(lambda: problem(401, "unauthorized"))
+        with client(service, api_key=given) as murho, pytest.raises(AuthenticationError):
+            murho.models()
+        assert service.requests[-1].headers["authorization"] == f"Bearer {sent}"
+    monkeypatch.setenv("MURHO_API_KEY", "two words")
+    with pytest.raises(ValueError, match="MURHO_API_KEY is empty, or has a space"):
+        client(service)

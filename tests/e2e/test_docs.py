@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from murho.model.training.options import make_options, read_config
+from murho.service.configuration import OF_OTHERS
 from murho.service.settings import Settings
 from tests.e2e.support import MURHO, serve
 from tests.support import ROOT, call_murho, made_once
@@ -225,6 +226,7 @@ def test_the_page_on_architecture_lists_the_packages_in_their_order() -> None:
 
 def test_what_documents_name_in_the_environment_is_read() -> None:
     known = {f"MURHO_{name.upper()}" for name in Settings.model_fields}
+    known |= OF_OTHERS
     known |= set(re.findall(r"MURHO_[A-Z_]+", (ROOT / "docker-compose.yml").read_text()))
     for path in PAGES:
         assert set(re.findall(r"MURHO_[A-Z_]*[A-Z]", path.read_text())) <= known, path

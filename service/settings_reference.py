@@ -1,0 +1,71 @@
+"""All settings for people: the commented example `deploy/murho.toml`, and the table in `docs/operations.md`.
+
+``python -m murho.service.settings_reference`` writes both again, after a setting was added or changed.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from murho.service.configuration import toml_value
+from murho.service.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+__all__ = ["EXAMPLE", "PAGE", "example", "table", "with_table"]
+
+EXAMPLE, PAGE = Path("deploy/murho.toml"), Path("docs/operations.md")
+BEGIN, END = "<!-- settings -->", "<!-- end of settings -->"
+HEAD = """\
+# Settings of `murho serve --config FILE` (or MURHO_CONFIG=FILE). The lines that are commented out show the defaults.
+# An option of the command line goes before the environment (MURHO_ and the name in capitals), and that before this
+# file. Relative paths begin where the service is started. `murho serve --show-settings` says what holds, and why.
+"""
+
+
+def example() -> str:
+    """Returns the commented example of a configuration file."""
+    parts = [HEAD]
+    for name, field in Settings.model_fields.items():
+        comment = textwrap.fill(_sentence(field), 118, initial_indent="# ", subsequent_indent="# ")
+        value = "" if field.default is None else f" {toml_value(field.default)}"
+        parts.append(f"{comment}\n# {name} ={value}\n")
+    return "\n".join(parts)
+
+
+def table() -> str:
+    """Returns the table of all settings, in Markdown."""
+    lines = ["| setting | default | what it sets |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        shown = "" if field.default in (None, ()) else f"`{toml_value(field.default)}`"
+        lines.append(f"| `{name}` | {shown} | {_sentence(field).replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """Returns a page with the table between its two marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def _sentence(field: FieldInfo) -> str:
+    """Returns the description, and the choices where there are some."""
+    text = " ".join((field.description or "").split())
+    choices = _choices(field.annotation)
+    return f"{text} One of {', '.join(choices)}." if choices else text
+
+
+def _choices(annotation: Any) -> list[str]:
+    return [str(choice) for choice in get_args(annotation)] if get_origin(annotation) is Literal else []
+
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+    (root / EXAMPLE).parent.mkdir(exist_ok=True)
+    (root / EXAMPLE).write_text(example())
+    (root / PAGE).write_text(with_table((root / PAGE).read_text()))
