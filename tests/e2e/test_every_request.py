@@ -25,7 +25,8 @@ CASES = int(os.environ.get("MURHO_TEST_CASES", "20000"))
 @pytest.mark.timeout(7200)
 def test_no_request_at_all_makes_the_service_fail(busy: Service) -> None:
     document = busy.client.get("/openapi.json").json()
-    operations = [result.ok() for result in schemathesis.openapi.from_dict(document).get_all_operations()]
+    schema: Any = schemathesis.openapi.from_dict(document)
+    operations = [result.ok() for result in schema.get_all_operations()]
     modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
     strategies = [operation.as_strategy(generation_mode=mode) for operation in operations for mode in modes]
     strategy: st.SearchStrategy[Any] = st.one_of(strategies)
@@ -43,7 +44,7 @@ def test_no_request_at_all_makes_the_service_fail(busy: Service) -> None:
         statuses[response.status_code] += 1
         assert response.status_code < 500, (case.as_curl_command(), response.text[:1000])
         if response.status_code >= 400:
-            assert response.headers["content-type"] == PROBLEM, (case.as_curl_command(), response.text[:1000])
+            assert PROBLEM in response.headers["content-type"], (case.as_curl_command(), response.text[:1000])
 
     send()
     assert sum(statuses.values()) >= CASES

@@ -67,14 +67,15 @@ def asks(posterior: Posterior, count: int, path: str = "/predict", *, bad: float
             "inputs": chosen,
             "samples": int(rng.choice([0, 1, 2, 64, 256], p=[0.1, 0.1, 0.1, 0.5, 0.2])),
         }
-        for name, values in {
+        choices: dict[str, list[Any]] = {
             "seed": [0, 3, 2**40],
             "percentiles": [[], [50], [5, 50, 95], [0.1, 99.9, 20]],
             "noise": [True, False],
             "calibrated": [True, False],
             "thresholds": [[], [20.0], [-1e9, 25.5, 30]],
             "include": [[], ["draws"]],
-        }.items():
+        }
+        for name, values in choices.items():
             if rng.random() < 0.4:
                 body[name] = values[rng.integers(len(values))]
         if rng.random() < bad:
