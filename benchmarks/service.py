@@ -15,6 +15,7 @@ Without ``--checkpoints``, the demo (``examples/cars.csv``) is trained first.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,8 @@ DISTINCT = 64
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     chosen = _options(arguments)
+    # As `murho` does for itself: threads that spin while they wait would slow the peers and the engine alone.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     path: Path = chosen.output / "service.json"
     try:
         kept = _kept(path) if chosen.kept_peers else {}

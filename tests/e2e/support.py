@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 MURHO = Path(sys.executable).with_name("murho")
 
@@ -57,14 +57,32 @@ class Service:
             time.sleep(0.05)
         raise AssertionError(f"{pattern} is not in the log: {self.log()}")
 
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def memory(self) -> int:
+        """Resident memory of the process, bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return 1024 * int(status.partition("VmRSS:")[2].split()[0])
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(30)
 
 
 @contextmanager
-def serve(directory: Path, log: Path, **settings: str) -> Iterator[Service]:
-    """Starts a service on a free port, with settings in the environment, and ends it at the end."""
+def serve(
+    directory: Path, log: Path, environment: Mapping[str, str] | None = None, **settings: str
+) -> Iterator[Service]:
+    """Starts a service on a free port, with settings in the environment, and ends it at the end.
+
+    Args:
+        directory: Of the checkpoints.
+        log: Gets its stderr.
+        environment: More variables.
+        settings: Settings by name, in small letters.
+    """
     command: list[str | Path] = [
         MURHO,
         "serve",
@@ -75,9 +93,9 @@ def serve(directory: Path, log: Path, **settings: str) -> Iterator[Service]:
         "--device",
         "cpu",
     ]
-    environment = {**os.environ, "MURHO_DRAIN_DELAY": "0.3"}
-    environment |= {f"MURHO_{name.upper()}": value for name, value in settings.items()}
-    with log.open("wb") as file, subprocess.Popen(command, stderr=file, env=environment) as process:
+    variables = {**os.environ, "MURHO_DRAIN_DELAY": "0.3", **(environment or {})}
+    variables |= {f"MURHO_{name.upper()}": value for name, value in settings.items()}
+    with log.open("wb") as file, subprocess.Popen(command, stderr=file, env=variables) as process:
         service = None
         try:
             service = Service(process, log)

@@ -1,0 +1,54 @@
+"""What the tests by force share: a trained checkpoint, its posterior, and a directory that may be damaged."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.model.posterior.posterior import Posterior
+from tests.e2e.support import Service, serve
+from tests.service.support import train_checkpoint
+from tests.support import ROOT, made_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a checkpoint's version; not to be changed."""
+    made = made_once(tmp_path_factory, "tiny cars", lambda directory: train_checkpoint(directory, "cars"))
+    return made / "checkpoints" / "cars" / "1"
+
+
+@pytest.fixture(scope="session")
+def posterior(trained: Path) -> Posterior:
+    """The checkpoint, loaded in this process: it knows the right answers."""
+    return Posterior.load(trained)
+
+
+@pytest.fixture(scope="session")
+def rents() -> Posterior:
+    """A second model, of another table."""
+    return Posterior.load(ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1")
+
+
+@pytest.fixture(scope="session")
+def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of two models, ``cars`` and ``rents``, that outlives whatever its clients do."""
+    root = tmp_path_factory.mktemp("busy")
+    shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
+    shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
+    with serve(root / "checkpoints", root / "log", default_model="cars") as service:
+        service.wait_for_line("(Ready: )")
+        yield service
+
+
+@pytest.fixture
+def own(trained: Path, tmp_path: Path) -> Path:
+    """A directory of checkpoints for one test, with ``cars`` in it."""
+    shutil.copytree(trained, tmp_path / "own" / "cars" / "1")
+    return tmp_path / "own"

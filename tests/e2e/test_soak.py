@@ -1,0 +1,75 @@
+"""Random requests of all shapes for minutes: every answer is right, and the memory stays as it is after warming up.
+
+``MURHO_TEST_SOAK`` says for how many minutes; two without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.e2e.support import serve
+from tests.e2e.traffic import Ask, Traffic, asks, offline
+from tests.service.support import ROW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.posterior.posterior import Posterior
+
+MINUTES = float(os.environ.get("MURHO_TEST_SOAK", "2"))
+GROWTH = 1.05
+"""The most that memory may be at the end, to what it was after a third of the time."""
+FLOATING = 20 * 2**20
+"""Bytes that come and go with the largest requests."""
+
+
+def shapes(posterior: Posterior, count: int) -> list[Ask]:
+    """Requests of 1 to 3000 rows and 0 to 1024 draws, small ones mostly."""
+    rng = np.random.default_rng(2)
+    made = asks(posterior, count, bad=0.1, seed=2)
+    for _ in range(count // 5):
+        rows = [{**ROW, "Weight": 1000.0 + float(rng.uniform(0, 4000))} for _ in range(int(10 ** rng.uniform(0, 3.5)))]
+        body = {"inputs": rows, "samples": int(rng.choice([16, 64, 1024 if len(rows) < 100 else 32]))}
+        made.append(Ask(body, "/predict", offline(posterior, body)))
+    return made
+
+
+def odd_requests(address: str, number: int) -> None:
+    """Requests that fail, vanish, or ask for something else."""
+    with httpx.Client(base_url=address, timeout=30.0) as client:
+        assert client.post("/predict", content=b"[" * 1000).status_code == 422
+        assert client.get(f"/nothing/{number}").status_code == 404
+        assert client.get("/metrics").status_code == 200
+        assert client.post("/predict", json={"inputs": [ROW], "seed": number}).status_code in {200, 429}
+        with contextlib.suppress(httpx.TimeoutException):
+            client.post("/predict", json={"inputs": [ROW] * 300}, timeout=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(int(60 * MINUTES) + 300)
+def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
+    trained: Path, posterior: Posterior, tmp_path: Path
+) -> None:
+    seconds = 60.0 * MINUTES
+    # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
+    with serve(trained.parents[1], tmp_path / "log", draws_bytes=str(16 * 2**20)) as service:
+        service.wait_for_line("(Ready: )")
+        read: list[int] = []
+        begin = time.monotonic()
+        with Traffic(service.port, shapes(posterior, 300), threads=6) as traffic:
+            while time.monotonic() < begin + seconds:
+                odd_requests(service.address, len(read))
+                read.append(service.memory())
+                time.sleep(0.2)
+        assert service.process.poll() is None
+    traffic.require("refused")
+    third = len(read) // 3
+    after_warming_up, at_the_end = np.median(read[third : third + third // 2]), np.median(read[-third // 2 :])
+    assert at_the_end < GROWTH * after_warming_up + FLOATING, (after_warming_up, at_the_end)
