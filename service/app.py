@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -13,21 +14,29 @@ from starlette.middleware import Middleware
 
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
+from murho.service.access_log import AccessLog
 from murho.service.checkpoint_source import DirectorySource
+from murho.service.decoding import Decoder
+from murho.service.guard import Guard
 from murho.service.hangup import on_hangup
+from murho.service.head_requests import HeadRequests
+from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
 from murho.service.loader import Loader
 from murho.service.middleware import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.parts import Parts, State
-from murho.service.predictor import Predictor
+from murho.service.predictor import compute
 from murho.service.registry import Registry
 from murho.service.responses import handle_error
 from murho.service.routes import administration, docs, health, models, predict, start_page
+from murho.service.routes.predict import PredictPaths
 from murho.service.scheduler import Scheduler
+from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
 from murho.service.version_policy import VersionPolicy
+from murho.service.waiting import Waiting
 from murho.service.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -60,7 +69,14 @@ def create_app(
     """
     settings = settings or Settings()
     threads = settings.threads or available_processors()
-    scheduler = Scheduler(settings.max_pending, settings.max_pending_cost)
+    heartbeat = Heartbeat()
+    scheduler = Scheduler(
+        compute,
+        settings.max_pending,
+        settings.max_pending_cost,
+        max_delay=settings.max_delay,
+        heartbeat=heartbeat,
+    )
     source = source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
     registry, telemetry = Registry(source.place), Telemetry(scheduler)
     policy = VersionPolicy.of(settings.versions, settings.pinned)
@@ -76,15 +92,23 @@ def create_app(
         lifecycle=lifecycle or Lifecycle(),
         scheduler=scheduler,
         registry=registry,
-        predictor=Predictor(scheduler),
+        waiting=Waiting(scheduler),
         telemetry=telemetry,
+        heartbeat=heartbeat,
+        security=Security(settings),
+        decoder=Decoder(settings),
         watcher=Watcher(loader, registry, settings.watch_seconds, changed),
     )
+
+    access_log = AccessLog(settings.log_level, settings.log_format)
 
     def load() -> None:
         try:
             _set_threads(threads)
             parts.watcher.load_first(lambda: parts.lifecycle.closing)
+            # What is loaded stays. Without it, each full collection of garbage would look through it, for 0.3 s.
+            gc.collect()
+            gc.freeze()
         except Exception as error:  # the compute thread must keep running, to report the reason
             structlog.get_logger("murho.app").exception("loading failed")
             if not parts.registry.snapshot.loaded:
@@ -100,8 +124,10 @@ def create_app(
                 yield {"parts": parts}
         finally:
             parts.lifecycle.draining = parts.lifecycle.closing = True
+            parts.decoder.close()
             computing = not scheduler.close(CLOSE_SECONDS)
             parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
+            access_log.flush()
 
     app = FastAPI(
         title="Murho",
@@ -114,8 +140,11 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         middleware=[
-            Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle),
+            Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle, access_log=access_log),
+            Middleware(Guard, security=parts.security),
+            Middleware(PredictPaths, parts=parts),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
+            Middleware(HeadRequests),
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
     )

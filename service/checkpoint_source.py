@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from murho.model.posterior.checkpoint import CheckpointReference
-    from murho.service.predictor import ModelLike
+    from murho.service.jobs import ModelLike
 
 __all__ = ["CheckpointSource", "DirectorySource", "Stamp"]
 

@@ -3,14 +3,22 @@
     MurhoError
     └── ServiceError
         ├── NotReadyError              still loading, draining, or no model to serve
+        ├── UnauthorizedError          no API key, or an unknown one
+        ├── ForbiddenError             the API key may not do this
+        ├── RateLimitError             the caller has taken what it may take
         ├── QueueFullError             the queue is full
         ├── DeadlineError              no answer in time
-        ├── SlowRequestError           the body did not arrive in time
+        ├── SlowRequestError           the headers or the body did not arrive in time
         ├── UnknownModelError          no such model or version
         ├── CheckpointRefusedError     a checkpoint that was asked for can't be loaded
         ├── TooLargeError              body, rows or work above a limit
         ├── MediaTypeError             a body in a form that the service doesn't read
         ├── NotAcceptableError         an answer in a form that the service doesn't write
+        ├── MalformedRequestError      bytes that are no HTTP request
+        ├── TargetTooLongError         a path and query above the limit
+        ├── HeadersTooLargeError       headers above the limits
+        ├── TooManyConnectionsError    no room for another connection
+        ├── EngineSilentError          the engine has work and shows no sign of life
         ├── ClientGoneError            the client closed the connection
         └── ComputationError           the model gave no finite answer: a bug, never the client's fault
 
@@ -36,14 +44,22 @@ __all__ = [
     "ClientGoneError",
     "ComputationError",
     "DeadlineError",
+    "EngineSilentError",
+    "ForbiddenError",
+    "HeadersTooLargeError",
+    "MalformedRequestError",
     "MediaTypeError",
     "NotAcceptableError",
     "NotReadyError",
     "ProblemDetails",
     "QueueFullError",
+    "RateLimitError",
     "ServiceError",
     "SlowRequestError",
+    "TargetTooLongError",
     "TooLargeError",
+    "TooManyConnectionsError",
+    "UnauthorizedError",
     "UnknownModelError",
     "problem_details",
 ]
@@ -65,6 +81,18 @@ class NotReadyError(ServiceError):
     """The service is still loading, is draining, or has no model to serve."""
 
 
+class UnauthorizedError(ServiceError):
+    """The request has no API key, or none that the service knows."""
+
+
+class ForbiddenError(ServiceError):
+    """The caller's API key may not do this."""
+
+
+class RateLimitError(ServiceError):
+    """The caller has taken all that it may take for now."""
+
+
 class QueueFullError(ServiceError):
     """The queue is full."""
 
@@ -74,7 +102,7 @@ class DeadlineError(ServiceError):
 
 
 class SlowRequestError(ServiceError):
-    """The request's body did not arrive in time."""
+    """The request's headers or its body did not arrive in time."""
 
 
 class UnknownModelError(ServiceError):
@@ -97,6 +125,26 @@ class NotAcceptableError(ServiceError):
     """The answer is wanted in a form that the service doesn't write."""
 
 
+class MalformedRequestError(ServiceError):
+    """What a client sent is no HTTP request."""
+
+
+class TargetTooLongError(ServiceError):
+    """The target of a request, its path and query, is above the limit."""
+
+
+class HeadersTooLargeError(ServiceError):
+    """The headers of a request are above the limits."""
+
+
+class TooManyConnectionsError(ServiceError):
+    """There is no room for another connection."""
+
+
+class EngineSilentError(ServiceError):
+    """The engine has work and shows no sign of life."""
+
+
 class ClientGoneError(ServiceError):
     """The client closed the connection before the answer."""
 
@@ -110,12 +158,14 @@ class BadInputError(InputError):
 
     Attributes:
         problems: The first problems, in the order of the request.
-        total: Number of problems in all, listed or not.
+        total: Number of problems found, listed or not.
+        more: Whether the rest of the request wasn't looked at, so that there may be more.
     """
 
-    def __init__(self, problems: Iterable[Problem], total: int | None = None) -> None:
+    def __init__(self, problems: Iterable[Problem], total: int | None = None, *, more: bool = False) -> None:
         super().__init__(problems)
         self.total = len(self.problems) if total is None else total
+        self.more = more
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +204,20 @@ class ProblemDetails:
 # The whole mapping from errors to answers; the first class that fits is taken.
 TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (InputError, 422, "bad-input", "The input can't be used"),
+    (UnauthorizedError, 401, "unauthorized", "An API key is needed"),
+    (ForbiddenError, 403, "forbidden", "This API key may not do this"),
     (UnknownModelError, 404, "unknown-model", "There is no such model"),
     (CheckpointRefusedError, 422, "checkpoint-refused", "The checkpoint can't be loaded"),
     (TooLargeError, 413, "too-large", "The request is too large"),
     (MediaTypeError, 415, "unsupported-media-type", "The media type isn't supported"),
     (NotAcceptableError, 406, "not-acceptable", "The answer can't have this media type"),
+    (MalformedRequestError, 400, "malformed-request", "This is no HTTP request"),
+    (TargetTooLongError, 414, "target-too-long", "The request's target is too long"),
+    (HeadersTooLargeError, 431, "headers-too-large", "The request's headers are too large"),
+    (TooManyConnectionsError, 503, "too-many-connections", "The service has too many connections"),
+    (EngineSilentError, 503, "engine-silent", "The engine shows no sign of life"),
     (SlowRequestError, 408, "slow-request", "The request didn't arrive in time"),
+    (RateLimitError, 429, "rate-limited", "The caller asks too much"),
     (QueueFullError, 429, "queue-full", "The service is busy"),
     (NotReadyError, 503, "not-ready", "The service isn't ready"),
     (DeadlineError, 504, "deadline-passed", "There was no answer in time"),
@@ -184,13 +242,16 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     for kind, status, name, title in TABLE:
         if isinstance(error, kind):
             retry_after = getattr(error, "retry_after", None)
+            headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+            if isinstance(error, UnauthorizedError):
+                headers["WWW-Authenticate"] = "Bearer"
             return ProblemDetails(
                 status=status,
                 type=f"urn:murho:problem:{name}",
                 title=title,
                 detail=_bad_input_detail(error) if isinstance(error, InputError) else str(error),
                 errors=error.problems if isinstance(error, InputError) else (),
-                headers={} if retry_after is None else {"Retry-After": str(retry_after)},
+                headers=headers,
             )
     return ProblemDetails(
         status=500,
@@ -215,8 +276,9 @@ def _http_problem(error: HTTPException) -> ProblemDetails:
 def _bad_input_detail(error: InputError) -> str:
     """Returns one sentence: the problem, or the number of problems if there are several."""
     total = error.total if isinstance(error, BadInputError) else len(error.problems)
+    least = "At least " if isinstance(error, BadInputError) and error.more else ""
     first = error.problems[0]
     if total == 1:
         return f"{first.pointer}: {first.message}" if first.pointer else first.message
     listed = "all are" if total == len(error.problems) else f"the first {len(error.problems)} are"
-    return f"{total} things are wrong with the input; {listed} listed in errors."
+    return f"{least}{total} things are wrong with the input; {listed} listed in errors."

@@ -1,65 +1,85 @@
-"""Reading one HTTP request: its body in time, and whether the client still waits."""
+"""Reading one HTTP request: its headers, and its body in time and within its limit."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from starlette.requests import ClientDisconnect
-
-from murho.service.errors import ClientGoneError, SlowRequestError
+from murho.model.errors import Problem
+from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from starlette.types import Receive, Scope
 
-    from starlette.requests import Request
-
-__all__ = ["in_thread_if", "read_body", "while_connected"]
-
-Result = TypeVar("Result")
+__all__ = ["headers_of", "read_body", "wanted_within"]
 
 
-async def read_body(request: Request, seconds: float) -> bytes:
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Returns the headers by name in lower case; of several with one name, the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+async def read_body(receive: Receive, headers: dict[str, str], seconds: float, most: int) -> bytes:
     """Returns the whole body.
 
+    Args:
+        receive: The next message of the client.
+        headers: The request's headers.
+        seconds: The most seconds that the body may take.
+        most: The most bytes.
+
     Raises:
-        SlowRequestError: The body takes longer than `seconds`.
+        TooLargeError: The body is larger, as announced before it is read, or as found.
+        SlowRequestError: The body takes longer.
         ClientGoneError: The client closed the connection before the end.
     """
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
+        raise _too_large(most)
     try:
         async with asyncio.timeout(seconds):
-            return await request.body()
+            body = await _next_part(receive)
+            if not body[1]:
+                parts, size, more = [body[0]], len(body[0]), True
+                while more and size <= most:
+                    part, last = await _next_part(receive)
+                    parts.append(part)
+                    size, more = size + len(part), not last
+                body = b"".join(parts), True
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
-    except ClientDisconnect:
-        raise ClientGoneError("The client closed the connection before the end of its request.") from None
+    if len(body[0]) > most:
+        raise _too_large(most)
+    return body[0]
 
 
-async def while_connected(request: Request, work: Coroutine[object, object, Result]) -> Result:
-    """Runs work and cancels it if the client closes the connection. The body must be read before.
+async def _next_part(receive: Receive) -> tuple[bytes, bool]:
+    """Returns the next part of the body, and whether it is the last."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGoneError("The client closed the connection before the end of its request.")
+    return message.get("body", b""), not message.get("more_body", False)
+
+
+def _too_large(most: int) -> TooLargeError:
+    return TooLargeError(f"The body is larger than {most} bytes, the most that this service takes. Send parts.")
+
+
+def wanted_within(option: float | None, headers: dict[str, str], most: float) -> float:
+    """Returns the seconds in which an answer is wanted: the least of the option, the header and the service's limit.
 
     Raises:
-        ClientGoneError: The client closed the connection.
+        BadInputError: The header is no positive number.
     """
-
-    async def disconnection() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    answer = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(disconnection())
+    wanted = most if option is None else min(most, option)
+    said = headers.get("x-request-timeout")
+    if said is None:
+        return wanted
     try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        raise ClientGoneError("The client closed the connection before the answer.")
-    finally:
-        answer.cancel()
-        gone.cancel()
-        # Wait until both are cancelled: cancelled work must not begin to compute a moment later.
-        await asyncio.wait({answer, gone})
-
-
-async def in_thread_if(large: bool, work: Callable[[], Result]) -> Result:
-    """Runs large work in a thread, so that other requests go on meanwhile; other work directly."""
-    return await asyncio.to_thread(work) if large else work()
+        seconds = float(said)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        message = f"The header X-Request-Timeout is {said[:80]!r}; it should be a positive number of seconds."
+        raise BadInputError([Problem("", message)])
+    return min(wanted, seconds)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 from murho.service.errors import NotReadyError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["Lifecycle"]
 
@@ -42,9 +36,8 @@ class Lifecycle:
         if self.draining:
             raise NotReadyError("The service is shutting down.", retry_after=5)
 
-    @contextmanager
-    def prediction(self) -> Iterator[None]:
-        """Counts one prediction as in flight.
+    def enter(self) -> None:
+        """Counts one prediction as in flight, until `leave`.
 
         Raises:
             NotReadyError: The service takes no new predictions.
@@ -52,7 +45,7 @@ class Lifecycle:
         if self.closing:
             raise NotReadyError("The service is shutting down.", retry_after=5)
         self.in_flight += 1
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
+
+    def leave(self) -> None:
+        """Counts one prediction as answered."""
+        self.in_flight -= 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from murho.model.posterior.checkpoint import CheckpointReference
     from murho.service.checkpoint_source import CheckpointSource, Stamp
-    from murho.service.predictor import ModelLike
+    from murho.service.jobs import ModelLike
     from murho.service.registry import Registry
 
 __all__ = ["Loader", "Outcome"]

@@ -1,4 +1,4 @@
-"""ASGI middleware, outermost first: `RequestLog`, then `BodyLimit`.
+"""ASGI middleware: `RequestLog` is the outermost, then come `routes.predict.PredictPaths` and `BodyLimit`.
 
 It is pure ASGI because the framework's request/response middleware hides a client's disconnection.
 """
@@ -9,10 +9,11 @@ import asyncio
 import re
 import time
 import uuid
+from itertools import count
 from typing import TYPE_CHECKING
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 
 from murho.service.errors import NotReadyError, TooLargeError
 from murho.service.responses import problem_response
@@ -20,6 +21,7 @@ from murho.service.responses import problem_response
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from murho.service.access_log import AccessLog
     from murho.service.lifecycle import Lifecycle
     from murho.service.telemetry import Telemetry
 
@@ -37,10 +39,12 @@ class RequestLog:
     The id is the client's `x-request-id` if it matches `REQUEST_ID`, else a new one. The answer carries it too.
     """
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, lifecycle: Lifecycle) -> None:
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, lifecycle: Lifecycle, access_log: AccessLog) -> None:
         self.app = app
         self.telemetry = telemetry
         self.lifecycle = lifecycle
+        self.access_log = access_log
+        self.request_ids = RequestIds()
         self.log = structlog.get_logger("murho.access")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,16 +53,16 @@ class RequestLog:
             await self.app(scope, receive, send)
             return
         begin = time.perf_counter()
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        request_id = self.request_ids.of(scope)
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
         status = 0
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:
@@ -78,19 +82,40 @@ class RequestLog:
 
     def _record(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         # The route template, never the path: clients can invent any number of paths.
-        route = getattr(scope.get("route"), "path", "unmatched")
+        state = scope["state"]
+        route = state.get("route") or getattr(scope.get("route"), "path", "unmatched")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.telemetry.requests.labels(method, route, str(status)).inc()
-        self.telemetry.request_seconds.labels(route).observe(seconds)
-        write = self.log.debug if route in QUIET_ROUTES else self.log.info
-        write(
-            "request",
-            method=method,
-            path=scope["path"],
-            status=status,
-            ms=round(1000 * seconds, 2),
-            request_id=request_id,
+        self.telemetry.count(method, route, status, seconds)
+        client = scope.get("client")
+        self.access_log.write(
+            {
+                "method": method,
+                "path": scope["path"],
+                "status": status,
+                "ms": round(1000 * seconds, 2),
+                "client": client[0] if client else None,
+                **state.get("facts", {}),
+                "request_id": request_id,
+            },
+            quiet=route in QUIET_ROUTES,
         )
+
+
+class RequestIds:
+    """New ids of requests: a random part for the process, and a number. Random bits for each cost a system call."""
+
+    def __init__(self) -> None:
+        self._prefix = uuid.uuid4().hex[:20]
+        self._numbers = count(1)
+
+    def of(self, scope: Scope) -> str:
+        """Returns the client's id if it is a plain one, else a new one."""
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                given: str = value.decode("latin-1")
+                if REQUEST_ID.fullmatch(given):
+                    return given
+        return f"{self._prefix}{next(self._numbers):012x}"
 
 
 class BodyLimit:

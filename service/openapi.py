@@ -30,18 +30,25 @@ Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points
 
 REFERENCE = "#/components/schemas/{model}"
 PROBLEMS = {
+    "401": "There is no API key, or an unknown one.",
+    "403": "The API key may not do this.",
     "404": "There is no such model or version.",
     "406": "The answer can't have the media type that `Accept` asks for.",
     "408": "The body didn't arrive in time.",
     "413": "The body, the rows or the work asked for are above a limit.",
     "415": "The body's media type or compression isn't read.",
     "422": "The input can't be used; `errors` says where.",
-    "429": "The service is busy; try again after `Retry-After` seconds.",
+    "429": "The service is busy, or the caller has taken all that it may take; try again after `Retry-After` seconds.",
     "500": "The service failed.",
     "503": "The service isn't ready; try again after `Retry-After` seconds.",
     "504": "There was no answer in time.",
 }
-PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("404", "500", "503")}
+PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("401", "404", "429", "500", "503")}
+OF_KEYS = frozenset({"401", "403"})
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as Authorization: Bearer KEY."},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
+}
 
 
 class InputProblem(BaseModel):
@@ -103,17 +110,25 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
     components["PredictRequest"]["properties"]["samples"]["description"] += (
         f" {parts.settings.samples} by default, at most {parts.settings.max_samples}."
     )
-    for operations in document["paths"].values():
+    security = parts.security
+    if security.enabled:
+        document["components"]["securitySchemes"] = SCHEMES
+    for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            _complete(method, operation)
+            guarded = not security.is_open(path)
+            _complete(method, operation, guarded=guarded)
+            if guarded:
+                operation["security"] = [{name: []} for name in SCHEMES]
     return document
 
 
-def _complete(method: str, operation: dict[str, Any]) -> None:
+def _complete(method: str, operation: dict[str, Any], *, guarded: bool) -> None:
     """Adds the possible problems to one operation and, for predictions, the bodies of request and answer."""
     responses = operation["responses"]
     responses.pop("422", None)  # the framework's own form of 422, which this service never sends
     for status in PROBLEMS_BY_METHOD[method]:
+        if status in OF_KEYS and not guarded:
+            continue
         schema = {"$ref": REFERENCE.format(model="ProblemDocument")}
         responses[status] = {
             "description": PROBLEMS[status],

@@ -5,12 +5,15 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
+from murho.service.decoding import Decoder
+from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
-from murho.service.predictor import Predictor
 from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
+from murho.service.security import Security
 from murho.service.settings import Settings
 from murho.service.telemetry import Telemetry
+from murho.service.waiting import Waiting
 from murho.service.watcher import Watcher
 
 __all__ = ["Parts", "PartsDependency", "State"]
@@ -24,8 +27,11 @@ class Parts:
     lifecycle: Lifecycle
     scheduler: Scheduler
     registry: Registry
-    predictor: Predictor
+    waiting: Waiting
     telemetry: Telemetry
+    heartbeat: Heartbeat
+    security: Security
+    decoder: Decoder
     watcher: Watcher
 
 

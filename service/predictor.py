@@ -1,63 +1,38 @@
-"""The core of the service, free of any protocol: arrays and options in, a prediction out.
+"""The core of the service, free of any protocol: arrays and options in, predictions out.
 
-Every protocol adapter calls this and nothing below it.
+`Predictor.compute` answers one pass: rows of several requests to one checkpoint, with the same seed and number of
+draws. They share one encoding and one run of the network; requests with the same options also share their question.
+The answer for a row does not depend on what else is in the pass.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+import asyncio
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.engines.prediction import Question
 from murho.model.errors import MurhoError
-from murho.service.errors import ClientGoneError, ComputationError, NotReadyError, TooLargeError
-from murho.service.scheduler import Timing
+from murho.service.errors import ComputationError, NotReadyError
+from murho.service.jobs import Answer, Job, Slice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns, Schema, UnfamiliarValue
+    from murho.model.data.schema import Columns, UnfamiliarValue
     from murho.model.engines.prediction import Prediction, PredictOptions
-    from murho.model.posterior.model_spec import ModelSpec
-    from murho.service.scheduler import Abandoned, Scheduler
+    from murho.service.jobs import ModelLike
+    from murho.service.scheduler import Outcome, Scheduler
+    from murho.service.waiting import Receive, Waiting
 
-__all__ = ["Answer", "ModelLike", "Predictor", "RowsNotFiniteError"]
+__all__ = ["RowsNotFiniteError", "compute", "predict"]
 
-# Row-draws computed between two checks that the client still waits: about a second on a slow processor.
-CHUNK_COST = 2**20
 NUMBERS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws")
-
-
-class ModelLike(Protocol):
-    """The interface of a loaded checkpoint; `model.posterior.posterior.Posterior` implements it."""
-
-    @property
-    def name(self) -> str:
-        """The checkpoint's name."""
-
-    @property
-    def version(self) -> str:
-        """The checkpoint's version."""
-
-    @property
-    def schema(self) -> Schema:
-        """Features and target."""
-
-    @property
-    def spec(self) -> ModelSpec:
-        """The content of `model.json`."""
-
-    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
-        """Returns the prediction for canonical columns `[B]`."""
-
-    def input_warnings(
-        self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
-    ) -> list[UnfamiliarValue]:
-        """Returns the first `limit` values unlike the training rows; `among` marks the rows that have any, `[B]`."""
-
-    def warm_up(self) -> None:
-        """Makes the first prediction as fast as the next."""
+ARRAYS = (*NUMBERS, "outside", "warned")
 
 
 class RowsNotFiniteError(MurhoError):
@@ -72,126 +47,190 @@ class RowsNotFiniteError(MurhoError):
         self.cells = cells
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A prediction, its warnings and its timing.
-
-    Attributes:
-        prediction: Finite arrays in the target's unit.
-        outside: The first values unlike the training rows.
-        timing: Time in the queue and in computation.
-    """
-
-    prediction: Prediction
-    outside: list[UnfamiliarValue]
-    timing: Timing = field(default_factory=Timing)
-
-
-class Predictor:
-    """Computes predictions, one at a time.
+async def predict(
+    scheduler: Scheduler,
+    waiting: Waiting,
+    model: ModelLike,
+    columns: Columns,
+    options: PredictOptions,
+    *,
+    cost: float | None = None,
+    caller: str = "",
+    max_outside: int = 0,
+    deadline: float = float("inf"),
+    receive: Receive | None = None,
+) -> Answer:
+    """Returns the prediction for a batch of rows.
 
     Args:
-        scheduler: Admits and runs the work.
+        scheduler: Admits the work and computes it.
+        waiting: Watches over its deadline and over the client.
+        model: The checkpoint.
+        columns: Canonical columns `[B]`, all features of the model's schema.
+        options: Valid options.
+        cost: `model.cost` of the work, if it is known.
+        caller: Who asks.
+        max_outside: The most values unlike the training rows to return.
+        deadline: Time on the scheduler's clock after which the answer is no longer wanted.
+        receive: Tells whether the client is gone (`Waiting.answer`).
+
+    Raises:
+        RowsNotFiniteError: The answer isn't finite for rows far outside the training range.
+        ComputationError: The answer isn't finite for rows within the training range.
+        TooLargeError, QueueFullError, DeadlineError, NotReadyError, ClientGoneError: Raised by the scheduler.
     """
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
-
-    async def predict(
-        self,
-        model: ModelLike,
-        columns: Columns,
-        options: PredictOptions,
-        *,
-        max_outside: int = 0,
-        deadline: float | None = None,
-    ) -> Answer:
-        """Returns the prediction for a batch of rows.
-
-        Args:
-            model: The checkpoint.
-            columns: Canonical columns `[B]`, all features of the model's schema.
-            options: Valid options.
-            max_outside: The most values unlike the training rows to return.
-            deadline: Time on the scheduler's clock after which the answer is no longer wanted.
-
-        Raises:
-            RowsNotFiniteError: The answer isn't finite for rows far outside the training range.
-            ComputationError: The answer isn't finite for rows within the training range.
-            TooLargeError, QueueFullError, DeadlineError, NotReadyError: Raised by `Scheduler.run`.
-        """
-        rows = len(next(iter(columns.values())))
-        # Monte Carlo standard errors need a second pass over the draws.
-        cost = max(options.samples, 1) * (2 if options.mc_error else 1)
-        most = self.scheduler.max_pending_cost // cost
-        if rows > most:
-            raise TooLargeError(
-                f"{rows} rows at {cost} row-draws each are more than this service takes at once, "
-                f"{self.scheduler.max_pending_cost} row-draws. Send at most {most} rows, or ask for fewer samples."
-            )
-        per_chunk = max(1, CHUNK_COST // cost)
-        timing = Timing()
-
-        def work(abandoned: Abandoned) -> tuple[Prediction, list[UnfamiliarValue]]:
-            chunks = []
-            for start in range(0, rows, per_chunk):
-                if abandoned():
-                    raise ClientGoneError("Nobody waits for the answer any more.")
-                chunk = {name: column[start : start + per_chunk] for name, column in columns.items()}
-                chunks.append(_predict(model, chunk, options))
-            prediction = chunks[0] if len(chunks) == 1 else _joined(chunks)
-            _require_finite(model, columns, prediction)
-            return prediction, model.input_warnings(columns, max_outside, among=prediction.outside)
-
-        prediction, outside = await self.scheduler.run(work, cost=rows * cost, deadline=deadline, timing=timing)
-        return Answer(prediction, outside, timing)
+    rows = len(next(iter(columns.values())))
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    job = Job(
+        model,
+        columns,
+        options,
+        rows,
+        model.cost(rows, options) if cost is None else cost,
+        caller,
+        deadline,
+        max_outside,
+        future,
+    )
+    scheduler.submit(job)
+    return await waiting.answer(job, receive)
 
 
-def _predict(model: ModelLike, columns: Columns, options: PredictOptions) -> Prediction:
-    """Returns the prediction; raises NotReadyError if the device's memory is full, which is a passing state."""
+def compute(slices: Sequence[Slice]) -> list[Outcome]:
+    """Computes one pass.
+
+    Args:
+        slices: Rows of jobs of one lane (`Job.lane`).
+
+    Returns:
+        One outcome for each slice. One that fails harms no other.
+    """
+    try:
+        return _compute(slices)
+    except BaseException as error:  # the compute thread outlives any job; the caller gets the error
+        if len(slices) == 1:
+            return [_passing(error)]
+    return [outcome for part in slices for outcome in compute([part])]
+
+
+def _compute(slices: Sequence[Slice]) -> list[Outcome]:
+    model, columns = slices[0].job.model, _columns(slices)
+    questions, stop = [], 0
+    for part in slices:
+        start, stop = stop, stop + part.rows
+        questions.append(Question(slice(start, stop), part.job.options))
+    predictions = model.predict_questions(columns, questions)
+    finite = _Finite()
+    outcomes: list[Outcome] = []
+    for part, question, prediction in zip(slices, questions, predictions, strict=True):
+        if not finite.all(prediction):
+            outcomes.append(_not_finite(part, columns, question.rows, finite.rows(prediction)))
+        else:
+            outcomes.append(_outcome(part, prediction, _unlike(part, columns, question.rows, prediction.warned)))
+    return outcomes
+
+
+def _columns(parts: Sequence[Slice]) -> Columns:
+    if len(parts) > 1:
+        return {
+            name: np.concatenate([part.job.columns[name][part.start : part.stop] for part in parts])
+            for name in parts[0].job.columns
+        }
+    (only,) = parts
+    if only.rows == only.job.rows:
+        return only.job.columns
+    return {name: column[only.start : only.stop] for name, column in only.job.columns.items()}
+
+
+def _unlike(part: Slice, columns: Columns, rows: slice, warned: NDArray[np.bool_] | None) -> list[UnfamiliarValue]:
+    """Returns the values of a slice that are unlike the training rows, with rows counted within the job."""
+    job = part.job
+    if warned is not None and not warned.any():
+        return []
+    own = {name: column[rows] for name, column in columns.items()}
+    found = job.model.input_warnings(own, job.max_outside - len(job.outside), among=warned)
+    return [replace(value, row=value.row + part.start) for value in found] if part.start else found
+
+
+def _outcome(part: Slice, prediction: Prediction, outside: list[UnfamiliarValue]) -> Outcome:
+    """Adds the rows of a slice to its job; returns the answer if they were the last."""
+    job = part.job
+    if part.rows == job.rows:
+        return Answer(prediction, outside, job.timing)
+    job.parts.append(prediction)
+    job.outside += outside
+    job.done = part.stop
+    return Answer(_joined(job.parts), job.outside, job.timing) if job.done == job.rows else None
+
+
+def _passing(error: BaseException) -> BaseException:
+    """Returns the error for the client: full memory is a passing state."""
     import torch  # here, because the service answers /healthz before torch is loaded
 
-    try:
-        return model.predict(columns, options)
-    except torch.OutOfMemoryError:
+    if isinstance(error, torch.OutOfMemoryError):
         torch.cuda.empty_cache()
-        raise NotReadyError(
-            "The device's memory is full. Try again later, or send fewer rows.", retry_after=5
-        ) from None
+        return NotReadyError("The device's memory is full. Try again later, or send fewer rows.", retry_after=5)
+    if isinstance(error, MemoryError):
+        return NotReadyError("The memory is full. Try again later, or send fewer rows.", retry_after=5)
+    return error
 
 
-def _joined(chunks: list[Prediction]) -> Prediction:
-    """Joins the predictions of consecutive chunks of rows."""
+def _joined(parts: list[Prediction]) -> Prediction:
+    """Joins the predictions of consecutive rows."""
     joined: dict[str, Any] = {}
-    for name in (*NUMBERS, "outside"):
-        parts = [getattr(chunk, name) for chunk in chunks]
-        joined[name] = None if parts[0] is None else np.concatenate(parts)
-    errors = [chunk.mc_error for chunk in chunks if chunk.mc_error is not None]
+    for name in ARRAYS:
+        arrays = [getattr(part, name) for part in parts]
+        joined[name] = None if arrays[0] is None else np.concatenate(arrays)
+    errors = [part.mc_error for part in parts if part.mc_error is not None]
     if errors:
         whole = {
             part.name: np.concatenate([getattr(error, part.name) for error in errors]) for part in fields(errors[0])
         }
         joined["mc_error"] = replace(errors[0], **whole)
-    return replace(chunks[0], **joined)
+    return replace(parts[0], **joined)
 
 
-def _require_finite(model: ModelLike, columns: Columns, prediction: Prediction) -> None:
-    finite = np.ones(len(prediction.mean), dtype=bool)
-    arrays = [getattr(prediction, name) for name in NUMBERS]
+class _Finite:
+    """Whether the numbers of predictions are finite. Predictions of one pass share arrays, which are searched once."""
+
+    def __init__(self) -> None:
+        self._searched: dict[int, bool] = {}
+
+    def all(self, prediction: Prediction) -> bool:
+        """Returns whether all numbers are finite."""
+        for array in _arrays(prediction):
+            whole = array if array.base is None else array.base
+            known = self._searched.get(id(whole))
+            if known is None:
+                known = self._searched[id(whole)] = bool(np.isfinite(whole).all())
+            if not known and not np.isfinite(array).all():
+                return False
+        return True
+
+    def rows(self, prediction: Prediction) -> NDArray[np.bool_]:
+        """Returns whether all numbers of each row are finite, `[B]`."""
+        finite = np.ones(len(prediction.mean), dtype=bool)
+        for array in _arrays(prediction):
+            finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
+        return finite
+
+
+def _arrays(prediction: Prediction) -> list[NDArray[np.float64]]:
+    arrays = [array for name in NUMBERS if (array := getattr(prediction, name)) is not None]
     if prediction.mc_error is not None:
         arrays += [getattr(prediction.mc_error, part.name) for part in fields(prediction.mc_error)]
-    for array in arrays:
-        if array is not None:
-            finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
-    if finite.all():
-        return
+    return arrays
+
+
+def _not_finite(part: Slice, columns: Columns, rows: slice, finite: NDArray[np.bool_]) -> MurhoError:
+    """Returns the error of a slice with rows whose numbers aren't finite."""
+    model = part.job.model
     broken = np.flatnonzero(~finite)
-    # Numbers grow without bound only beyond the training range. Anywhere else, such as in a gap, it is our fault.
-    outside = model.schema.outside({name: column[broken] for name, column in columns.items()})
-    explained = {item.row for item in outside}
-    if len(explained) < len(broken):
-        raise ComputationError(
+    # Numbers grow without bound only beyond the training range. Anywhere else it is our fault.
+    outside = model.schema.outside({name: column[rows][broken] for name, column in columns.items()})
+    if len({item.row for item in outside}) < len(broken):
+        return ComputationError(
             f"Model {model.name!r}, version {model.version!r} gave an answer that isn't finite for "
             f"{len(broken)} rows, some of them within the training range."
         )
-    raise RowsNotFiniteError([(int(broken[item.row]), item.feature) for item in outside])
+    return RowsNotFiniteError([(part.start + int(broken[item.row]), item.feature) for item in outside])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from murho.service.predictor import ModelLike
+    from murho.service.jobs import ModelLike
 
 __all__ = [
     "LoadedModel",

@@ -1,79 +1,76 @@
-"""The bounded queue in front of the one thread that computes.
+"""The bounded queue in front of the one thread that computes, and what this thread computes next.
 
 Work is admitted up to a bound, in requests and in cost (row-draws). Above the bound it is refused at once, with the
-advice to come back later. One long-lived thread computes in order of arrival: PyTorch keeps its buffers and threads per
-calling thread, and a second computation at the same time would only share the same processors. Work whose deadline has
-passed, or whose client is gone, is dropped before it is computed.
+time after which there will be room. One long-lived thread computes: PyTorch keeps its buffers and threads per calling
+thread, and a second computation at the same time would only share the same processors.
+
+The thread works in passes of about `PASS_SECONDS`. A pass takes all short jobs of one lane that wait (`Job.lane`), or
+some rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at
+most. Before each pass, jobs are dropped whose deadline has passed or for which nobody waits any more.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
+from murho.service.heartbeat import Heartbeat
+from murho.service.jobs import Answer, Job, Slice
+from murho.service.turns import Turns
+from murho.service.work_rates import WorkRates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Abandoned", "Scheduler", "Timing"]
+__all__ = ["Outcome", "Scheduler"]
 
-Result = TypeVar("Result")
+PASS_SECONDS = 0.04
+"""Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""
+LEAST_ROWS = 16
+"""Rows of a long job in a pass, however slow the model."""
 
-Abandoned: TypeAlias = "Callable[[], bool]"
-"""Returns true once the client is gone. Long work calls it now and then, and may then return anything or raise."""
-
-
-@dataclass(slots=True)
-class Timing:
-    """Seconds that one job spent in the queue and in computation."""
-
-    queue: float = 0.0
-    compute: float = 0.0
-
-
-@dataclass(slots=True)
-class _Job:
-    work: Callable[[Abandoned], Any]
-    cost: int
-    deadline: float | None
-    timing: Timing
-    submitted: float
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    # Set from the event loop, read by the compute thread.
-    abandoned: threading.Event = field(default_factory=threading.Event)
+Outcome: TypeAlias = "Answer | BaseException | None"
+"""What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
 
 
 class Scheduler:
     """A bounded queue in front of one compute thread.
 
     Args:
+        compute: Computes one pass, called in the compute thread; returns one outcome for each slice, and never raises.
         max_pending: The most jobs waiting or in computation.
         max_pending_cost: The most cost waiting or in computation.
+        max_delay: Seconds that the first short job waits for company; 0: not at all.
+        heartbeat: Is told when a pass begins and ends.
         clock: Monotonic seconds; deadlines are on this clock.
     """
 
     def __init__(
         self,
+        compute: Callable[[Sequence[Slice]], Sequence[Outcome]],
         max_pending: int,
-        max_pending_cost: int,
+        max_pending_cost: float,
         *,
+        max_delay: float = 0.0,
+        heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.max_pending = max_pending
-        self.max_pending_cost = max_pending_cost
+        self.max_pending, self.max_pending_cost, self.max_delay = max_pending, max_pending_cost, max_delay
         self.clock = clock
-        self._jobs: deque[_Job] = deque()
-        self._changed = threading.Condition()
+        self.rates = WorkRates()
+        self._compute = compute
+        self._heartbeat = heartbeat or Heartbeat()
+        self._changed = threading.Condition(threading.Lock())
+        self._short, self._long = Turns(), Turns()
+        self._long_is_next = False
+        self._arriving: list[Job] = []
         self._pending = 0
-        self._pending_cost = 0
-        self._seconds_per_cost = 0.0
+        self._pending_cost = 0.0
+        self._pending_seconds = 0.0
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -83,7 +80,7 @@ class Scheduler:
         return self._pending
 
     @property
-    def pending_cost(self) -> int:
+    def pending_cost(self) -> float:
         """Cost waiting or in computation, in row-draws."""
         return self._pending_cost
 
@@ -113,117 +110,194 @@ class Scheduler:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    async def run(
-        self,
-        work: Callable[[Abandoned], Result],
-        *,
-        cost: int = 1,
-        deadline: float | None = None,
-        timing: Timing | None = None,
-    ) -> Result:
-        """Runs work in the compute thread and returns its result.
-
-        If the caller is cancelled, work that has not begun is dropped; work that has begun is told by `Abandoned`.
-
-        Args:
-            work: Called with an `Abandoned`; its exceptions are raised here.
-            cost: Its cost in row-draws.
-            deadline: Time on the scheduler's clock after which the answer is no longer wanted.
-            timing: Gets the seconds in the queue and in computation.
+    def require_room(self, cost: float = 0.0, rows: int = 1) -> None:
+        """Checks that a job of this cost and number of rows would be admitted now.
 
         Raises:
             TooLargeError: The cost alone is above the bound.
             QueueFullError: Too much is pending.
-            DeadlineError: The deadline came first.
             NotReadyError: The scheduler is closed.
         """
-        loop = asyncio.get_running_loop()
-        job = _Job(work, cost, deadline, timing or Timing(), self.clock(), loop, loop.create_future())
-        self._admit(job)
-        try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self.clock())):
-                result: Result = await job.future
-                return result
-        except TimeoutError:
-            if job.future.done() and not job.future.cancelled():
-                raise  # the work itself raised TimeoutError
-            raise DeadlineError(self._too_late(job)) from None
-        finally:
-            job.abandoned.set()
-
-    def _admit(self, job: _Job) -> None:
-        if job.cost > self.max_pending_cost:
+        if self._closed:
+            raise NotReadyError("The service is shutting down.", retry_after=5)
+        if cost > self.max_pending_cost:
+            most = int(self.max_pending_cost * rows / cost)
             raise TooLargeError(
-                f"The request costs {job.cost} row-draws (rows x samples); this service takes at most "
-                f"{self.max_pending_cost} at once. Send fewer rows, or ask for fewer samples."
+                f"{rows} rows cost {cost:.0f} row-draws (rows x samples, and more for many levels), and this "
+                f"service takes at most {self.max_pending_cost:.0f} at once. "
+                + (f"Send at most {most} rows, or ask for fewer samples." if most else "Ask for fewer samples.")
             )
+        if self._pending >= self.max_pending or self._pending_cost + cost > self.max_pending_cost:
+            raise QueueFullError(
+                f"{self._pending} requests with {self._pending_cost:.0f} row-draws are pending, which is all that this "
+                f"service takes on; they take about {self._pending_seconds:.1f} s. Try again later.",
+                retry_after=max(1, min(3600, round(self._pending_seconds))),
+            )
+
+    def submit(self, job: Job) -> None:
+        """Admits a job. Its future gets an `Answer` or an error.
+
+        Raises:
+            TooLargeError: The cost alone is above the bound.
+            QueueFullError: Too much is pending.
+            NotReadyError: The scheduler is closed.
+        """
+        job.submitted = self.clock()
+        seconds = job.cost * self.rates.seconds_per_cost(job.model)
         with self._changed:
-            if self._closed:
-                raise NotReadyError("The service is shutting down.", retry_after=5)
-            if self._pending >= self.max_pending or self._pending_cost + job.cost > self.max_pending_cost:
-                wait = max(1, min(60, round(self._pending_cost * self._seconds_per_cost)))
-                raise QueueFullError(
-                    f"{self._pending} requests with {self._pending_cost} row-draws are pending, which is all "
-                    "that this service takes on. Try again later.",
-                    retry_after=wait,
-                )
+            self.require_room(job.cost, job.rows)
             self._pending += 1
             self._pending_cost += job.cost
-            self._jobs.append(job)
+            self._pending_seconds += seconds
+        self._arriving.append(job)
+        if len(self._arriving) == 1:
+            # All requests that have arrived by now are read first. So they share a pass, and the interpreter's lock
+            # does not go to and fro between the threads.
+            job.future.get_loop().call_soon(self._admit_arriving)
+
+    def _admit_arriving(self) -> None:
+        """Hands the jobs that have arrived to the compute thread."""
+        arriving, self._arriving = self._arriving, []
+        with self._changed:
+            for job in arriving:
+                if not job.over:
+                    self._enqueue(job)
             self._changed.notify()
+
+    def forget(self, job: Job) -> None:
+        """Drops a job for which nobody waits any more; a pass that computes some of its rows goes on."""
+        with self._changed:
+            self._end(job)
+
+    def _enqueue(self, job: Job) -> None:
+        """Puts a job, or what is left of it, into the queue."""
+        left = self._left(job)
+        if job.done == 0 and left * self.rates.seconds_per_cost(job.model) <= PASS_SECONDS:
+            self._short.add(job, left)
+        else:
+            self._long.add(job, left * self._rows_per_pass(job) / (job.rows - job.done))
 
     def _run(self, first: Callable[[], None] | None) -> None:
         if first is not None:
             first()
-        while True:
-            with self._changed:
-                while not self._jobs and not self._closed:
-                    self._changed.wait()
-                if not self._jobs:
-                    return
-                job = self._jobs.popleft()
-            try:
-                self._compute(job)
-            finally:
-                with self._changed:
-                    self._pending -= 1
-                    self._pending_cost -= job.cost
-            # Otherwise a finished job keeps its arrays alive until the next one comes.
-            del job
+        while (slices := self._next()) is not None:
+            if not slices:
+                continue
+            begin = self.clock()
+            for part in slices:
+                if part.start == 0:
+                    part.job.begun = begin
+                    part.job.timing.queue = begin - part.job.submitted
+            self._heartbeat.busy()
+            outcomes = self._compute(slices)
+            self._heartbeat.idle()
+            self._after(slices, outcomes, self.clock() - begin)
+            # Otherwise finished jobs keep their arrays alive until the next ones come.
+            del slices, outcomes
 
-    def _compute(self, job: _Job) -> None:
-        begin = self.clock()
-        job.timing.queue = begin - job.submitted
-        if job.abandoned.is_set():
-            return
-        if job.deadline is not None and begin >= job.deadline:
-            self._settle(job, error=DeadlineError(self._too_late(job)))
-            return
-        try:
-            result = job.work(job.abandoned.is_set)
-        except BaseException as error:  # the thread outlives any job; the caller gets the error
-            self._settle(job, error=error)
-        else:
-            job.timing.compute = self.clock() - begin
-            if job.cost > 1:
-                recent = job.timing.compute / job.cost
-                self._seconds_per_cost += 0.1 * (recent - self._seconds_per_cost)
-            self._settle(job, result=result)
-
-    def _settle(self, job: _Job, *, result: Any = None, error: BaseException | None = None) -> None:
-        def settle() -> None:
-            if job.future.done():
-                return
-            if error is None:
-                job.future.set_result(result)
+    def _next(self) -> list[Slice] | None:
+        """Waits for jobs and returns the slices of the next pass; None once the scheduler is closed and empty."""
+        with self._changed:
+            while not (self._short or self._long):
+                if self._closed and not self._pending:
+                    return None
+                self._changed.wait()
+            if self.max_delay and not self._long:
+                self._wait_for_company()
+            turns = self._long if self._long and (self._long_is_next or not self._short) else self._short
+            self._long_is_next = turns is self._short
+            if turns is self._short:
+                head = turns.head()
+                room = 0.0 if head is None else PASS_SECONDS / self.rates.seconds_per_cost(head.model)
+                jobs = turns.take(room, self._left)
             else:
-                job.future.set_exception(error)
+                jobs = turns.take(0.0, self._left)
+            now = self.clock()
+            late = [job for job in jobs if now >= job.deadline]
+            for job in late:
+                self._end(job)
+            slices = [Slice(job, job.done, self._stop(job, turns)) for job in jobs if now < job.deadline]
+        if late:
+            _settle([(job, self.too_late(job)) for job in late])
+        return slices
 
+    def _stop(self, job: Job, turns: Turns) -> int:
+        return job.rows if turns is self._short else min(job.rows, job.done + self._rows_per_pass(job))
+
+    def _wait_for_company(self) -> None:
+        head = self._short.head()
+        while head is not None and (left := head.submitted + self.max_delay - self.clock()) > 0 and not self._closed:
+            self._changed.wait(left)
+
+    def _after(self, slices: Sequence[Slice], outcomes: Sequence[Outcome], seconds: float) -> None:
+        """Learns from a pass, settles the jobs that are through, and puts the others back into the queue."""
+        settled = []
+        cost = 0.0
+        with self._changed:
+            for part, outcome in zip(slices, outcomes, strict=True):
+                job = part.job
+                job.timing.compute += seconds
+                cost += job.cost * part.rows / job.rows
+                if outcome is not None:
+                    settled.append((job, outcome))
+                    self._end(job)
+                elif not job.over:
+                    self._enqueue(job)
+            self.rates.record(slices[0].job.model, cost, seconds)
+        _settle(settled)
+
+    def _end(self, job: Job) -> None:
+        """Counts a job as no longer pending, once."""
+        if job.over:
+            return
+        job.over = True
+        self._pending -= 1
+        self._pending_cost -= job.cost
+        # Rates change while jobs wait, so what was added is not what is taken away; the empty queue sets it right.
+        left = self._pending_seconds - job.cost * self.rates.seconds_per_cost(job.model)
+        self._pending_seconds = max(0.0, left) if self._pending else 0.0
+        if self._closed:
+            self._changed.notify()
+
+    def _left(self, job: Job) -> float:
+        """Returns the cost of the rows that are left."""
+        return job.cost * (job.rows - job.done) / job.rows
+
+    def _rows_per_pass(self, job: Job) -> int:
+        seconds_per_row = self.rates.seconds_per_cost(job.model) * job.cost / job.rows
+        return min(job.rows - job.done, max(LEAST_ROWS, int(PASS_SECONDS / max(seconds_per_row, 1e-9))))
+
+    def too_late(self, job: Job) -> DeadlineError:
+        """Returns the error of a job whose deadline has passed; it says what took the time, and what helps."""
+        said = f"There was no answer within {job.deadline - job.submitted:.2g} seconds: "
+        if job.begun is None:
+            others = max(0, self._pending - 1)
+            return DeadlineError(f"{said}the request waited for its turn behind {others} others. Try again later.")
+        waited = f"after {job.timing.queue:.2g} seconds in the queue, "
+        if job.rows == 1:
+            return DeadlineError(f"{said}{waited}its computation took the rest. Ask for fewer samples, or try later.")
+        return DeadlineError(
+            f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
+            "allow more time."
+        )
+
+
+def _settle(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
+    """Hands outcomes to the event loops that wait for them, all of a loop at once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Job, Answer | BaseException]]] = {}
+    for job, outcome in outcomes:
+        by_loop.setdefault(job.future.get_loop(), []).append((job, outcome))
+    for loop, those in by_loop.items():
         # The loop is closed if the service stops while a job is still in computation.
         with contextlib.suppress(RuntimeError):
-            job.loop.call_soon_threadsafe(settle)
+            loop.call_soon_threadsafe(_set, those)
 
-    def _too_late(self, job: _Job) -> str:
-        waited = 0.0 if job.deadline is None else job.deadline - job.submitted
-        advice = "Send fewer rows, ask for fewer samples, or try later."
-        return f"There was no answer within {waited:.3g} seconds. {advice}"
+
+def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
+    for job, outcome in outcomes:
+        if job.future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            job.future.set_exception(outcome)
+        else:
+            job.future.set_result(outcome)

@@ -10,22 +10,31 @@ import signal
 import socket
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, cast
 
+import structlog
 import uvicorn
 
 from murho.service.app import create_app
+from murho.service.connection import Connection
+from murho.service.connection_gate import Gate
+from murho.service.connection_limits import ConnectionLimits, is_out_of_files
 from murho.service.errors import ServiceError
 from murho.service.lifecycle import Lifecycle
+from murho.service.log_limit import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from starlette.types import ASGIApp
+
+    from murho.service.parts import Parts
     from murho.service.registry import Snapshot
     from murho.service.settings import Settings
 
-__all__ = ["DrainingServer", "address_of", "listen", "serve_until_stopped"]
+__all__ = ["DrainingServer", "address_of", "configure", "listen", "serve_until_stopped"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -69,38 +78,69 @@ def address_of(listening: socket.socket) -> str:
 class DrainingServer(uvicorn.Server):
     """Stops in steps, so that no request is lost, and ends with exit code 0.
 
-    After the first signal the service reports that it isn't ready, and still serves for `drain_delay` seconds. Then it
-    takes no new predictions and waits for those in flight, at most `drain_grace` seconds. A second signal ends it at
-    once.
+    After the first signal the service reports that it isn't ready, and still serves for `drain_delay` seconds; each
+    answer closes its connection. Then it closes the idle connections, takes no new predictions and waits for those in
+    flight, at most `drain_grace` seconds. A second signal ends the process at once, with exit code 128 + signal.
+
+    Args:
+        config: uvicorn's configuration.
+        settings: The settings of the service.
+        lifecycle: Shared with the application.
+        on_hangup: Called in the event loop's thread at SIGHUP; it must not take long. Without it, SIGHUP ends the
+            process, as it does by default.
     """
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        on_hangup: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(config)
         self._settings = settings
         self._lifecycle = lifecycle
+        self._on_hangup = on_hangup
+        self._signals = 0
         self._draining: asyncio.Task[None] | None = None
+        self._out_of_files = LogLimit(1, 60.0)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handles the signals; unlike the parent, does not raise them again, because a stop is no failure."""
+        """Handles the signals; unlike the parent, does not raise them again, because a stop is no failure.
+
+        The handlers are the interpreter's, not the event loop's, so that a second signal is heard while the loop is
+        busy.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self.stop, number)
+
+        def heed(number: int, _: FrameType | None) -> None:
+            self._signals += 1
+            if self._signals > 1:
+                _end_at_once(number)
+            loop.call_soon_threadsafe(self.stop, number)
+
+        before = {number: signal.signal(number, heed) for number in SIGNALS}
+        if self._on_hangup is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         try:
             yield
         finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
+            if self._on_hangup is not None:
+                loop.remove_signal_handler(signal.SIGHUP)
+            # From here on the process only ends; another signal still ends it at once.
+            for number, handler in before.items():
+                signal.signal(number, handler if self._signals == 0 else lambda number, _: _end_at_once(number))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the parent's signature
         """Stops as on a signal."""
         self.stop(sig)
 
     def stop(self, number: int) -> None:
-        """Begins to drain; at the second call, ends at once."""
+        """Begins to drain; at the second call, ends without waiting for anything."""
         if self._lifecycle.draining:
             self.should_exit = self.force_exit = True
             return
@@ -109,31 +149,83 @@ class DrainingServer(uvicorn.Server):
         delay = 0.0 if number == signal.SIGINT else self._settings.drain_delay
         self._draining = asyncio.get_running_loop().create_task(self._drain(delay))
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to serve, and shows the number of connections in the metrics."""
+        await super().startup(sockets)
+        parts: Parts = self.lifespan.state["parts"]
+        parts.telemetry.connections.set_function(lambda: len(self.server_state.connections))
+
+    async def on_tick(self, counter: int) -> bool:
+        """Looks, once a second, whether connections can still be accepted."""
+        if counter % 10 == 0 and is_out_of_files():
+            parts: Parts = self.lifespan.state["parts"]
+            parts.telemetry.protocol_errors.labels("out-of-files").inc()
+            if self._out_of_files.held_back() is not None:
+                structlog.get_logger("murho.server").error(
+                    "This process can't open another file, so it drops new connections. Raise the limit of open files "
+                    "(ulimit -n, LimitNOFILE), or lower MURHO_MAX_CONNECTIONS.",
+                    connections=len(self.server_state.connections),
+                )
+        return await super().on_tick(counter)
+
     async def _drain(self, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        for connection in self._connections():
+            connection.drain()
         await asyncio.sleep(delay)
         self._lifecycle.closing = True
-        end = asyncio.get_running_loop().time() + self._settings.drain_grace
-        while self._lifecycle.in_flight and asyncio.get_running_loop().time() < end:
+        for connection in self._connections():
+            connection.close_if_idle()
+        end = loop.time() + self._settings.drain_grace
+        while self._lifecycle.in_flight and loop.time() < end:
             await asyncio.sleep(0.02)
         self.should_exit = True
 
+    def _connections(self) -> list[Connection]:
+        return [connection for connection in self.server_state.connections if isinstance(connection, Connection)]
 
-def serve_until_stopped(settings: Settings, listening: socket.socket, on_loaded: Callable[[Snapshot], None]) -> None:
+    def _hang_up(self) -> None:
+        if self._on_hangup is not None:
+            try:
+                self._on_hangup()
+            except Exception:  # a reload that fails leaves the service as it is
+                structlog.get_logger("murho.server").exception("reloading at SIGHUP failed")
+
+
+def serve_until_stopped(
+    settings: Settings,
+    listening: socket.socket,
+    on_loaded: Callable[[Snapshot], None],
+    on_hangup: Callable[[], None] | None = None,
+) -> None:
     """Serves on a listening socket until a signal comes and the requests in flight are answered."""
     lifecycle = Lifecycle()
     app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="on",
-        ws="none",
-        timeout_keep_alive=65,  # longer than the idle timeout of common load balancers
-        timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left
-    )
-    DrainingServer(config, settings, lifecycle).run(sockets=[listening])
+    DrainingServer(configure(app, settings), settings, lifecycle, on_hangup).run(sockets=[listening])
     if lifecycle.unfinished:
         # The process would abort if the interpreter ended while a thread still computes in C++.
         logging.shutdown()
         os._exit(0)
+
+
+def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """Returns uvicorn's configuration: its event loop is uvloop, its HTTP protocol `Connection`."""
+    return uvicorn.Config(
+        app,
+        # uvicorn calls it like a class.
+        http=cast("type[asyncio.Protocol]", partial(Connection, gate=Gate(ConnectionLimits.of(settings)))),
+        loop="auto",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left
+    )
+
+
+def _end_at_once(number: int) -> NoReturn:
+    """Ends the process without waiting for anything: threads compute, and the loop may be busy."""
+    # No log: its lock may be held by what the signal interrupts.
+    os.write(2, b"Stopped at once, at a second signal. Requests in flight were not answered.\n")
+    os._exit(128 + number)

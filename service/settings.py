@@ -4,16 +4,21 @@ Units are in the names or the descriptions. A *row-draw* is one row evaluated un
 request's cost, rows x max(samples, 1).
 """
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.service.version_policy import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]
+
+
+Words = Annotated[tuple[str, ...], NoDecode]
+"""A list, in the environment separated by commas."""
 
 
 class Settings(BaseSettings):
@@ -72,6 +77,13 @@ class Settings(BaseSettings):
         ge=1,
         description="The most row-draws waiting for or in computation; more gets 429, and 413 if alone.",
     )
+    max_delay: float = Field(
+        default=0.0,
+        ge=0,
+        le=1.0,
+        description="Seconds that a small request waits for others to share its computation; 0: not at all, and "
+        "requests still share it when several wait.",
+    )
     request_timeout: float = Field(
         default=60.0, gt=0, description="Seconds from a request's arrival to its answer; then 504."
     )
@@ -87,6 +99,35 @@ class Settings(BaseSettings):
         description="The most seconds that requests in flight get to finish after SIGTERM.",
     )
 
+    # Connections: the HTTP protocol and the process (service/connection.py).
+    max_connections: int = Field(
+        default=10_000, ge=1, description="The most open connections; another one is answered 503 and closed."
+    )
+    max_header_bytes: int = Field(
+        default=32 * 1024, ge=1024, description="The most bytes of a request line with its headers; then 431."
+    )
+    max_headers: int = Field(default=100, ge=1, description="The most headers of a request; then 431.")
+    max_target_bytes: int = Field(
+        default=16 * 1024, ge=256, description="The most bytes of a request's path with its query; then 414."
+    )
+    header_timeout: float = Field(
+        default=10.0, gt=0, description="Seconds from a request's first byte to the end of its headers; then 408."
+    )
+    idle_timeout: float = Field(
+        default=65.0,
+        gt=0,
+        description="Seconds without a request after which a connection is closed. Keep it above the idle timeout of "
+        "the load balancer in front, often 60.",
+    )
+    send_timeout: float = Field(
+        default=60.0, gt=0, description="Seconds in which a client takes nothing of an answer until it is cut off."
+    )
+    engine_silence: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds for which the engine may have work and show no sign of life; then /healthz says 503.",
+    )
+
     threads: int | None = Field(
         default=None,
         ge=1,
@@ -98,6 +139,45 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "console", "json"] = Field(
         default="auto", description="auto: for people on a terminal, one JSON object a line otherwise."
     )
+
+    api_keys: Words = Field(
+        default=(),
+        description="The API keys, each as NAME:sha256:HEX; `murho key NAME` makes one. Without any key, and without "
+        "api_keys_file, everybody may do everything.",
+    )
+    api_keys_file: Path | None = Field(
+        default=None, description="A file with one API key a line, read again when it changes."
+    )
+    open_paths: Words = Field(
+        default=(),
+        description="Paths that need no key, such as /metrics, /docs, /openapi.json and /; /healthz and /readyz never "
+        "do.",
+    )
+    requests_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="Requests a second of one caller, on average: an API key, or an address if there are no keys; "
+        "more get 429. Unlimited by default.",
+    )
+    row_draws_per_second: float | None = Field(
+        default=None, gt=0, description="Row-draws a second of one caller, on average. Unlimited by default."
+    )
+    burst_seconds: float = Field(
+        default=10.0, gt=0, description="Seconds of both limits that a caller may take at once after a pause."
+    )
+
+    @field_validator("api_keys", "open_paths", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """Splits what the environment gives as one text."""
+        return [word for word in re.split(r"[,\s]+", value) if word] if isinstance(value, str) else value
+
+    @field_validator("open_paths")
+    @classmethod
+    def _check_paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [path for path in value if not path.startswith("/")]:
+            raise ValueError(f"a path begins with /; {wrong[0]!r} doesn't")
+        return value
 
     @field_validator("pinned")
     @classmethod

@@ -26,6 +26,7 @@ __all__ = [
     "Schema",
     "Target",
     "UnfamiliarValue",
+    "outside_rows",
     "with_unit",
     "written",
 ]
@@ -191,7 +192,7 @@ class Schema:
         """
         found: list[tuple[int, int]] = []
         for position, feature in enumerate(self.features):
-            rows = _outside_rows(feature, columns[feature.name])
+            rows = outside_rows(feature, columns[feature.name])
             found.extend((int(row), position) for row in rows[:limit])
         found.sort()
         listed = []
@@ -201,7 +202,8 @@ class Schema:
         return listed
 
 
-def _outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+def outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Numbers of the rows with a value of a feature that `Schema.outside` lists, for its canonical column ``[B]``."""
     if feature.kind is FeatureKind.CATEGORICAL:
         known = {None, *feature.categories}
         return np.flatnonzero(np.fromiter((value not in known for value in column), dtype=bool, count=len(column)))

@@ -86,11 +86,29 @@ class CalibratedSpread:
             Finite and positive. 1 for a row whose quantiles are all the same, or so large that their differences
             overflow.
         """
+        if not quantiles.is_cuda:  # for a few rows calls dominate, and NumPy's are shorter
+            return torch.from_numpy(self._ratio(quantiles.numpy(), widening.numpy()))
         apart = quantiles - quantiles[:, len(NODES) // 2, None]
         apart = apart / apart.abs().amax(dim=1, keepdim=True)
-        raw, inside, beyond = (apart @ self.factors).square_().view(len(apart), 3, -1).sum(dim=2).unbind(dim=1)
+        raw, inside, beyond = (
+            (apart @ self.factors).square_().view(len(apart), 3, self.factors.shape[1] // 3).sum(dim=2).unbind(dim=1)
+        )
         ratio = (torch.where(widening, beyond, inside) / raw).sqrt_()
         return torch.where(ratio.isfinite() & (ratio > 0.0), ratio, 1.0)
+
+    def _ratio(self, quantiles: Doubles, widening: NDArray[np.bool_]) -> Doubles:
+        """`ratio` on the CPU."""
+        with np.errstate(all="ignore"):
+            apart = quantiles - quantiles[:, len(NODES) // 2, None]
+            apart /= np.abs(apart).max(axis=1, keepdims=True)
+            apart = apart @ self.factors.numpy()
+            apart *= apart
+            raw, inside, beyond = apart.reshape(len(apart), 3, -1 if len(apart) else 1).sum(axis=2).T
+            if widening.any():
+                inside = np.where(widening, beyond, inside)
+            ratio: Doubles = np.sqrt(inside / raw)
+        ratio[~((ratio > 0.0) & (ratio < np.inf))] = 1.0
+        return ratio
 
 
 def _factor(basis: Doubles, weights: Doubles) -> Doubles:

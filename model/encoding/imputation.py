@@ -39,7 +39,12 @@ DOUBT = 0.02
 
 def rows_to_impute(schema: Schema, columns: Columns) -> npt.NDArray[np.intp]:
     """Return the rows with a missing cell in a feature that was complete in training and accepts such cells."""
-    missing = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+    count = len(next(iter(columns.values())))
+    if count == 1:  # the calls for a column take longer than a look at its cell
+        cells = (columns[feature.name][0] for feature in schema.features if feature.imputed)
+        gone = any(cell is None or cell != cell for cell in cells)  # NaN alone differs from itself
+        return np.zeros(int(gone), dtype=np.intp)
+    missing = np.zeros(count, dtype=bool)
     for feature in schema.features:
         if feature.imputed:
             missing |= is_missing(columns[feature.name])

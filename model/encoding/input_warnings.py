@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.data.schema import UnfamiliarValue, with_unit, written
+from murho.model.data.schema import FeatureKind, UnfamiliarValue, outside_rows, with_unit, written
 from murho.model.encoding.distance_warnings import distance_warnings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns
+    from murho.model.data.schema import Columns, Feature
     from murho.model.encoding.encoder import Encoder
     from murho.model.encoding.whitening import Whitening
 
-__all__ = ["input_warnings"]
+__all__ = ["input_warnings", "listed_features", "listed_rows"]
 
 
 def input_warnings(
@@ -50,6 +50,43 @@ def input_warnings(
     else:
         warnings = distance_warnings(encoder.distribution, encoder.schema, columns, limit, among=among)
     return sorted(warnings, key=lambda warning: (warning.row, order[warning.feature]))[:limit]
+
+
+def listed_features(encoder: Encoder) -> tuple[Feature, ...]:
+    """The features whose values alone decide that `input_warnings` lists them, also in a row that is not outside.
+
+    An unseen category does not make a row unlike the training rows where rare categories of the training rows share its
+    column. In older checkpoints, which have no distance of rows, every value outside its training range is listed.
+    """
+    if encoder.distribution is None:
+        return encoder.schema.features
+    return tuple(
+        feature
+        for feature, part in zip(encoder.schema.features, encoder.parts, strict=True)
+        if feature.kind is FeatureKind.CATEGORICAL and part.training_range().any(axis=0).all()
+    )
+
+
+def listed_rows(
+    features: tuple[Feature, ...], columns: Columns, incomplete: NDArray[np.intp]
+) -> NDArray[np.bool_] | None:
+    """The rows with a value or an imputed cell that `input_warnings` lists, whether they are outside or not.
+
+    Args:
+        features: `listed_features` of the encoder.
+        columns: The features' canonical columns, each ``[B]``.
+        incomplete: Numbers of the rows with a cell to impute.
+
+    Returns:
+        A mask ``[B]``, or None if there is no such row, which costs next to nothing.
+    """
+    if not features and not len(incomplete):
+        return None
+    listed = np.zeros(len(next(iter(columns.values()))), dtype=np.bool_)
+    listed[incomplete] = True
+    for feature in features:
+        listed[outside_rows(feature, columns[feature.name])] = True
+    return listed
 
 
 def _without_distance(

@@ -164,7 +164,11 @@ class TrainingRange:
             outside: `outside` of these rows.
         """
         if self.unlike_columns is not None:
-            outside = (rows[..., self.unlike_columns] > 0.0).any(dim=-1)
+            if rows.is_cuda:
+                outside = (rows[..., self.unlike_columns] > 0.0).any(dim=-1)
+            else:
+                values = rows.numpy()[..., self.unlike_columns.numpy()]
+                outside = torch.from_numpy((values > 0.0).any(axis=-1))
         return outside if outside.dim() == 1 else outside.all(dim=0)
 
     def nearest(self, rows: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from murho.model.engines.monte_carlo_error import MonteCarloError
 
-__all__ = ["DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "PredictOptions", "Prediction"]
+__all__ = ["DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "PredictOptions", "Prediction", "Question"]
 
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
@@ -44,6 +44,19 @@ class PredictOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """Consecutive rows of a batch, and what is asked about them.
+
+    Attributes:
+        rows: The rows, ``slice(start, stop)``.
+        options: Options of the request, already validated.
+    """
+
+    rows: slice
+    options: PredictOptions
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """An answer; every number in the target's own unit, float64.
 
@@ -62,6 +75,9 @@ class Prediction:
         mc_error: Monte Carlo standard errors; None unless requested, and if S is 0.
         outside: Whether each row lies beyond the training rows (`model.encoding.training_range`), ``[B]``; None: not
             known.
+        warned: The rows of which `model.encoding.input_warnings` may have something to say, ``[B]``: it lists nothing
+            of any other row. These are the rows outside, those with imputed cells, and those with a value that is
+            listed although the row is not outside (`model.encoding.input_warnings.listed_rows`). None: not known.
     """
 
     samples: int
@@ -76,3 +92,4 @@ class Prediction:
     draws: NDArray[np.float64] | None = None
     mc_error: MonteCarloError | None = None
     outside: NDArray[np.bool_] | None = None
+    warned: NDArray[np.bool_] | None = None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.prediction import PredictOptions
 
-__all__ = ["SPREADS", "PredictionPlan"]
+__all__ = ["KEPT_PLANS", "SPREADS", "PredictionPlan"]
 
 KEPT_PLANS = 64
 """Plans in the cache: most requests to a service have the same options."""
@@ -45,6 +45,8 @@ class PredictionPlan:
         scores: Normal scores in the raw predictive, for rows like the training rows, ``[L]``.
         wider: The same for rows beyond the training rows, where calibration may only widen bands, ``[L]``.
         thresholds: ``[T]``, float64.
+        rising: `scores` in rising order, and the place of each score in that order, ``[L]`` each.
+        rising_wider: The same of `wider`.
     """
 
     options: PredictOptions
@@ -54,6 +56,8 @@ class PredictionPlan:
     scores: Tensor
     wider: Tensor
     thresholds: Tensor
+    rising: tuple[Tensor, Tensor]
+    rising_wider: tuple[Tensor, Tensor]
 
     @classmethod
     @lru_cache(maxsize=KEPT_PLANS)
@@ -77,7 +81,7 @@ class PredictionPlan:
             )
         scores, wider = (part.clamp(-FURTHEST_SCORE, FURTHEST_SCORE) for part in (scores, wider))
         thresholds = torch.tensor(options.thresholds, dtype=torch.float64, device=device)
-        return cls(options, calibration, spread, levels, scores, wider, thresholds)
+        return cls(options, calibration, spread, levels, scores, wider, thresholds, _rising(scores), _rising(wider))
 
     def answer(self, predictive: Predictive, outside: Outside) -> dict[str, Tensor]:
         """The answer for B rows.
@@ -134,10 +138,10 @@ class PredictionPlan:
 
     def rising_scores(self, outside: Outside) -> tuple[Tensor, Tensor]:
         """The scores of each of B rows in rising order, and the place of each score in that order, ``[B, L]`` each."""
-        scores, ranks = _rising(self.scores)
+        scores, ranks = self.rising
         if self.calibration is not None and len(outside) > 0:
             mask = outside.mask.unsqueeze(1)
-            wider, other = _rising(self.wider)
+            wider, other = self.rising_wider
             scores, ranks = torch.where(mask, wider, scores), torch.where(mask, other, ranks)
         shape = len(outside.mask), len(self.scores)
         return scores.expand(shape), ranks.expand(shape)

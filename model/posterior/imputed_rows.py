@@ -7,11 +7,12 @@ more than a complete one.
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+from murho.model.posterior.questions import in_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,17 +120,4 @@ def with_rows_in_place(parts: Sequence[tuple[NDArray[np.intp], Prediction]]) -> 
         parts: Numbers of rows, and their prediction.
     """
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
-    joined: Prediction = _joined([prediction for _, prediction in parts], order)
-    return joined
-
-
-def _joined(parts: Sequence[Any], order: NDArray[np.intp]) -> Any:
-    """Join the arrays of the same dataclass, ``[B, …]``, and of those within it."""
-    changes: dict[str, Any] = {}
-    for field in fields(parts[0]):
-        values = [getattr(part, field.name) for part in parts]
-        if isinstance(values[0], np.ndarray):
-            changes[field.name] = np.concatenate(values)[order]
-        elif is_dataclass(values[0]):
-            changes[field.name] = _joined(values, order)
-    return replace(parts[0], **changes)
+    return in_one([prediction for _, prediction in parts], order)

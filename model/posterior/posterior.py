@@ -13,23 +13,25 @@ import numpy as np
 import torch
 
 from murho.model.encoding.imputation import rows_to_impute
-from murho.model.encoding.input_warnings import input_warnings
+from murho.model.encoding.input_warnings import input_warnings, listed_features, listed_rows
 from murho.model.encoding.training_range import Outside, TrainingRange
 from murho.model.engines.draw_cache import KEPT_BYTES, DrawCache
 from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
-from murho.model.engines.prediction import Prediction, PredictOptions
-from murho.model.engines.prediction_plan import PredictionPlan
+from murho.model.engines.prediction import Prediction, PredictOptions, Question
+from murho.model.engines.prediction_plan import KEPT_PLANS, PredictionPlan
 from murho.model.engines.selection import select_engine
 from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
 from murho.model.posterior.checkpoint import name_and_version, read_stored
 from murho.model.posterior.drawn_rows import DrawnRows
-from murho.model.posterior.imputed_rows import copies_of_draws, in_pieces, mostly_imputed, with_rows_in_place
+from murho.model.posterior.imputed_rows import in_pieces, mostly_imputed, with_rows_in_place
+from murho.model.posterior.network_outputs import NetworkOutputs, Tile
+from murho.model.posterior.questions import groups_of, in_one, questions_about, split, validate_questions
 from murho.model.runtime.threads import threads_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, UnfamiliarValue
     from murho.model.distributions.predictive import Predictive
-    from murho.model.engines.draws import Draws
-    from murho.model.engines.engine import Engine
     from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = ["Posterior"]
@@ -92,7 +92,7 @@ class Posterior:
         )
         self.seed, self.calibration = spec.default_seed, spec.calibration
         self._reach = TrainingRange.of(spec.encoder, spec.beyond, self.device)
-        self._limits = None if spec.beyond is None else spec.beyond.limits(spec.target.forward)
+        self._listed_features = listed_features(spec.encoder)
         self._tensors = dict(tensors)
         shapes = spec.architecture.shapes()
         self._weights = sum(math.prod(shape[1:]) for name, shape in shapes.items() if name.endswith(".mu"))
@@ -108,8 +108,11 @@ class Posterior:
             self.architecture.members,
             spec.target.limits,
         )
+        limits = None if spec.beyond is None else spec.beyond.limits(spec.target.forward)
+        self._network = NetworkOutputs(self.likelihood, self._reach, limits)
         self._reference = TorchEngine(self._target)
         self.engine = select_engine(self._target, self.device, engine)
+        self._plans: dict[PredictOptions, PredictionPlan] = {}
         self._draws = DrawCache(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
 
     @classmethod
@@ -155,48 +158,108 @@ class Posterior:
         Returns:
             One entry per row, in order.
         """
+        rows = len(next(iter(columns.values())))
+        return self.predict_questions(columns, (Question(slice(0, rows), options),))[0]
+
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Prediction]:
+        """Answer several questions in one pass: the rows are encoded and go through the network together.
+
+        Each answer is the one that `predict` gives for the rows of the question alone, up to rounding in float32. A
+        row with cells to impute goes through a pass of its own kind, together with other such rows.
+
+        Args:
+            columns: Canonical columns of the schema's features, ``[B]`` each.
+            questions: Their rows are consecutive and cover all B. They share ``samples`` and, after None is replaced by
+                the checkpoint's, ``seed``; all other options may differ. Questions with equal options are answered
+                together, wherever they stand.
+
+        Returns:
+            One prediction per question, in order.
+
+        Raises:
+            ValueError: The questions can't share a pass.
+        """
+        rows = len(next(iter(columns.values())))
+        seed = validate_questions(questions, rows, self.seed)
         incomplete = rows_to_impute(self.schema, columns)
+        listed = listed_rows(self._listed_features, columns, incomplete)
         if not len(incomplete):
-            return self.predict_encoded(self.encoder.encode(columns), options)
-        parts = []
-        for rows, part, imputed in in_pieces(columns, incomplete, self.encoder.width):
+            return self._predict(self.encoder.encode(columns), questions, seed, listed)
+        parts: list[list[tuple[NDArray[np.intp], Prediction]]] = [[] for _ in questions]
+        for numbers, part, imputed in in_pieces(columns, incomplete, self.encoder.width):
             encoded = self.encoder.encode_copies(part) if imputed else self.encoder.encode(part)
-            parts.append((rows, self.predict_encoded(encoded, options)))
-        return with_rows_in_place(parts)
+            about = list(questions_about(questions, numbers))
+            answers = self._predict(
+                encoded, [question for _, _, question in about], seed, None if listed is None else listed[numbers]
+            )
+            for (place, own, _), answer in zip(about, answers, strict=True):
+                parts[place].append((numbers[own], answer))
+        return [with_rows_in_place(of_question) for of_question in parts]
+
+    def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
+        """Answer as `predict` does, for encoded rows ``[B, D]``, or for R imputed copies of each, ``[R, B, D]``.
+
+        The prediction's ``warned`` is then ``outside``: encoded rows do not tell which cells would be listed besides.
+        """
+        seed = self.seed if options.seed is None else options.seed
+        return self._predict(rows, (Question(slice(0, rows.shape[-2]), options),), seed, None)[0]
 
     @torch.inference_mode()
-    def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
-        """Answer as `predict` does, for encoded rows ``[B, D]``, or for R imputed copies of each, ``[R, B, D]``."""
-        with threads_for(rows.shape[-2] * max(1, options.samples) * self._weights):
-            return self._predict_encoded(rows, options)
+    def _predict(
+        self, rows: NDArray[np.float32], questions: Sequence[Question], seed: int, listed: NDArray[np.bool_] | None
+    ) -> list[Prediction]:
+        """Answer questions about encoded rows, all complete or all copies; ``listed`` is that of `listed_rows`."""
+        samples, batch = questions[0].options.samples, rows.shape[-2]
+        groups = groups_of(questions)
+        parts: list[list[Prediction]] = [[] for _ in groups]
+        with threads_for(batch * max(1, samples) * self._weights):
+            per_tile = self._rows_per_tile(samples)
+            for start in range(0, max(batch, 1), per_tile):
+                stop = min(start + per_tile, batch)
+                tile = self._tile(torch.from_numpy(rows[..., start:stop, :]).to(self.device), samples, seed)
+                of_tile = None if listed is None else listed[start:stop]
+                for group, answers in zip(groups, parts, strict=True):
+                    within = group.within(start, stop)
+                    if within is not None:
+                        answers.append(self._answer(tile, group.options, seed, within, of_tile))
+        predictions: dict[int, Prediction] = {}
+        for group, answers in zip(groups, parts, strict=True):
+            predictions.update(split(group, in_one(answers)))
+        return [predictions[place] for place in range(len(questions))]
 
-    def _predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
-        seed = self.seed if options.seed is None else options.seed
-        plan = PredictionPlan.of(options, self.calibration, self.device)
-        engine = self.engine if options.samples else self._reference  # the mu-only mean is PyTorch's, to the bit
-        samples, with_errors = options.samples, options.mc_error and options.samples > 0
-        per_tile = self._rows_per_tile(samples)
-        calibrated = plan.calibration is not None
-        answers, errors = [], []
-        for start in range(0, max(rows.shape[-2], 1), per_tile):
-            tile = torch.from_numpy(rows[..., start : start + per_tile, :]).to(self.device)
-            beyond = self._reach.outside(tile)
-            outside = Outside.of(self._reach.unlike(tile, beyond))
-            draws = self._draws.parts(samples, seed) if samples else [self._draws.means]
-            outputs, members = self._outputs(engine, draws, tile, beyond, every_copy=not samples)
-            widening = self._widening(outside, tile, outputs, members) if plan.calibration is not None else outside
-            answer = engine.answer(plan, outputs, members, widening)
-            if with_errors:
-                images = self._outputs(engine, self._draws.image_parts(samples, seed), tile, beyond)
-                drawn, mirrored = (self._target.predictive(*part) for part in ((outputs, members), images))
-                errors.append(self._errors(drawn, mirrored, answer, noise=options.noise, calibrated=calibrated))
-            answers.append({**answer, "outside": outside.mask.cpu().numpy()})
+    def _tile(self, rows: Tensor, samples: int, seed: int) -> Tile:
+        """Encoded rows ``[B, D]`` or copies ``[R, B, D]``, and their outputs under S draws, or the mu-only networks."""
+        beyond = self._reach.outside(rows)
+        if samples:
+            outputs, members = self._network.of(self.engine, self._draws.parts(samples, seed), rows, beyond)
+        else:  # the mu-only mean is PyTorch's, to the bit
+            outputs, members = self._network.of(self._reference, [self._draws.means], rows, beyond, every_copy=True)
+        return Tile(rows, beyond, self._reach.unlike(rows, beyond), outputs, members)
+
+    def _answer(
+        self,
+        tile: Tile,
+        options: PredictOptions,
+        seed: int,
+        within: slice | NDArray[np.intp],
+        listed: NDArray[np.bool_] | None,
+    ) -> Prediction:
+        """The prediction for some rows of a tile; ``listed`` is `listed_rows` of all its rows."""
+        plan, part = self._plan(options), tile.part(within)
+        outside, calibrated = Outside.of(part.unlike), plan.calibration is not None
+        widening = self._widening(outside, part) if calibrated else outside
+        engine = self.engine if options.samples else self._reference
+        answer = engine.answer(plan, part.outputs, part.members, widening)
+        mask = outside.mask.cpu().numpy()
+        errors = self._errors(part, answer, options, seed, calibrated=calibrated) if options.mc_error else None
         return Prediction(
             samples=options.samples,
             seed=seed,
             calibrated=calibrated,
-            mc_error=MonteCarloError(**_joined(errors)) if errors else None,
-            **_joined(answers),
+            mc_error=errors,
+            outside=mask,
+            warned=mask if listed is None else mask | listed[within],
+            **answer,
         )
 
     def drawn(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
@@ -215,9 +278,9 @@ class Posterior:
             draws = self._draws.first(rounds * self.architecture.members, seed)
             parts = iter((draws.of_members(members).first(samples),))
         beyond = self._reach.outside(rows)
-        outside = Outside.of(self._reach.unlike(rows, beyond))
-        outputs, of_members = self._outputs(self._reference, parts, rows, beyond)
-        widening = self._widening(outside, rows, outputs, of_members)
+        outputs, of_members = self._network.of(self._reference, parts, rows, beyond)
+        tile = Tile(rows, beyond, self._reach.unlike(rows, beyond), outputs, of_members)
+        widening = self._widening(Outside.of(tile.unlike), tile)
         return DrawnRows(outputs, of_members, widening, self._target, self.engine)
 
     def predictive(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Predictive:
@@ -234,6 +297,10 @@ class Posterior:
             rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``, on the posterior's device.
         """
         return self._reach.unlike(rows, self._reach.outside(rows))
+
+    def cost(self, rows: int, options: PredictOptions) -> float:
+        """Row-draws of an answer."""
+        return float(rows * max(1, options.samples))
 
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None
@@ -258,90 +325,37 @@ class Posterior:
             return most
         return max(min(most, TILE_ROWS), most // self.architecture.outputs)
 
-    def _widening(self, outside: Outside, rows: Tensor, outputs: Tensor, members: Tensor) -> Outside:
+    def _plan(self, options: PredictOptions) -> PredictionPlan:
+        """The plan of options, found without a look at the calibration, whose hash takes 8 us."""
+        plan = self._plans.get(options)
+        if plan is None:
+            if len(self._plans) >= KEPT_PLANS:
+                self._plans.clear()
+            plan = self._plans[options] = PredictionPlan.of(options, self.calibration, self.device)
+        return plan
+
+    def _widening(self, outside: Outside, tile: Tile) -> Outside:
         """The rows in which calibration may only widen bands: those outside, and those of mostly imputed spread."""
-        if rows.dim() == 2:
+        if tile.rows.dim() == 2:
             return outside
-        imputed = mostly_imputed(self._target.predictive(outputs, members), len(rows))
+        imputed = mostly_imputed(self._target.predictive(tile.outputs, tile.members), len(tile.rows))
         return Outside.of(outside.mask | imputed)
 
-    def _outputs(
-        self, engine: Engine, parts: Iterable[Draws], rows: Tensor, beyond: Tensor, *, every_copy: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Outputs of every row under the draws of all parts, and the member of each draw, ``[S]``.
-
-        Args:
-            engine: Computes the outputs.
-            parts: Consecutive draws.
-            rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``.
-            beyond: Whether they lie outside the training range, ``[B]`` or ``[R, B]``.
-            every_copy: Whether each draw uses all copies of a row, and counts as R draws; otherwise draw k uses copy
-                ``k mod R``.
-
-        Returns:
-            ``[S, B, P]`` and ``[S]``.
-        """
-        if rows.dim() == 2:
-            outside = Outside.of(beyond)
-            outputs, members = zip(
-                *((self._outputs_of(engine, draws, rows, outside), draws.members) for draws in parts), strict=True
-            )
-            return _together(outputs), _together(members)
-        where = [Outside.of(of_copy) for of_copy in beyond]
-
-        def of_copy(draws: Draws, copy: int) -> Tensor:
-            return self._outputs_of(engine, draws, rows[copy], where[copy])
-
-        return copies_of_draws(parts, len(rows), of_copy, every_copy=every_copy)
-
-    def _outputs_of(self, engine: Engine, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
-        """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.
-
-        Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
-        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`).
-        """
-        outputs = engine.forward(draws, rows)
-        if len(outside) == 0:
-            return outputs
-        beyond, means = outside.rows, self.likelihood.means
-        noise_varies = self.likelihood.outputs > means  # else it is the same for all rows
-        edge = engine.forward(draws, self._reach.nearest(rows[beyond])) if noise_varies else None
-        with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
-            far = outputs[:, beyond]
-            if edge is not None:
-                far = self.likelihood.with_scatter_of(far, edge)
-            if self._limits is not None:
-                far[..., :means] = far[..., :means].clamp(*self._limits)
-            outputs[:, beyond] = far
-        return outputs
-
     def _errors(
-        self,
-        drawn: Predictive,
-        mirrored: Predictive,
-        answer: Mapping[str, NDArray[Any]],
-        *,
-        noise: bool,
-        calibrated: bool,
-    ) -> dict[str, NDArray[Any]]:
-        """Monte Carlo standard errors of a tile's answer, by the names of `MonteCarloError`."""
+        self, tile: Tile, answer: Mapping[str, NDArray[Any]], options: PredictOptions, seed: int, *, calibrated: bool
+    ) -> MonteCarloError | None:
+        """Monte Carlo standard errors of the answer for the rows of a tile; None without draws."""
+        if options.samples == 0:
+            return None
+        parts = self._draws.image_parts(options.samples, seed)
+        images = self._network.of(self.engine, parts, tile.rows, tile.beyond)
+        drawn, mirrored = (self._target.predictive(*part) for part in ((tile.outputs, tile.members), images))
         errors = monte_carlo_error(
             drawn,
             mirrored,
             torch.from_numpy(answer["percentiles"]).to(self.device),
             members=self.architecture.members,
-            noise=noise,
+            noise=options.noise,
             calibrated_std=torch.from_numpy(answer["std"]).to(self.device) if calibrated else None,
         )
-        return dict(zip(("mean", "std", "percentiles"), (part.cpu().numpy() for part in errors), strict=True))
-
-
-def _together(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
-
-
-def _joined(tiles: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Join the rows of all tiles."""
-    if len(tiles) == 1:
-        return tiles[0]
-    return {key: np.concatenate([tile[key] for tile in tiles]) for key in tiles[0]}
+        return MonteCarloError(*(error.cpu().numpy() for error in errors))

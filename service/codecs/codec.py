@@ -16,7 +16,22 @@ if TYPE_CHECKING:
     from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings
 
-__all__ = ["Answered", "Codec"]
+__all__ = ["Answered", "Asked", "Codec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for.
+
+    Attributes:
+        inputs: The rows.
+        options: The options, with the defaults filled in.
+        timeout: Seconds in which the answer is wanted; None: as the service has it.
+    """
+
+    inputs: Inputs
+    options: PredictOptions
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +63,7 @@ class Codec(Protocol):
         """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""
         ...
 
-    def decode(
-        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
-    ) -> tuple[Inputs, PredictOptions]:
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows and the options of a request.
 
         Args:

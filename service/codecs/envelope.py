@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -16,10 +17,21 @@ from murho.model.errors import Problem
 from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
 from murho.service.errors import BadInputError
 
-__all__ = ["EXAMPLE", "PredictRequest", "parse_document", "predict_options", "validate_document"]
+__all__ = [
+    "EXAMPLE",
+    "NO_OBJECT",
+    "PredictRequest",
+    "check_document",
+    "parse_document",
+    "predict_options",
+    "validate_document",
+]
+
+NO_OBJECT = 'The body has to be a JSON object such as {"inputs": [{…}]}.'
 
 MAX_SEED = 2**63 - 1
 MAX_LEVELS = 100
+DEFAULT = PredictOptions()
 
 EXAMPLE: dict[str, Any] = {
     "inputs": [
@@ -95,6 +107,11 @@ class PredictRequest(BaseModel):
         description='"draws" adds the function value of every draw, in the target\'s unit; "mc_error" the standard '
         "errors of mean, std and percentiles for the finite number of draws.",
     )
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None,
+        description="Seconds in which the answer is wanted, up to the service's limit; after them, 504. The header "
+        "X-Request-Timeout says the same for every format.",
+    )
 
 
 def parse_document(body: bytes) -> PredictRequest:
@@ -111,7 +128,16 @@ def parse_document(body: bytes) -> PredictRequest:
     except orjson.JSONDecodeError as error:
         raise BadInputError([Problem("", f"The body isn't valid JSON in UTF-8: {error}.")]) from None
     if not isinstance(document, dict):
-        raise BadInputError([Problem("", 'The body has to be a JSON object such as {"inputs": [{…}]}.')])
+        raise BadInputError([Problem("", NO_OBJECT)])
+    return check_document(document)
+
+
+def check_document(document: dict[str, Any]) -> PredictRequest:
+    """Returns the request in a parsed document.
+
+    Raises:
+        BadInputError: An option is unknown or has a wrong value.
+    """
     options = list(PredictRequest.model_fields)
     if not document.keys() <= PredictRequest.model_fields.keys():
         unknown = [name for name in document if name not in PredictRequest.model_fields]
@@ -143,9 +169,30 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
     Raises:
         BadInputError: `samples` is above the limit, or a level is too near to 0 or 100 for float64.
     """
-    default = PredictOptions()
     samples = min(default_samples, max_samples) if request.samples is None else request.samples
-    levels = default.percentiles if request.percentiles is None else tuple(request.percentiles)
+    levels = DEFAULT.percentiles if request.percentiles is None else tuple(request.percentiles)
+    if samples > max_samples or levels is not DEFAULT.percentiles:
+        _check(samples, max_samples, levels)
+    include = request.include or ()
+    return _options(
+        samples,
+        levels,
+        request.seed,
+        DEFAULT.noise if request.noise is None else request.noise,
+        tuple(request.thresholds or ()),
+        "draws" in include,
+        DEFAULT.calibrated if request.calibrated is None else request.calibrated,
+        "mc_error" in include,
+    )
+
+
+@lru_cache(1024)
+def _options(*values: Any) -> PredictOptions:
+    """Returns the options with these values; most requests have the same ones."""
+    return PredictOptions(*values)
+
+
+def _check(samples: int, max_samples: int, levels: tuple[float, ...]) -> None:
     problems = []
     if samples > max_samples:
         problems.append(Problem("/samples", f"This service draws at most {max_samples} samples."))
@@ -155,16 +202,6 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
             problems.append(Problem(pointer("percentiles", index), "The level is too near to 0 or 100."))
     if problems:
         raise BadInputError(problems)
-    return PredictOptions(
-        samples=samples,
-        percentiles=levels,
-        seed=request.seed,
-        noise=default.noise if request.noise is None else request.noise,
-        calibrated=default.calibrated if request.calibrated is None else request.calibrated,
-        thresholds=tuple(request.thresholds or ()),
-        draws="draws" in (request.include or ()),
-        mc_error="mc_error" in (request.include or ()),
-    )
 
 
 def _message(kind: str, message: str) -> str:

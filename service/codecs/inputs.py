@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Feature, Schema
 
-__all__ = ["Form", "Inputs", "check_rows", "explain_unknown", "parse_inputs"]
+__all__ = ["FORMS", "Form", "Inputs", "check_columns", "check_rows", "explain_unknown", "parse_inputs"]
 
 FORMS = "a list of objects (records), a list of lists (a matrix) or an object of lists (columns)"
 
@@ -74,7 +74,7 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
     problems = Problems()
     names = tuple(feature.name for feature in schema.features)
     if isinstance(inputs, dict):
-        form, cells = Form.COLUMNS, _from_columns(inputs, schema, max_rows, problems)
+        form, cells = Form.COLUMNS, check_columns(inputs, schema, max_rows, problems)
     elif isinstance(inputs, list) and inputs:
         check_rows(len(inputs), max_rows)
         form = Form.MATRIX if isinstance(inputs[0], list) else Form.RECORDS
@@ -133,10 +133,17 @@ def _from_matrix(rows: list[Any], schema: Schema, problems: Problems) -> Mapping
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
-def _from_columns(
+def check_columns(
     inputs: dict[str, Any], schema: Schema, max_rows: int, problems: Problems
 ) -> Mapping[str, Sequence[Any]]:
-    """Returns the cells of an object of lists by feature, without the features that can't be read."""
+    """Returns the cells of an object of lists by feature, without the features that can't be read.
+
+    Of each list only the length is asked for.
+
+    Raises:
+        BadInputError: The lists differ in length.
+        TooLargeError: There are more than `max_rows` rows.
+    """
     names = [feature.name for feature in schema.features]
     known = frozenset(names)
     if not inputs.keys() <= known:

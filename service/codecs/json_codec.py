@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from murho.model.errors import Problem
 from murho.service.codecs.answer import encode_answer
+from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import parse_document, predict_options
-from murho.service.codecs.inputs import Inputs, parse_inputs
+from murho.service.codecs.inputs import parse_inputs
+from murho.service.codecs.json_pieces import parse_in_pieces
 from murho.service.codecs.problems import pointer, shorten
 from murho.service.errors import BadInputError
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["JSONCodec"]
 
+WHOLE_BYTES = 2**16
+"""Larger documents are parsed in pieces: see `codecs.json_pieces`."""
+
 
 class JSONCodec:
     """The codec of `application/json`; see `Codec`."""
@@ -33,16 +38,18 @@ class JSONCodec:
             media_type.startswith("application/") and media_type.endswith("+json")
         )
 
-    def decode(
-        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
-    ) -> tuple[Inputs, PredictOptions]:
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows and the options of a document; see `Codec.decode`."""
         if query:
             message = "With a JSON body, options are keys of the document, not query parameters."
             raise BadInputError(Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in query)
+        if len(body) > WHOLE_BYTES:
+            document, inputs = parse_in_pieces(body, schema, settings.max_rows)
+            options = predict_options(document, settings.samples, settings.max_samples)
+            return Asked(inputs, options, document.timeout)
         document = parse_document(body)
         options = predict_options(document, settings.samples, settings.max_samples)
-        return parse_inputs(document.inputs, schema, settings.max_rows), options
+        return Asked(parse_inputs(document.inputs, schema, settings.max_rows), options, document.timeout)
 
     def require_place(self, options: PredictOptions) -> None:
         """Accepts all options."""

@@ -12,6 +12,7 @@ from murho.model.data.schema import FeatureKind
 from murho.model.errors import Problem
 from murho.service.codecs.answer_columns import answer_columns, fact_headers
 from murho.service.codecs.cells import explain_cell
+from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import predict_options
 from murho.service.codecs.inputs import Form, Inputs, check_rows
 from murho.service.codecs.problems import Problems, pointer
@@ -42,11 +43,10 @@ class NpyCodec:
         """Returns whether the media type is this codec's."""
         return media_type == self.media_type
 
-    def decode(
-        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
-    ) -> tuple[Inputs, PredictOptions]:
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows and the options of a request; NaN is a missing cell. See `Codec.decode`."""
-        options = predict_options(parse_query(query), settings.samples, settings.max_samples)
+        asked = parse_query(query)
+        options = predict_options(asked, settings.samples, settings.max_samples)
         others = [feature.name for feature in schema.features if feature.kind not in NUMBERS]
         if others:
             message = f"The model has features that are no numbers, such as {others[0]!r}: send another format."
@@ -68,7 +68,7 @@ class NpyCodec:
             )
         problems.raise_any()
         names = tuple(feature.name for feature in schema.features)
-        return Inputs(Form.MATRIX, columns, len(matrix), names), options
+        return Asked(Inputs(Form.MATRIX, columns, len(matrix), names), options, asked.timeout)
 
     def require_place(self, options: PredictOptions) -> None:
         """Accepts all options."""

@@ -14,6 +14,7 @@ from murho.model.data.csv_files import parse_csv
 from murho.model.data.tables import csv_bytes
 from murho.model.errors import Problem, TableError
 from murho.service.codecs.answer_columns import answer_columns, answer_facts, fact_headers
+from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import predict_options
 from murho.service.codecs.inputs import check_rows
 from murho.service.codecs.query_options import parse_query
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Schema
     from murho.model.engines.prediction import PredictOptions
     from murho.service.codecs.codec import Answered
-    from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings
 
 __all__ = ["FACTS", "ArrowCodec", "CSVCodec", "ParquetCodec"]
@@ -49,16 +49,15 @@ class _TableCodec:
         """Returns whether the media type is this codec's."""
         return media_type == self.media_type or media_type in self.aliases
 
-    def decode(
-        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
-    ) -> tuple[Inputs, PredictOptions]:
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows and the options of a request; see `Codec.decode`."""
-        options = predict_options(parse_query(query), settings.samples, settings.max_samples)
+        asked = parse_query(query)
+        options = predict_options(asked, settings.samples, settings.max_samples)
         try:
             table = self._table(body, schema, settings)
         except TableError as error:
             raise BadInputError([Problem("/inputs", f"{str(error)[:1].upper()}{str(error)[1:]}.")]) from None
-        return inputs_of_table(table, schema, settings.max_rows), options
+        return Asked(inputs_of_table(table, schema, settings.max_rows), options, asked.timeout)
 
     def require_place(self, options: PredictOptions) -> None:
         """Accepts all options."""

@@ -1,24 +1,17 @@
 """`POST /models/{name}/load` and `/unload`: what is served changes at once, without a restart."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
+from murho.service.guard import AdminDependency
 from murho.service.parts import PartsDependency
 from murho.service.responses import JSONBytes
 
 __all__ = ["router"]
-
-
-async def _allow() -> None:
-    """Lets everybody in."""
-
-
-# To be replaced by `service.guard.AdminDependency`, which asks for an admin key.
-AdminDependency = Annotated[None, Depends(_allow)]
 
 VERSION_PARAMETER: dict[str, Any] = {
     "parameters": [

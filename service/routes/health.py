@@ -11,9 +11,10 @@ __all__ = ["router"]
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", summary="Alive: the process answers")
-async def alive() -> JSONBytes:
-    """Answers 200 as long as the process can answer at all."""
+@router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")
+async def alive(parts: PartsDependency) -> JSONBytes:
+    """Answers 200 as long as the process can answer at all; 503 if the engine has work and shows no sign of life."""
+    parts.heartbeat.require_alive(parts.settings.engine_silence)
     return JSONBytes({"status": "alive"})
 
 

@@ -9,7 +9,7 @@ from murho.service.parts import PartsDependency
 from murho.service.responses import JSONBytes
 
 if TYPE_CHECKING:
-    from murho.service.predictor import ModelLike
+    from murho.service.jobs import ModelLike
     from murho.service.registry import LoadedModel
 
 __all__ = ["router"]

@@ -17,6 +17,7 @@ __all__ = ["app", "main"]
 COMMANDS = {
     "train": ("murho.model.commands.train", "Fit a Bayesian network to a table and save it as a checkpoint."),
     "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP."),
+    "key": ("murho.service.key_command", "Make an API key for a service."),
     "predict": ("murho.model.commands.predict", "Score a file, offline or through a running service."),
     "evaluate": ("murho.model.commands.evaluate", "Judge a checkpoint on labelled rows."),
     "update": (

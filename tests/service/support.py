@@ -14,7 +14,7 @@ from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.engines.monte_carlo_error import MonteCarloError
-from murho.model.engines.prediction import Prediction, PredictOptions
+from murho.model.engines.prediction import Prediction, PredictOptions, Question
 from murho.model.errors import CheckpointError
 from murho.model.networks.bayesian_network import Architecture
 from murho.model.posterior.checkpoint import CheckpointReference
@@ -25,7 +25,7 @@ from murho.service.settings import Settings
 from tests.support import call_murho
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from fastapi import FastAPI
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, UnfamiliarValue
     from murho.service.checkpoint_source import Stamp
-    from murho.service.predictor import ModelLike
+    from murho.service.jobs import ModelLike
 
 SCHEMA = Schema(
     features=(
@@ -87,6 +87,7 @@ class FakeModel:
         )
         self.warm = False
         self.calls: list[PredictOptions] = []
+        self.passes = 0
         self.before: Callable[[], None] = lambda: None
 
     def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
@@ -119,6 +120,16 @@ class FakeModel:
             if options.mc_error
             else None,
         )
+
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Prediction]:
+        self.passes += 1
+        return [
+            self.predict({name: column[question.rows] for name, column in columns.items()}, question.options)
+            for question in questions
+        ]
+
+    def cost(self, rows: int, options: PredictOptions) -> float:
+        return rows * max(options.samples, 1) * (2 if options.mc_error else 1)
 
     def input_warnings(
         self, columns: Columns, limit: int | None = None, *, among: NDArray[np.bool_] | None = None

@@ -9,10 +9,12 @@ import pytest
 
 from murho.model.data.schema import UnfamiliarValue
 from murho.model.engines.prediction import Prediction, PredictOptions
-from murho.service import predictor
-from murho.service.errors import ComputationError, DeadlineError, NotReadyError
-from murho.service.predictor import Answer, Predictor, RowsNotFiniteError
+from murho.service import predictor, scheduler
+from murho.service.errors import ComputationError, NotReadyError
+from murho.service.jobs import Answer, Job, Slice
+from murho.service.predictor import RowsNotFiniteError, compute
 from murho.service.scheduler import Scheduler
+from murho.service.waiting import Waiting
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
@@ -31,12 +33,17 @@ def columns(weights: list[float]) -> Columns:
 
 
 def predict(model: FakeModel, rows: Columns, options: PredictOptions | None = None, **arguments: Any) -> Answer:
-    scheduler = Scheduler(10, 10_000_000)
-    scheduler.start()
+    queue = Scheduler(compute, 10, 10_000_000)
+    queue.start()
+
+    async def ask() -> Answer:
+        options_or_default = options or PredictOptions(samples=4)
+        return await predictor.predict(queue, Waiting(queue), model, rows, options_or_default, **arguments)
+
     try:
-        return asyncio.run(Predictor(scheduler).predict(model, rows, options or PredictOptions(samples=4), **arguments))
+        return asyncio.run(ask())
     finally:
-        scheduler.close()
+        queue.close()
 
 
 class Broken(FakeModel):
@@ -96,50 +103,101 @@ def test_overflow_far_outside_the_training_range_names_the_cells() -> None:
     assert caught.value.cells == [(1, "Weight"), (3, "Weight")]
 
 
-def test_a_request_in_chunks_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = columns([float(weight) for weight in range(1000, 1050)])
-    options = PredictOptions(samples=4, thresholds=(1.0,), draws=True)
-    whole = predict(FakeModel(), rows, options).prediction
-    monkeypatch.setattr(predictor, "CHUNK_COST", 28)
+@pytest.mark.parametrize("samples", [0, 4])
+def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch, samples: int) -> None:
+    rows = columns([float(weight) for weight in range(995, 1045)])
+    options = PredictOptions(samples=samples, thresholds=(1.0,), draws=True, mc_error=True)
+    whole = predict(FakeModel(), rows, options, max_outside=3)
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
     model = FakeModel()
-    parts = predict(model, rows, options).prediction
+    parts = predict(model, rows, options, max_outside=3)
     assert len(model.calls) == 8
-    for field in predictor.NUMBERS:
-        assert np.array_equal(getattr(whole, field), getattr(parts, field))
-    assert whole.mc_error is parts.mc_error is None
-    bare = predict(FakeModel(), rows, PredictOptions(samples=0)).prediction
-    assert bare.std is None
-    assert len(bare.mean) == 50
+    for field in predictor.ARRAYS:
+        assert np.array_equal(getattr(whole.prediction, field), getattr(parts.prediction, field))
+    assert whole.outside == parts.outside
+    assert [value.row for value in parts.outside] == [0, 1, 2]
+    errors, joined = whole.prediction.mc_error, parts.prediction.mc_error
+    assert (errors is None) == (joined is None) == (samples == 0)
+    if errors is not None:
+        for name in ("mean", "std", "percentiles"):
+            assert np.array_equal(getattr(errors, name), getattr(joined, name))
 
 
-def test_monte_carlo_errors_of_a_request_in_chunks_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, options = columns([1000.0, 2000.0, 3000.0]), PredictOptions(samples=4, mc_error=True)
-    whole = predict(FakeModel(), rows, options).prediction.mc_error
-    monkeypatch.setattr(predictor, "CHUNK_COST", 8)
+def answers(jobs: list[Job]) -> list[Any]:
+    return list(compute([Slice(job, 0, job.rows) for job in jobs]))
+
+
+def job_about(model: FakeModel, weights: list[float], options: PredictOptions, *, max_outside: int = 2) -> Job:
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    return Job(model, columns(weights), options, len(weights), 1.0, "", float("inf"), max_outside, future)
+
+
+MIXED = [
+    PredictOptions(samples=4),
+    PredictOptions(samples=4, percentiles=(1.0, 99.0)),
+    PredictOptions(samples=4, draws=True, thresholds=(30.0, 40.0)),
+    PredictOptions(samples=4, mc_error=True),
+]
+
+
+def test_jobs_with_different_options_share_a_pass_and_get_their_own_answers() -> None:
     model = FakeModel()
-    parts = predict(model, rows, options).prediction.mc_error
-    assert len(model.calls) == 3
-    assert whole is not None
-    assert parts is not None
-    for name in ("mean", "std", "percentiles"):
-        assert np.array_equal(getattr(whole, name), getattr(parts, name))
+    asked = [MIXED[index] for index in (0, 1, 0, 2, 3, 1, 0)]
+    weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
+
+    async def test() -> list[Any]:
+        return answers([job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)])
+
+    found = asyncio.run(test())
+    assert model.passes == 1
+    for rows, options, answer in zip(weights, asked, found, strict=True):
+        alone = predict(FakeModel(), columns(rows), options, max_outside=2)
+        for field in predictor.ARRAYS:
+            assert np.array_equal(getattr(answer.prediction, field), getattr(alone.prediction, field))
+        assert (answer.prediction.mc_error is None) == (alone.prediction.mc_error is None)
+        assert answer.outside == alone.outside
 
 
-def test_computation_ends_soon_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictor, "CHUNK_COST", 4)
-    model = FakeModel()
-    model.before = lambda: __import__("time").sleep(0.02)
-
+def test_bad_rows_of_one_job_harm_no_other() -> None:
     async def test() -> None:
-        scheduler = Scheduler(10, 10_000_000)
-        scheduler.start()
-        rows = columns([2000.0] * 1000)
-        with pytest.raises(DeadlineError):
-            await Predictor(scheduler).predict(model, rows, PredictOptions(samples=4), deadline=scheduler.clock() + 0.1)
-        assert await asyncio.to_thread(scheduler.close, 5)
+        model = Broken("mean", above=5000.0)
+        good, bad, far = ([2000.0], [2000.0, 4000.0, 1e300], [1e300])
+        found = answers([job_about(model, rows, MIXED[0]) for rows in (good, bad, far)])
+        assert found[0].prediction.mean.tolist() == [120.0]
+        assert found[1].cells == [(2, "Weight")]
+        assert found[2].cells == [(0, "Weight")]
 
     asyncio.run(test())
-    assert len(model.calls) < 100
+
+
+def test_a_job_that_makes_the_model_fail_harms_no_other() -> None:
+    class Failing(FakeModel):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            if (columns["Weight"] == 3000.0).any():
+                raise ZeroDivisionError
+            return super().predict(columns, options)
+
+    async def test() -> None:
+        model = Failing()
+        found = answers([job_about(model, [weight], MIXED[0]) for weight in (2000.0, 3000.0, 4000.0)])
+        assert [type(answer) for answer in found] == [Answer, ZeroDivisionError, Answer]
+        assert found[2].prediction.mean.tolist() == [140.0]
+
+    asyncio.run(test())
+
+
+def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
+    class Marking(FakeModel):
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            return replace(super().predict(columns, options), warned=columns["Weight"] > 5000.0)
+
+    async def test() -> None:
+        weights = [[9000.0] * 3, [2000.0], [2000.0, 9500.0]]
+        found = answers([job_about(Marking(), rows, MIXED[0]) for rows in weights])
+        assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
+
+    asyncio.run(test())
 
 
 def test_a_full_device_is_a_passing_state() -> None:
@@ -147,6 +205,16 @@ def test_a_full_device_is_a_passing_state() -> None:
 
     def run_out_of_memory() -> None:
         raise torch.OutOfMemoryError
+
+    model = FakeModel()
+    model.before = run_out_of_memory
+    with pytest.raises(NotReadyError, match="memory is full"):
+        predict(model, columns([2000.0]))
+
+
+def test_full_memory_is_a_passing_state() -> None:
+    def run_out_of_memory() -> None:
+        raise MemoryError
 
     model = FakeModel()
     model.before = run_out_of_memory

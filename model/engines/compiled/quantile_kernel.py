@@ -37,6 +37,12 @@ ROUNDS = 4
 """Free steps towards a quantile."""
 BRACKETED_ROUNDS = 40
 """Further steps inside a bracket, for levels between distant components, which free steps overshoot."""
+EXACT_ROUNDS = 100
+"""Most steps in double precision."""
+EXTREME = 5.0
+"""Normal score beyond which the search is in double precision from its start: single precision proves few of these."""
+MIDDLE_TAIL = 0.4
+"""Tail above which the score of `_normal_score` is near enough: close to the median other steps are accurate."""
 FURTHEST_STEP = 1.0
 CLOSE = 0.25
 """Largest step from another level's quantile whose series gives a good first guess."""
@@ -134,22 +140,78 @@ def _from_known(known: Known, score: float, quartic: float) -> tuple[float, bool
 
 
 @part
+def _exact_score(probability: float) -> float:
+    """``Phi^-1`` of a probability up to 0.5 to 1e-9, by a Halley step from `_normal_score`."""
+    guess = _normal_score(probability)
+    excess = 0.5 * math.erfc(-guess * SQRT_HALF) - probability
+    newton = excess * SQRT_TWO_PI * math.exp(0.5 * guess * guess)
+    return guess - newton / (1.0 + 0.5 * guess * newton)
+
+
+@part
+def _towards(score: float, known: Known) -> float:
+    """The value that Halley's method in normal scores steps to, from a value with its tail and derivatives."""
+    value, sign, tail, density, slope, _ = known
+    reached = _exact_score(tail) if tail < MIDDLE_TAIL else _normal_score(tail)
+    steepness = density * SQRT_TWO_PI * math.exp(0.5 * reached * reached)
+    step: float = _score_step(-abs(score), reached, steepness, -sign * slope / density)
+    return value - sign * min(max(step, -FURTHEST_STEP), FURTHEST_STEP)
+
+
+@part
 def _exact_quantile(
-    means: Reals, noise: Reals, weights: Reals, scale: Scale, score: float, value: float, quartic: float
-) -> tuple[float, bool]:
-    """The quantile in double precision, from the value that single precision reached."""
+    means: Reals, noise: Reals, weights: Reals, scale: Scale, score: float, guess: float, quartic: float
+) -> tuple[float, bool, Known]:
+    """The quantile in double precision, whether it is proved to be accurate, and the tail and derivatives behind it.
+
+    Far out in the tails the density is too small for the proof by the series. There a quantile is accurate if the
+    distribution function passes the level within the tolerance, on both sides of which it is computed.
+    """
     sign = 1.0 if score > 0.0 else -1.0
     goal = 0.5 * math.erfc(abs(score) * SQRT_HALF)
-    for _ in range(ROUNDS):
+    lower, upper = _exact_bracket(means, noise, scale, score)
+    value = guess if lower < guess < upper else 0.5 * (lower + upper)
+    known, best = NOTHING, value
+    for turn in range(EXACT_ROUNDS):
         tail, density, slope, curvature = exact_tails(means, noise, weights, scale, value, sign)
         missing = (tail - goal) * sign
         step, near = _taylor_step(value, tail, missing, density, slope, curvature, quartic, DOUBLE)
-        if near:
-            return value + step, True
-        if not (0.0 < tail < 1.0 and density > 0.0):
-            break
-        value = _stepped(score, value, sign, tail, density, slope)
-    return value, False
+        usable = 0.0 < tail < 1.0 and density > 0.0
+        if usable:
+            known = value, sign, tail, density, slope, curvature
+            if near:
+                return value + step, True, known
+            if abs(missing) <= 2.0 * DOUBLE.rounding * tail:
+                return value, True, known
+        if missing > 0.0:
+            lower = max(lower, value)
+        else:
+            upper = min(upper, value)
+        if upper - lower <= DOUBLE.tolerance + 4.0 * DOUBLE.grain * abs(value):
+            return min(max(best, lower), upper), True, known
+        stepped = _towards(score, known) if usable else math.nan
+        best = stepped
+        if abs(stepped - value) <= 0.4 * DOUBLE.tolerance:  # beyond the quantile, so that it lies between two values
+            stepped = value + math.copysign(0.9 * DOUBLE.tolerance, missing)
+        # Every third step halves the bracket, so that the search ends even where other steps fail.
+        if (turn >= ROUNDS and turn % 3 == 2) or not lower < stepped < upper:
+            stepped = best = 0.5 * (lower + upper)
+        value = stepped
+    return value, False, known
+
+
+@part
+def _exact_bracket(means: Reals, noise: Reals, scale: Scale, score: float) -> tuple[float, float]:
+    """`_bracket` in double precision, a little wider."""
+    least = most = (means[0] - scale.centre + score * noise[0]) / scale.unit
+    if scale.of_wide > 0.0:
+        of_wide = score * SQRT_HALF / scale.wide
+        least, most = min(least, of_wide), max(most, of_wide)
+    for component in range(means.size):
+        value = (means[component] - scale.centre + score * noise[component]) / scale.unit
+        least, most = min(least, value), max(most, value)
+    margin = 1e-6 * (1.0 + abs(score) + abs(least) + abs(most))
+    return least - margin, most + margin
 
 
 @part
@@ -189,15 +251,16 @@ def find_levels(
     finite, known = is_finite(scale), NOTHING
     for level in range(scores.size):
         score = scores[level]
-        if not (finite and abs(score) <= SINGLE.furthest_score):
+        if not finite:
             settled[level] = False
             continue
         value, near = _from_known(known, score, quartic)
-        if not near:
-            guess = _cornish_fisher(score, skewness, kurtosis)
-            if abs(value - known[0]) <= CLOSE:
-                guess = value
+        guess = value if abs(value - known[0]) <= CLOSE else _cornish_fisher(score, skewness, kurtosis)
+        if abs(score) > EXTREME and known[2] > 0.0 and known[1] * score > 0.0:
+            guess = _towards(score, known)
+        if not near and abs(score) <= EXTREME:
             value, near, known = _quantile(standard_means, precisions, shares, scale, score, guess, quartic)
+            guess = value
         if not near:
-            value, near = _exact_quantile(means, noise, weights, scale, score, value, quartic)
+            value, near, known = _exact_quantile(means, noise, weights, scale, score, guess, quartic)
         values[level], settled[level] = scale.centre + scale.unit * value, near

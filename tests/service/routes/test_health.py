@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
@@ -54,3 +55,21 @@ def test_metrics_are_in_the_text_format(client: AppClient) -> None:
     response = client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain")
     assert "murho_ready 1.0" in response.text
+
+
+def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel) -> None:
+    with make_client(model, engine_silence=0.05) as client:
+        client.wait_until_loaded()
+        heart = client.state["parts"].heartbeat
+        heart.busy()
+        time.sleep(0.1)
+        response = client.get("/healthz")
+        assert response.status_code == 503
+        assert pointers(response) == []
+        assert "no sign of life" in response.json()["detail"]
+        assert client.get("/readyz").status_code == 200
+        heart.beat()
+        assert client.get("/healthz").status_code == 200
+        heart.idle()
+        time.sleep(0.1)
+        assert client.get("/healthz").status_code == 200

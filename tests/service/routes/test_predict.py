@@ -233,3 +233,56 @@ def test_predictions_are_refused_while_closing(client: AppClient) -> None:
 
 def _wait(event: threading.Event) -> None:
     assert event.wait(20)
+
+
+def test_the_caller_may_shorten_the_time_to_wait(client: AppClient, model: FakeModel) -> None:
+    hold = threading.Event()
+    model.before = lambda: assert_free(hold)
+    asked: list[dict[str, Any]] = [
+        {"json": {"inputs": [ROW], "timeout": 0.1}},
+        {"json": {"inputs": [ROW]}, "headers": {"x-request-timeout": "0.1"}},
+        {"json": {"inputs": [ROW], "timeout": 30}, "headers": {"x-request-timeout": "0.1"}},
+    ]
+    try:
+        for arguments in asked:
+            response = client.post("/predict", **arguments)
+            assert response.status_code == 504
+            assert "within 0.1 seconds" in response.json()["detail"]
+            # One row can't be made fewer.
+            assert "fewer rows" not in response.json()["detail"]
+    finally:
+        hold.set()
+
+
+@pytest.mark.parametrize("said", ["-1", "0", "nan", "inf", "soon", ""])
+def test_a_senseless_time_to_wait_is_422(client: AppClient, said: str) -> None:
+    response = client.post("/predict", {"inputs": [ROW]}, headers={"x-request-timeout": said})
+    assert response.status_code == 422
+    assert "X-Request-Timeout" in response.json()["detail"]
+    assert client.post("/predict", {"inputs": [ROW], "timeout": 0}).status_code == 422
+
+
+def test_requests_at_once_with_mixed_options_get_the_answers_of_each_alone(client: AppClient) -> None:
+    choices: list[dict[str, Any]] = [
+        {},
+        {"samples": 4},
+        {"thresholds": [100.0]},
+        {"seed": 3},
+        {"include": ["mc_error"]},
+        {"samples": 0},
+    ]
+    asked = [
+        {"inputs": [{**ROW, "Weight": 1000 + 10 * index}] * (1 + index % 3), **options}
+        for index, options in enumerate(choices * 8)
+    ]
+    alone = [client.post("/predict", document).json() for document in asked]
+
+    async def together() -> list[Any]:
+        responses = await asyncio.gather(*(client._client.post("/predict", json=document) for document in asked))
+        return [response.json() for response in responses]
+
+    assert client.portal.call(together) == alone
+
+
+def assert_free(event: threading.Event) -> None:
+    assert event.wait(20)

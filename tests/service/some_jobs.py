@@ -1,0 +1,61 @@
+"""Jobs for tests of the queue, and a computation that can be held."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+from murho.model.engines.prediction import PredictOptions
+from murho.service.jobs import Answer, Job
+from tests.service.support import FakeModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from murho.service.jobs import ModelLike, Slice
+    from murho.service.scheduler import Outcome
+
+MODEL = FakeModel()
+
+
+def job_of(
+    rows: int = 1,
+    *,
+    cost: float | None = None,
+    caller: str = "",
+    model: ModelLike = MODEL,
+    deadline: float = float("inf"),
+    options: PredictOptions = PredictOptions(samples=4),  # noqa: B008 - immutable
+) -> Job:
+    """A job of the running event loop; each row costs 1 by default."""
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    return Job(model, {}, options, rows, float(rows) if cost is None else cost, caller, deadline, 0, future)
+
+
+class Computation:
+    """Notes the slices of every pass, and answers with None, or with an error; may be held."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.passes: list[list[Slice]] = []
+        self.begun = threading.Event()
+        self.release = threading.Event()
+        self.threads: set[str] = set()
+        self.errors: dict[Job, BaseException] = {}
+        if not held:
+            self.release.set()
+
+    def __call__(self, slices: Sequence[Slice]) -> list[Outcome]:
+        self.passes.append(list(slices))
+        self.threads.add(threading.current_thread().name)
+        self.begun.set()
+        assert self.release.wait(20)
+        outcomes: list[Outcome] = []
+        for part in slices:
+            part.job.done = part.stop
+            answer = Answer(prediction=None, outside=[], timing=part.job.timing)  # type: ignore[arg-type]
+            outcomes.append(self.errors.get(part.job, answer if part.stop == part.job.rows else None))
+        return outcomes
+
+    async def until_begun(self) -> None:
+        await asyncio.to_thread(self.begun.wait, 20)
