@@ -86,21 +86,12 @@ class DrainingServer(uvicorn.Server):
         config: uvicorn's configuration.
         settings: The settings of the service.
         lifecycle: Shared with the application.
-        on_hangup: Called in the event loop's thread at SIGHUP; it must not take long. Without it, SIGHUP ends the
-            process, as it does by default.
     """
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        on_hangup: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle) -> None:
         super().__init__(config)
         self._settings = settings
         self._lifecycle = lifecycle
-        self._on_hangup = on_hangup
         self._signals = 0
         self._draining: asyncio.Task[None] | None = None
         self._out_of_files = LogLimit(1, 60.0)
@@ -124,13 +115,9 @@ class DrainingServer(uvicorn.Server):
             loop.call_soon_threadsafe(self.stop, number)
 
         before = {number: signal.signal(number, heed) for number in SIGNALS}
-        if self._on_hangup is not None:
-            loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         try:
             yield
         finally:
-            if self._on_hangup is not None:
-                loop.remove_signal_handler(signal.SIGHUP)
             # From here on the process only ends; another signal still ends it at once.
             for number, handler in before.items():
                 signal.signal(number, handler if self._signals == 0 else lambda number, _: _end_at_once(number))
@@ -184,24 +171,12 @@ class DrainingServer(uvicorn.Server):
     def _connections(self) -> list[Connection]:
         return [connection for connection in self.server_state.connections if isinstance(connection, Connection)]
 
-    def _hang_up(self) -> None:
-        if self._on_hangup is not None:
-            try:
-                self._on_hangup()
-            except Exception:  # a reload that fails leaves the service as it is
-                structlog.get_logger("murho.server").exception("reloading at SIGHUP failed")
 
-
-def serve_until_stopped(
-    settings: Settings,
-    listening: socket.socket,
-    on_loaded: Callable[[Snapshot], None],
-    on_hangup: Callable[[], None] | None = None,
-) -> None:
+def serve_until_stopped(settings: Settings, listening: socket.socket, on_loaded: Callable[[Snapshot], None]) -> None:
     """Serves on a listening socket until a signal comes and the requests in flight are answered."""
     lifecycle = Lifecycle()
     app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded)
-    DrainingServer(configure(app, settings), settings, lifecycle, on_hangup).run(sockets=[listening])
+    DrainingServer(configure(app, settings), settings, lifecycle).run(sockets=[listening])
     if lifecycle.unfinished:
         # The process would abort if the interpreter ended while a thread still computes in C++.
         logging.shutdown()
