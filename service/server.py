@@ -88,12 +88,7 @@ class DrainingServer(uvicorn.Server):
         lifecycle: Shared with the application.
     """
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        settings: Settings,
-        lifecycle: Lifecycle,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle) -> None:
         super().__init__(config)
         self._settings = settings
         self._lifecycle = lifecycle
@@ -177,11 +172,7 @@ class DrainingServer(uvicorn.Server):
         return [connection for connection in self.server_state.connections if isinstance(connection, Connection)]
 
 
-def serve_until_stopped(
-    settings: Settings,
-    listening: socket.socket,
-    on_loaded: Callable[[Snapshot], None],
-) -> None:
+def serve_until_stopped(settings: Settings, listening: socket.socket, on_loaded: Callable[[Snapshot], None]) -> None:
     """Serves on a listening socket until a signal comes and the requests in flight are answered."""
     lifecycle = Lifecycle()
     app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded)

@@ -24,6 +24,7 @@ from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
 from murho.model.posterior.answer_cost import COMPILED, TORCH, CostModel
+from murho.model.posterior.checkpoint import name_and_version, read_stored
 from murho.model.posterior.drawn_rows import DrawnRows
 from murho.model.posterior.imputed_rows import in_pieces, mostly_imputed, with_rows_in_place
 from murho.model.posterior.network_outputs import NetworkOutputs, Tile

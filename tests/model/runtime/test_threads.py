@@ -10,7 +10,7 @@ import torch
 
 from murho.model.encoding.training_range import Outside
 from murho.model.engines.prediction import PredictOptions
-from murho.model.runtime.threads import FEW_PRODUCTS, in_parts, threads_for
+from murho.model.runtime.threads import FEW_PRODUCTS, in_parts, threads_for, use_threads
 
 if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
@@ -69,4 +69,28 @@ def test_an_answer_for_one_row_wakes_no_other_thread_and_one_for_many_does(
     for rows in (1, 2000):
         rent.predict_encoded(encoded[:rows], PredictOptions(samples=256))
     assert (seen[0], seen[-1]) == (1, 2)
+    assert torch.get_num_threads() == 2
+
+
+def test_a_number_of_threads_is_that_of_one_thread_alone() -> None:
+    turns, found = [threading.Event() for _ in range(2)], []
+
+    def first() -> None:
+        use_threads(3)
+        turns[0].set()
+        turns[1].wait(10)
+        found.append(torch.get_num_threads())
+
+    def second() -> None:
+        turns[0].wait(10)
+        use_threads(1)
+        turns[1].set()
+        found.append(torch.get_num_threads())
+
+    threads = [threading.Thread(target=each) for each in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(found) == [1, 3]
     assert torch.get_num_threads() == 2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+import time
 
 import pytest
 
-from murho.model.engines.compiled.loader import load
+from murho.model.engines.compiled.loader import _said_if_long, load
 
 ASK = """
 import logging, sys
@@ -23,6 +25,18 @@ expected = case.expected(EVERYTHING)
 assert_same(case.asked(engine, EVERYTHING), expected, expected["std"])
 print(engine.name)
 """
+
+
+def test_what_takes_long_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "murho.engines")
+    with _said_if_long(60.0):
+        pass
+    assert caplog.messages == []
+    with _said_if_long(0.0):
+        end = time.monotonic() + 10.0
+        while not caplog.messages and time.monotonic() < end:
+            time.sleep(0.005)
+    assert "about 20 s" in caplog.messages[0]
 
 
 def test_it_is_loaded_once() -> None:
