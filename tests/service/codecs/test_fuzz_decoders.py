@@ -91,7 +91,7 @@ READS_EVERY_FEATURE = [name for name in FORMS if name != "application/x-npy"]
 def decode(media_type: str, body: bytes, query: dict[str, str] | None = None) -> int | None:
     """Number of rows; None where the request is refused."""
     try:
-        inputs, _ = reader_of(media_type).decode(body, query or {}, SCHEMA, LIMITS)
+        inputs = reader_of(media_type).decode(body, query or {}, SCHEMA, LIMITS).inputs
     except MurhoError:
         return None
     assert set(inputs.columns) == set(NAMES)
