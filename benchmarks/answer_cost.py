@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -63,18 +63,18 @@ CASES: dict[str, tuple[int, PredictOptions, str]] = {
 
 def rows_of(posterior: Posterior, rows: int, kind: str = "") -> Columns:
     """Rows within the training range, a million times as far out, or with a cell to impute."""
-    generator, columns = np.random.default_rng(0), {}
+    generator = np.random.default_rng(0)
+    columns: dict[str, NDArray[Any]] = {}
     to_impute = next((feature.name for feature in posterior.schema.features if feature.imputed), None)
     for feature in posterior.schema.features:
-        column: NDArray[np.generic]
+        column: NDArray[Any]
         if feature.kind is FeatureKind.CATEGORICAL:
             column = np.array([feature.categories[row % len(feature.categories)] for row in range(rows)], dtype=object)
-            nothing = None
         else:
             column = generator.uniform(feature.minimum or 0.0, feature.maximum or 1.0, rows)
-            column, nothing = (1e6 * column if kind == "far" else column), np.nan
+            column = 1e6 * column if kind == "far" else column
         if kind == "imputed" and feature.name == to_impute:
-            column[:] = nothing
+            column[:] = None if column.dtype == object else np.nan
         columns[feature.name] = column
     return columns
 

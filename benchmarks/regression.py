@@ -14,7 +14,7 @@ import torch
 
 from murho.model.distributions import predictive
 from murho.model.distributions.mixtures import Mixture
-from murho.model.engines.draws import make_draws
+from murho.model.engines.draw_maker import make_draws
 from murho.model.engines.forward import forward
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit

@@ -12,7 +12,7 @@ import torch
 from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
 from benchmarks.peers.engine_task import COMPONENTS
 from benchmarks.peers.network_task import NOISE
-from murho.model.engines.draws import make_draws
+from murho.model.engines.draw_maker import make_draws
 from murho.model.engines.prediction import DEFAULT_PERCENTILES
 from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.networks.bayesian_network import Architecture

@@ -19,6 +19,8 @@ from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.runtime.threads import in_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -52,6 +54,7 @@ class CompiledEngine:
             components_per_thread: Rows times components that justify one more thread: about a millisecond of work.
         """
         self._reference, self._target, self._kernels = TorchEngine(target), target, kernels
+        self.draw_weights: Callable[..., None] | None = kernels.draw_weights
         self._components_per_thread = components_per_thread
         self._noise = _noise_of_members(target.likelihood, target.members)
         wide, transform = target.wide, target.transform

@@ -1,8 +1,8 @@
 """The cache of a posterior's draws: made for the first request of a seed, and kept for later ones.
 
 Making S draws takes longer than answering a few rows with them. Draw k of a seed does not depend on S (see
-`model.engines.draws`), and so the draws in the cache serve every smaller S. If S draws exceed the memory limit, the
-first ones are kept, and the others are made again, block by block, whenever they are needed.
+`model.engines.draw_maker`), and so the draws in the cache serve every smaller S. If S draws exceed the memory limit,
+the first ones are kept, and the others are made again, block by block, whenever they are needed.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murho.model.engines.coupled_normals import BLOCK
-from murho.model.engines.draws import make_draws, mean_network, mirrored
+from murho.model.engines.draw_maker import DrawMaker
+from murho.model.engines.draws import mean_network, mirrored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import torch
     from torch import Tensor
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEPT_BYTES", "KEPT_SEEDS", "DrawCache"]
 
-KEPT_SEEDS = 4
+KEPT_SEEDS = 64
 KEPT_BYTES = 2**30
 """Limits of the cache: number of seeds, and bytes of all their draws.
 
@@ -64,6 +65,7 @@ class DrawCache:
         *,
         most_seeds: int = KEPT_SEEDS,
         most_bytes: int = KEPT_BYTES,
+        compiled: Callable[..., None] | None = None,
     ) -> None:
         """Prepare an empty cache.
 
@@ -73,11 +75,12 @@ class DrawCache:
             device: The device of the draws.
             most_seeds: See the class.
             most_bytes: See the class.
+            compiled: Makes the draws, see `model.engines.draw_maker.DrawMaker`.
         """
         self.means = mean_network(tensors, architecture, device)
         self.most_seeds, self.most_bytes = most_seeds, most_bytes
         self.bytes_per_draw = self.means.nbytes // len(self.means)
-        self._tensors, self._architecture, self._device = tensors, architecture, device
+        self._maker = DrawMaker(tensors, architecture, device, compiled)
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
 
     def __len__(self) -> int:
@@ -160,9 +163,7 @@ class DrawCache:
         return kept
 
     def _make(self, samples: int, seed: int, start: int = 0) -> Draws:
-        return make_draws(
-            self._tensors, self._architecture, seed=seed, samples=samples, start=start, device=self._device
-        )
+        return self._maker.make(seed, samples, start)
 
     def _make_room(self) -> None:
         """Remove the least recently used seeds, then the mirror images of the latest one; its draws stay."""

@@ -1,8 +1,7 @@
 """Draws of the weights, in the memory layout of the forward pass (`model.engines.forward`).
 
-Draw k of a seed is a function of (posterior, seed, k) alone. Its random numbers come from counter-based generators
-keyed by ``(seed, j)``, with j = k and the earlier draws that k is coupled to (`model.engines.coupled_normals`). So the
-first 64 of 256 draws equal the 64 draws of S = 64, on every device. Draw k uses member ``k mod M``.
+Draw k of a seed is a function of (posterior, seed, k) alone (`model.engines.draw_maker`). So the first 64 of 256 draws
+equal the 64 draws of S = 64, on every device. Draw k uses member ``k mod M``.
 """
 
 from __future__ import annotations
@@ -12,16 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-
-from murho.model.engines.coupled_normals import coupled_normals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["ONE", "Draws", "make_draws", "mean_network", "mirrored"]
+__all__ = ["ONE", "Draws", "mean_network", "mirrored", "units_of_one"]
 
 ONE = {"relu": 1.0, "silu": 1.2784645427610737, "gelu": 1.1444507183528787, "tanh": 20.0, "sigmoid": 40.0}
 """The input at which each of `model.networks.bayesian_network.ACTIVATIONS` is 1 in float32."""
@@ -67,7 +63,7 @@ class Draws:
             activation: A key of `model.networks.bayesian_network.ACTIVATIONS`.
             skip: Whether the last layer also reads the inputs.
         """
-        carried = _carried(len(weights), skip)
+        carried = units_of_one(len(weights), skip)
         layers = []
         for index, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             samples, inputs, outputs = weight.shape
@@ -120,60 +116,16 @@ class Draws:
 
     def _without_constant_units(self) -> list[Tensor]:
         """The layers without the units of constant 1."""
-        carried = _carried(len(self.layers), self.skip)
+        carried = units_of_one(len(self.layers), self.skip)
         return [layer[:, :-1] if index < carried else layer for index, layer in enumerate(self.layers)]
 
     def _choose(self, which: slice | Tensor) -> Draws:
         return Draws(tuple(layer[which] for layer in self.layers), self.members[which], self.activation, self.skip)
 
 
-def _carried(layers: int, skip: bool) -> int:
+def units_of_one(layers: int, skip: bool) -> int:
     """Number of layers, from the first one on, that have a unit of constant 1."""
     return max(0, layers - (2 if skip else 1))
-
-
-def make_draws(
-    tensors: Mapping[str, Tensor],
-    architecture: Architecture,
-    *,
-    seed: int,
-    samples: int,
-    start: int = 0,
-    device: torch.device | None = None,
-) -> Draws:
-    """Draw ``w = mu + softplus(rho) epsilon`` (Blundell et al. 2015, section 3.2).
-
-    Args:
-        tensors: mu and rho by the names of `Architecture.shapes`, on the CPU.
-        architecture: The network's sizes.
-        seed: Seed of the draws.
-        samples: S, at least 1.
-        start: Number of the first draw, a multiple of `model.engines.coupled_normals.BLOCK`.
-        device: The device that the draws are copied to.
-
-    Returns:
-        Draws ``start`` to ``start + samples - 1``.
-    """
-    means = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".mu")]
-    rhos = [tensors[name].detach() for name in architecture.shapes() if name.endswith(".rho")]
-    sizes = [mean[0].numel() for mean in means]
-    weights = torch.from_numpy(coupled_normals(seed, samples, architecture.members, sum(sizes), start=start))
-    members = torch.arange(start, start + samples) % architecture.members
-    mu = torch.cat([mean.flatten(1) for mean in means], dim=1)
-    sigma = functional.softplus(torch.cat([rho.flatten(1) for rho in rhos], dim=1))
-    for row, member in zip(weights, members.tolist(), strict=True):  # row by row: a draw stays in the CPU's cache
-        torch.addcmul(mu[member], sigma[member], row, out=row)
-    drawn = [
-        part.reshape(samples, *mean.shape[1:]).to(device)
-        for mean, part in zip(means, torch.split(weights, sizes, dim=1), strict=True)
-    ]
-    return Draws.of(
-        drawn[0::2],
-        drawn[1::2],
-        members.to(device),
-        activation=architecture.activation,
-        skip=architecture.skip,
-    )
 
 
 def mean_network(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -23,6 +25,8 @@ class Engine(Protocol):
     """Computes answers for one `target_model.TargetModel`. A posterior picks its engine once, when it is loaded."""
 
     name: str
+    draw_weights: Callable[..., None] | None
+    """Makes draws of the weights, see `model.engines.draw_maker.DrawMaker`; None: NumPy does."""
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """Outputs of every row under every draw.

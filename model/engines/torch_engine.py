@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from murho.model.engines.forward import forward
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -26,6 +28,7 @@ class TorchEngine:
     def __init__(self, target: TargetModel) -> None:
         """Keep the target model, which maps outputs to the distribution of the target."""
         self._target = target
+        self.draw_weights: Callable[..., None] | None = None
 
     def forward(self, draws: Draws, rows: Tensor) -> Tensor:
         """See `Engine.forward`."""

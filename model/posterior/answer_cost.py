@@ -20,8 +20,8 @@ __all__ = ["COMPILED", "TORCH", "CostModel", "Rates"]
 
 WEIGHT, UNIT = 0.03, 0.4
 """The network under one draw for one row: for each weight, and for each hidden unit's activation."""
-DRAWN_NUMBER = 3.0
-"""A weight of a new draw."""
+MIRRORED_NUMBER = 10.0
+"""A weight of a new draw's mirror image."""
 QUESTION, PASS_ROW = 100_000.0, 4_000.0
 """What an answer takes besides its rows, and what a row takes besides its draws: encoding and its arrays."""
 COPY = 2_000.0
@@ -46,6 +46,7 @@ class Rates:
         level: A further level.
         extreme: A level far out.
         threshold: A threshold.
+        number: A weight of a new draw, whatever its components.
         far: What a row beyond the training range adds.
     """
 
@@ -55,11 +56,16 @@ class Rates:
     level: float
     extreme: float
     threshold: float
+    number: float
     far: float
 
 
-COMPILED = Rates(shared=500_000.0, moments=25.0, plain=20.0, level=1.6, extreme=8.0, threshold=2.0, far=250.0)
-TORCH = Rates(shared=1_500_000.0, moments=60.0, plain=490.0, level=30.0, extreme=90.0, threshold=45.0, far=1500.0)
+COMPILED = Rates(
+    shared=500_000.0, moments=25.0, plain=20.0, level=1.6, extreme=8.0, threshold=2.0, number=4.0, far=250.0
+)
+TORCH = Rates(
+    shared=1_500_000.0, moments=60.0, plain=490.0, level=30.0, extreme=90.0, threshold=45.0, number=30.0, far=1500.0
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ class CostModel:
             + rows * samples * of_draw
             + far * samples * (self._network + self.components * self.rates.far)
             + imputed * IMPUTATIONS * COPY
-            + new_draws * self.weights * DRAWN_NUMBER
+            + new_draws * self.weights * self.rates.number
         )
         if options.samples == 0:
             nanoseconds += imputed * (IMPUTATIONS - 1) * samples * of_draw
@@ -121,7 +127,7 @@ class CostModel:
             levels = len(options.percentiles)
             of_errors = (self.components if options.noise else 1) * (ERROR + ERROR_LEVEL * levels)
             nanoseconds += rows * samples * (self._network + of_errors)
-            nanoseconds += new_draws * self.weights * DRAWN_NUMBER  # their mirror images
+            nanoseconds += new_draws * self.weights * MIRRORED_NUMBER
         return nanoseconds / self.unit
 
     def _answer(self, options: PredictOptions) -> float:

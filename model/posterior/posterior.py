@@ -49,6 +49,9 @@ TILE_VALUES = 2**19
 TILE_ROWS = 256
 """Least number of rows in a tile where the draws leave room for them: matrix products of fewer rows are slow."""
 
+ROWS_OF_NEW_DRAWS = 8
+"""Rows whose forward pass takes about as long as making the draws."""
+
 
 class Posterior:
     """The variational posterior of a checkpoint, on one device.
@@ -121,7 +124,13 @@ class Posterior:
             spec.architecture.members,
             TORCH if self.engine.name == TorchEngine.name else COMPILED,
         )
-        self._draws = DrawCache(self._tensors, self.architecture, self.device, most_bytes=draws_bytes)
+        self._draws = DrawCache(
+            self._tensors,
+            self.architecture,
+            self.device,
+            most_bytes=draws_bytes,
+            compiled=self.engine.draw_weights,
+        )
 
     @classmethod
     def load(cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES, engine: str = "auto") -> Self:
@@ -220,7 +229,8 @@ class Posterior:
         samples, batch = questions[0].options.samples, rows.shape[-2]
         groups = groups_of(questions)
         parts: list[list[Prediction]] = [[] for _ in groups]
-        with threads_for(batch * max(1, samples) * self._weights):
+        rows_of_work = batch + ROWS_OF_NEW_DRAWS * (samples > 0 and self._draws.missing(samples, seed) > 0)
+        with threads_for(rows_of_work * max(1, samples) * self._weights):
             per_tile = self._rows_per_tile(samples)
             for start in range(0, max(batch, 1), per_tile):
                 stop = min(start + per_tile, batch)

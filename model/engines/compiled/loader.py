@@ -30,10 +30,12 @@ class Kernels:
 
     Attributes:
         answer_rows: `answer_kernel.answer_rows`.
+        draw_weights: `draw_kernel.draw_weights`.
         forward_draws: `forward_kernel.forward_draws`; None where the matrix products that it calls are missing.
     """
 
     answer_rows: Callable[..., None]
+    draw_weights: Callable[..., None]
     forward_draws: Callable[..., None] | None
 
 
@@ -78,11 +80,12 @@ def compile_kernels() -> Kernels:
         Exception: Numba can't compile for this processor.
     """
     from murho.model.engines.compiled.answer_kernel import answer_rows
+    from murho.model.engines.compiled.draw_kernel import draw_weights
     from murho.model.engines.compiled.matrix_products import register_products
 
     if not register_products():
         _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
-        return Kernels(answer_rows, None)
+        return Kernels(answer_rows, draw_weights, None)
     from murho.model.engines.compiled.forward_kernel import forward_draws
 
-    return Kernels(answer_rows, forward_draws)
+    return Kernels(answer_rows, draw_weights, forward_draws)

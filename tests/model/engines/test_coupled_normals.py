@@ -12,17 +12,18 @@ from murho.model.engines.coupled_normals import (
     coupled_normals,
     effective_counts,
     place_in_block,
-    standard_normals,
 )
-from murho.model.engines.draws import make_draws, mean_network
+from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draws import mean_network
 from murho.model.engines.forward import forward
+from murho.model.engines.philox_normals import standard_normals
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 
 
 def normals(seed: int, draw: int, count: int) -> np.ndarray:
-    out = np.empty(count, dtype=np.float32)
-    standard_normals(seed, draw, out)
-    return out
+    out = np.empty((1, count), dtype=np.float32)
+    standard_normals(seed, np.array([draw]), out)
+    return np.asarray(out[0])
 
 
 def _correlations(samples: int, members: int) -> np.ndarray:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from murho.model.engines import draw_cache
 from murho.model.engines.draw_cache import DrawCache
-from murho.model.engines.draws import make_draws, mirrored
+from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draws import mirrored
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 
 if TYPE_CHECKING:

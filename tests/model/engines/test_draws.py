@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from murho.model.engines.draws import ONE, make_draws, mean_network
+from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draws import ONE, mean_network
 from murho.model.networks.bayesian_network import ACTIVATIONS, Architecture, BayesianNetwork
 
 if TYPE_CHECKING:

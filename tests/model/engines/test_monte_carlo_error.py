@@ -12,7 +12,8 @@ from murho.model.distributions.mixtures import Mixture
 from murho.model.distributions.predictive import Predictive, function_quantiles
 from murho.model.distributions.transforms import Identity, Logarithm
 from murho.model.engines.coupled_normals import coupled_normals
-from murho.model.engines.draws import make_draws, mean_network, mirrored
+from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draws import mean_network, mirrored
 from murho.model.engines.monte_carlo_error import monte_carlo_error
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 

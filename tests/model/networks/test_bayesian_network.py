@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from murho.model.engines.draws import make_draws
+from murho.model.engines.draw_maker import make_draws
 from murho.model.engines.forward import forward
 from murho.model.errors import OptionError
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork

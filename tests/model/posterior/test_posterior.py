@@ -14,7 +14,8 @@ import torch
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.training_range import TrainingRange
 from murho.model.engines import draw_cache
-from murho.model.engines.draws import make_draws, mirrored
+from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draws import mirrored
 from murho.model.engines.forward import forward
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from murho.model.engines.draws import Draws, make_draws
+from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draws import Draws
 from murho.model.engines.forward import forward
 from murho.model.errors import OptionError
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from murho.model.engines.draws import make_draws
+from murho.model.engines.draw_maker import make_draws
 from murho.model.engines.forward import forward
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 from murho.model.training.extrapolation_prior import NEGLIGIBLE_SIGMA, with_extrapolation_prior
