@@ -167,10 +167,14 @@ def _csv_bytes(table: pa.Table) -> bytes:
 def _csv_text(table: pa.Table, *, quoting: str) -> bytes:
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(table.column_names)
-    body = io.BytesIO()
-    body.write(header.getvalue().encode())
-    pa.csv.write_csv(table, body, pa.csv.WriteOptions(include_header=False, quoting_style=quoting))
-    return body.getvalue()
+    parts = [header.getvalue().encode()]
+    # Rows by the thousands: growing one buffer, and joining small parts, would hold up other threads of a service.
+    for start in range(0, table.num_rows, 8192):
+        part = io.BytesIO()
+        options = pa.csv.WriteOptions(include_header=False, quoting_style=quoting)
+        pa.csv.write_csv(table.slice(start, 8192), part, options)
+        parts.append(part.getvalue())
+    return b"".join(parts)
 
 
 def _write_atomically(path: Path, data: Any) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Schema
+    from murho.model.data.schema import Feature, Schema
     from murho.service.codecs.envelope import PredictRequest
 
 __all__ = ["PIECE_BYTES", "parse_in_pieces"]
@@ -85,11 +85,11 @@ class _Column(list[Any]):
 
     def __init__(self, count: int, pieces: list[tuple[int, int]]) -> None:
         super().__init__()
-        self.count = count
+        self.size = count
         self.pieces = pieces
 
     def __len__(self) -> int:
-        return self.count
+        return self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +165,13 @@ class _Pieces:
             for values in self._parsed(column.pieces):
                 decoded, refused = decode_cells(feature, values)
                 if not row:
-                    columns[feature.name] = np.empty(column.count, decoded.dtype)
+                    columns[feature.name] = np.empty(column.size, decoded.dtype)
                 columns[feature.name][row : row + len(values)] = decoded
                 problems.add_rows(
                     [row + index for index in refused],
                     position,
                     partial(pointer, "inputs", feature.name),
-                    lambda at, feature=feature, values=values, row=row: explain_cell(feature, values[at - row]),
+                    partial(_explain, feature, values, row),
                 )
                 row += len(values)
                 if refused:  # the first bad piece of each column is told
@@ -230,6 +230,10 @@ class _Pieces:
         except orjson.JSONDecodeError as error:
             raise _no_json(error.msg, _place(spans, error.pos)) from None
         return document if isinstance(document, dict) else {}
+
+
+def _explain(feature: Feature, values: list[Any], first: int, row: int) -> str:
+    return explain_cell(feature, values[row - first])
 
 
 def _place(spans: list[tuple[int, int]], at: int) -> int:

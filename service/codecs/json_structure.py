@@ -90,7 +90,8 @@ class _Block:
                 return np.empty(0, np.intp)
         else:
             found &= self.depth == level
-        return found.nonzero()[0] + self.start
+        positions: NDArray[np.intp] = found.nonzero()[0] + self.start
+        return positions
 
 
 def skip_blanks(body: bytes, start: int, stop: int) -> int:

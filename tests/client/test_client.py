@@ -446,7 +446,7 @@ def test_the_environment_has_the_key_of_a_client_that_is_given_none(monkeypatch:
     for given, sent in ((None, KEY), ("other", "other")):
         service = always(lambda: problem(401, "unauthorized"))
         with client(service, api_key=given) as murho, pytest.raises(AuthenticationError):
-            murho.models()
+            murho.predict(ROWS)
         assert service.requests[-1].headers["authorization"] == f"Bearer {sent}"
     monkeypatch.setenv("MURHO_API_KEY", "two words")
     with pytest.raises(ValueError, match="MURHO_API_KEY is empty, or has a space"):
