@@ -44,6 +44,7 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "include": ('a list such as ["draws", "mc_error"]', '"draws" or "mc_error"'),
     "noise": (_TRUTH, ""),
     "calibrated": (_TRUTH, ""),
+    "timeout": ("a number of seconds above 0", ""),
 }
 """What an option is, and what each entry of it is if it is a list, for messages."""
 
