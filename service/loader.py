@@ -225,6 +225,10 @@ class Loader:
                 held[key[1]] = self._kept[key].model
                 self._missing.add(key)
         self._missing -= {(name, version) for version in there}
+        chosen = self._chosen.get(name)
+        if chosen is not None and chosen not in there and chosen not in held:
+            self._log.warning("the version chosen by hand is gone", model=name, version=chosen)
+            del self._chosen[name]
         pin = self._chosen.get(name, self._policy.pins.get(name))
         if pin is not None:
             if pin not in {each.version for each in references} and pin not in held:

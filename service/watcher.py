@@ -133,7 +133,10 @@ class Watcher:
         finally:
             after = self._registry.snapshot
             if after != before:
-                self._changed(before, after)
+                try:
+                    self._changed(before, after)
+                except Exception:  # what was loaded is served all the same
+                    self._log.exception("telling what changed failed")
 
 
 def _settle(answer: Future[Any], *, result: Any = None, error: Exception | None = None) -> None:

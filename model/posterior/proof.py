@@ -30,8 +30,12 @@ ANSWERS_VERSION = 1
 A proof of another version is not compared; its rows must still get finite answers.
 """
 
-SAMPLES = 16
-"""S: enough to take draws of every member, and made in a few milliseconds."""
+SAMPLES = 17
+"""S: enough to take draws of every member, and made in a few milliseconds.
+
+It is prime, so that no percentile asked for is a multiple of 1/S: between two draws far apart, with little noise, the
+distribution function is flat at these levels, and any value there is a right answer.
+"""
 
 TOLERANCE = 1e-3
 """Largest difference, relative to the larger of |value| and std.

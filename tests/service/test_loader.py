@@ -235,6 +235,16 @@ def test_load_of_a_version_serves_it_alone_until_the_next_load() -> None:
     assert bench.served() == {"cars": ["3"]}
 
 
+def test_a_version_chosen_by_hand_that_is_deleted_gives_way_to_the_policy() -> None:
+    bench = Bench(cars("1"), cars("2"))
+    bench.loader.load("cars", "1")
+    bench.put(cars("2"))
+    bench.poll()
+    assert bench.served() == {"cars": ["1"]}
+    bench.poll()
+    assert (bench.served(), bench.refused()) == ({"cars": ["2"]}, [])
+
+
 def test_load_of_a_bad_version_changes_nothing() -> None:
     bench = Bench(cars("2"), BAD, policy=VersionPolicy(pins={"cars": "2"}))
     with pytest.raises(CheckpointRefusedError, match="wrong hash"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
+import weakref
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -312,3 +314,16 @@ def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
     with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:
         posterior.predict(columns, OPTIONS)
     assert [len(call.args[1]) for call in outside.call_args_list] == parts
+
+
+def test_a_posterior_leaves_memory_with_its_last_user(rent_checkpoints: Path) -> None:
+    # The service keeps the garbage collector from what it has loaded, and loads new versions all its life.
+    posterior = Posterior.load(rent_checkpoints / "rent" / "1")
+    posterior.warm_up()
+    gone = weakref.ref(posterior)
+    gc.disable()
+    try:
+        del posterior
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError
+from murho.model.networks.bayesian_network import Architecture
 from murho.model.posterior import proof
+from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.proof import Proof, typical_rows
 from murho.model.posterior.seal import SEAL, sealed
+from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.model.revision.revisions import Revision
 
 if TYPE_CHECKING:
@@ -104,6 +112,21 @@ def test_a_malformed_proof_is_named(checkpoint: Path, change: dict[str, Any], me
     edit(checkpoint, lambda facts: facts["proof"].update(change))
     with pytest.raises(CheckpointError, match=message):
         Posterior.load(checkpoint)
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_draws_far_apart_with_little_noise_prove_themselves(tmp_path: Path, engine: str) -> None:
+    schema = Schema((Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ()),), Target("y", None), {})
+    encoder = Encoder.fit(schema, {"x": np.array([0.0, 0.5, 1.0])})
+    spec = ModelSpec(
+        architecture=Architecture(encoder.width, (), 1),
+        likelihood=LikelihoodSpec("fixed", sigma=1e-6),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        schema=schema,
+        encoder=encoder,
+    )
+    tensors = {name: torch.full(shape, 3.0) for name, shape in spec.tensor_shapes().items()}
+    Posterior.load(write_checkpoint(tmp_path, "far", spec, tensors), engine=engine)
 
 
 def test_rows_are_typical_and_survive_the_file(rent: Posterior) -> None:
