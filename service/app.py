@@ -79,6 +79,7 @@ def create_app(
     )
     source = source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
     registry, telemetry = Registry(source.place), Telemetry(scheduler)
+    scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)
     loader = Loader(source, registry, policy, lambda outcome: telemetry.reloads.labels(outcome).inc())
 
