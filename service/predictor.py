@@ -199,7 +199,7 @@ class _Finite:
     def all(self, prediction: Prediction) -> bool:
         """Returns whether all numbers are finite."""
         for array in _arrays(prediction):
-            whole = array if array.base is None else array.base
+            whole = array.base if isinstance(array.base, np.ndarray) else array
             known = self._searched.get(id(whole))
             if known is None:
                 known = self._searched[id(whole)] = bool(np.isfinite(whole).all())
