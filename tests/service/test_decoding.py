@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.data.schema import Schema
-    from murho.model.engines.prediction import PredictOptions
-    from murho.service.codecs.inputs import Inputs
+    from murho.service.codecs.codec import Asked
 
 
 class Watched(JSONCodec):
@@ -27,9 +26,7 @@ class Watched(JSONCodec):
 
     thread = ""
 
-    def decode(
-        self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings
-    ) -> tuple[Inputs, PredictOptions]:
+    def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         self.thread = threading.current_thread().name
         return super().decode(body, query, schema, settings)
 
