@@ -62,6 +62,7 @@ def test_nothing_that_happens_to_the_files_changes_an_answer(
         assert service.client.get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(strict=False, reason="the directory is not watched yet")
 def test_a_new_version_is_served_and_a_truncated_one_refused_by_name(own: Path, trained: Path, tmp_path: Path) -> None:
     with serve(own, tmp_path / "log") as service:
