@@ -1,6 +1,7 @@
 """The command `murho serve`. It imports the service only when it runs, so that `murho --help` answers at once."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,5 +104,6 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk, a closed pipe: the service serves all the same
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

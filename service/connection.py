@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from murho.service.errors import ProblemDetails, ServiceError
     from murho.service.parts import Parts
 
-__all__ = ["Connection"]
+__all__ = ["NEW_SECONDS", "Connection"]
 
 # In this time a client that was refused, or whose body nobody reads any more, may read the answer; then it is cut off.
 LINGER_SECONDS = 5.0
+# In this time a new connection's first request arrives, unless the client waits with it.
+NEW_SECONDS = 0.5
 # Requests that wait for the answer to an earlier one of their connection.
 MAX_PIPELINED = 100
 
@@ -102,6 +104,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begins, or refuses, if there are too many connections."""
         super().connection_made(transport)
+        self._made = self.loop.time()
         self._answer_transport = AnswerTransport(transport, self._close_gently)
         self._send_watch = SendWatch(self.loop, transport, self._limits.send_seconds, self._is_stalled)
         self._probe = ListenerProbe(self.loop, transport, lambda: self._running if self._answering else None)
@@ -255,9 +258,14 @@ class Connection(HttpToolsProtocol):
         if self._answering and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no request has come so far, and the first may be on its way."""
+        return self._running is None and self.loop.time() < self._made + NEW_SECONDS
+
     def close_if_idle(self) -> None:
         """Closes the connection, unless a request is in progress or has just arrived."""
-        if self._answering or self._arriving is not Part.NOTHING or unread_bytes(self.transport):
+        if self._answering or self.is_new or self._arriving is not Part.NOTHING or unread_bytes(self.transport):
             return
         self._close()
 

@@ -9,15 +9,15 @@ import os
 import signal
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import structlog
 import uvicorn
 
 from murho.service.app import create_app
-from murho.service.connection import Connection
+from murho.service.connection import NEW_SECONDS, Connection
 from murho.service.connection_gate import Gate
 from murho.service.connection_limits import ConnectionLimits, is_out_of_files
 from murho.service.errors import ServiceError
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from murho.service.settings import Settings
 
 __all__ = ["DrainingServer", "address_of", "configure", "listen", "serve_until_stopped"]
+
+LATE_SECONDS = 0.2
+"""In this time a client whose connection was accepted at the very end sends its request, and is sent elsewhere."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -142,6 +145,27 @@ class DrainingServer(uvicorn.Server):
         parts: Parts = self.lifespan.state["parts"]
         parts.telemetry.connections.set_function(lambda: len(self.server_state.connections))
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stops listening. The system may have accepted connections that nobody has looked at: they get answers."""
+        loop = asyncio.get_running_loop()
+        accepted = [one for listening in sockets or [] for one in _accept_waiting(listening)]
+        for server in self.servers:
+            server.close()
+        for listening in sockets or []:
+            listening.close()
+        for one in accepted:
+            await loop.connect_accepted_socket(lambda: self._make_connection(loop), one)
+        if accepted:
+            await asyncio.sleep(LATE_SECONDS)
+        await super().shutdown(sockets)
+
+    def _make_connection(self, loop: asyncio.AbstractEventLoop) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
+        )
+        return protocol
+
     async def on_tick(self, counter: int) -> bool:
         """Looks, once a second, whether connections can still be accepted."""
         if counter % 10 == 0 and is_out_of_files():
@@ -166,7 +190,14 @@ class DrainingServer(uvicorn.Server):
         end = loop.time() + self._settings.drain_grace
         while self._lifecycle.in_flight and loop.time() < end:
             await asyncio.sleep(0.02)
+        end = min(end, loop.time() + NEW_SECONDS)  # clients that come again and again must not hold it up
+        while self._any_new() and loop.time() < end:
+            await asyncio.sleep(0.02)
         self.should_exit = True
+
+    def _any_new(self) -> bool:
+        """Returns whether the first request of some connection may still arrive."""
+        return any(connection.is_new for connection in self._connections())
 
     def _connections(self) -> list[Connection]:
         return [connection for connection in self.server_state.connections if isinstance(connection, Connection)]
@@ -197,6 +228,17 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         lifespan="on",
         timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left
     )
+
+
+def _accept_waiting(listening: socket.socket) -> list[socket.socket]:
+    """Accepts the connections that wait at a listening socket."""
+    listening.setblocking(False)
+    accepted = []
+    with suppress(OSError):  # no more of them
+        while True:
+            accepted.append(listening.accept()[0])
+            accepted[-1].setblocking(False)
+    return accepted
 
 
 def _end_at_once(number: int) -> NoReturn:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import orjson
 import structlog
@@ -153,6 +154,19 @@ def for_people(style: Literal["auto", "console", "json"]) -> bool:
     return style == "console" or (style == "auto" and sys.stderr.isatty())
 
 
+class _Stderr:
+    """stderr for a log: a full disk or a closed pipe loses lines, and stops nothing else."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
 def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> None:
     """Sends the log of the whole process to stderr, the web server's lines included, in one form.
 
@@ -180,10 +194,10 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
     structlog.configure(
         processors=[*shared, *render],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(cast("TextIO", _Stderr()))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -63,7 +63,6 @@ def test_nothing_that_happens_to_the_files_changes_an_answer(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="the directory is not watched yet")
 def test_a_new_version_is_served_and_a_truncated_one_refused_by_name(own: Path, trained: Path, tmp_path: Path) -> None:
     with serve(own, tmp_path / "log") as service:
         service.wait_for_line("(Ready: )")

@@ -73,7 +73,6 @@ def test_a_request_in_single_bytes_is_answered_and_keeps_nobody_waiting(busy: Se
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="the time of a head is not bounded yet")
 def test_a_client_that_sends_a_byte_a_second_is_let_go(busy: Service) -> None:
     begin = time.monotonic()
     with connect(busy) as slow:
@@ -92,7 +91,6 @@ def test_a_client_that_sends_a_byte_a_second_is_let_go(busy: Service) -> None:
     assert time.monotonic() - begin < 65.0
 
 
-@pytest.mark.xfail(strict=False, reason="a half-closed client gets no answer yet")
 def test_a_client_that_only_listens_after_its_request_is_answered(busy: Service, posterior: Posterior) -> None:
     with connect(busy) as connection:
         connection.sendall(raw(BODY))

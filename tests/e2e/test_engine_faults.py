@@ -104,7 +104,6 @@ def test_a_hung_engine_is_504_in_time_and_answers_again_when_it_goes_on(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="healthz does not know of the engine's heart yet")
 def test_healthz_tells_that_the_engine_hangs(service: Service, fault: EngineFault, posterior: Posterior) -> None:
     fault.set("hang")
     with ThreadPoolExecutor(1) as threads:

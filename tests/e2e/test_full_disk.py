@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.e2e.support import Service
 
 
-@pytest.mark.xfail(strict=False, reason="a log line that can't be written costs its request an answer")
 def test_a_disk_that_fills_up_stops_no_answer(busy: Service, posterior: Posterior) -> None:
     process, limit = busy.process.pid, resource.RLIMIT_FSIZE
     # Every write to the log fails, as on a full disk.
@@ -33,7 +32,6 @@ def test_a_disk_that_fills_up_stops_no_answer(busy: Service, posterior: Posterio
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="a service whose first lines can't be written ends with status 1")
 def test_a_disk_that_is_full_at_the_start_stops_no_answer(own: Path, posterior: Posterior) -> None:
     port = free_port()
     command = [str(MURHO), "serve", "--checkpoints", str(own), "--port", str(port), "--device", "cpu"]

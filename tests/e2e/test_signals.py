@@ -34,7 +34,6 @@ def test_sigterm_under_load_answers_nothing_wrongly(terminated: Traffic) -> None
     terminated.require("refused", "unreachable", "lost")
 
 
-@pytest.mark.xfail(strict=False, reason="while draining, answers do not close their connections yet")
 def test_sigterm_under_load_loses_no_request(terminated: Traffic) -> None:
     terminated.require("refused", "unreachable")
 
