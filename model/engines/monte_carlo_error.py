@@ -60,8 +60,8 @@ def monte_carlo_error(
     error of a percentile follows from the delta method: the error of the distribution function there, over the
     density. It is at most std, because the density between distant clumps is 0. With fewer than two draws of each
     member the spread within a member is unknown: all draws then count as one population, which gives rather too large
-    errors. A percentile's error rests on the draws that lie as far out. Beyond about ``500 / S`` % from either end these
-    are few, and a single answer's error may be a tenth of the true one or twice as large.
+    errors. A percentile's error rests on the draws that lie as far out. Within ``500 / S`` % of either end these are
+    few, and a single answer's error may be a tenth of the true one or twice as large.
 
     Args:
         drawn: Predictive of the draws; draw k is of member k mod M.
