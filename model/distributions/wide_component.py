@@ -36,16 +36,18 @@ class WideComponent:
         means: Means of the wide components, equal to those of the mixtures, ``[B]``.
         spreads: Standard deviations of the mixtures, ``[B]``.
         noise: Standard deviations of the wide components, ``[B]``.
+        limited: Whether the wider noise is at its limit and does not follow the mixture, ``[B]``.
     """
 
     weight: float
     means: Tensor
     spreads: Tensor
     noise: Tensor
+    limited: Tensor
 
     def of_rows(self, rows: slice | Tensor) -> WideComponent:
         """The wide components of selected rows, by a slice, a mask ``[B]`` or indices."""
-        return WideComponent(self.weight, self.means[rows], self.spreads[rows], self.noise[rows])
+        return WideComponent(self.weight, self.means[rows], self.spreads[rows], self.noise[rows], self.limited[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ class WideRule:
             noise: The aleatoric part of these, ``[B]``.
             most: Upper limit of the wider noise: the standard deviation of the training targets.
         """
-        wider = (self.widening * noise).clamp_max(most)
-        return WideComponent(self.weight, means, spreads, torch.hypot(spreads, wider))
+        wider = self.widening * noise
+        limited = wider > most
+        return WideComponent(self.weight, means, spreads, torch.hypot(spreads, wider.clamp_max(most)), limited)
 
     def to_json(self) -> dict[str, Any]:
         """For ``model.json``."""

@@ -28,7 +28,7 @@ COPY = 2_000.0
 """What each imputed copy of a row takes besides its draws."""
 SORTED, FUNCTION_THRESHOLD = 10.0, 2.5
 """A draw of a row, to sort or to list it, and to compare it with a threshold."""
-ERROR, ERROR_LEVEL = 70.0, 27.0
+ERROR, ERROR_LEVEL = 70.0, 36.0
 """Standard errors of a draw of a row, for each component: of mean and std, and of each level."""
 PLAIN_LEVELS = 3
 EXTREME_LEVEL = 1e-3

@@ -17,7 +17,7 @@ from tests.e2e.traffic import PROBLEM
 if TYPE_CHECKING:
     from tests.e2e.support import Service
 
-CASES = int(os.environ.get("MURHO_TEST_CASES", "20000"))
+CASES = int(os.environ.get("SCHEMATHESIS_CASES", "20000"))
 """How many requests are made up."""
 
 

@@ -1,6 +1,6 @@
 """Random requests of all shapes for minutes: every answer is right, and the memory stays as it is after warming up.
 
-``MURHO_TEST_SOAK`` says for how many minutes; two without it.
+``SOAK_MINUTES`` says for how many minutes; two without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from murho.model.posterior.posterior import Posterior
 
-MINUTES = float(os.environ.get("MURHO_TEST_SOAK", "2"))
+MINUTES = float(os.environ.get("SOAK_MINUTES", "2"))
 GROWTH = 1.05
 """The most that memory may be at the end, to what it was after a third of the time."""
 FLOATING = 20 * 2**20

@@ -11,6 +11,7 @@ import torch
 from murho.model.distributions.mixtures import Mixture
 from murho.model.distributions.predictive import Predictive, function_quantiles
 from murho.model.distributions.transforms import Identity, Logarithm
+from murho.model.distributions.wide_component import WideRule
 from murho.model.engines.coupled_normals import coupled_normals
 from murho.model.engines.draw_maker import make_draws
 from murho.model.engines.draws import mean_network, mirrored
@@ -164,3 +165,25 @@ def test_mirror_images_lie_across_mu() -> None:
         middle = 0.5 * (drawn.biases[layer] + image.biases[layer])
         torch.testing.assert_close(middle, tensors[f"layers.{layer}.bias.mu"][drawn.members])
     assert torch.equal(drawn.members, image.members)
+
+
+@pytest.mark.parametrize("logarithm", [False, True])
+@pytest.mark.parametrize("most", [1e-1, 1e6])
+def test_errors_of_levels_far_out_count_the_wide_component(most: float, logarithm: bool) -> None:
+    """There most of the density is the wide component's, whose mean and width follow from all draws."""
+    samples, levels = 256, torch.tensor([0.0005, 0.001, 0.5, 0.999, 0.9995], dtype=torch.float64)
+    weights = torch.from_numpy(coupled_normals(1, samples, 1, REPEATS)).double()
+    others = torch.from_numpy(coupled_normals(2, samples, 1, REPEATS)).double()
+    rule, transform = WideRule(0.005, 4.0), Logarithm(shift=0.0, top=50.0) if logarithm else Identity()
+    drawn, mirror = (
+        Predictive.of(
+            (0.5 * side * weights).unsqueeze(-1), torch.exp(0.3 * side * others).unsqueeze(-1), None, transform
+        ).with_wide(rule, most)
+        for side in (1.0, -1.0)
+    )
+    answers = drawn.quantiles(torch.special.ndtri(levels))
+    _, _, of_percentiles = monte_carlo_error(drawn, mirror, answers, members=1, noise=True)
+    for index in range(len(levels)):
+        actual = answers[:, index]
+        if actual.std() > 1e-6:
+            assert 0.7 < _ratio(of_percentiles[:, index], actual, float(actual.mean())) < 1.4, float(levels[index])

@@ -120,11 +120,6 @@ def test_those_that_are_said_to_be_near_enough_are(
     assert_exact(mixture, asked, mixture.quantiles(asked), tolerance=2e-6)
 
 
-def test_what_is_beyond_single_precision_is_left_open() -> None:
-    _, settled = by_row(make("smooth"), torch.tensor([0.0, 4.5, 7.1, -20.0]).double())
-    assert settled.tolist() == [[True, True, False, False]] * len(settled)
-
-
 def test_rows_with_numbers_that_are_none_are_left_open_and_others_are_not() -> None:
     mixture = make("weighted")
     assert mixture.weights is not None
@@ -136,10 +131,25 @@ def test_rows_with_numbers_that_are_none_are_left_open_and_others_are_not() -> N
     assert not by_row(nothing, SCORES)[1].any()
 
 
-@pytest.mark.parametrize("kind", [*SMOOTH, "smooth, and wide", "weighted, and wide"])
+FAR_OUT = torch.tensor([-36.9, -20.0, -12.0, -9.5, -7.1, -6.9, -6.8, 5.2, 7.0, 7.01, 8.0, 15.0, 37.0]).double()
+
+
+@pytest.mark.parametrize("kind", [*SMOOTH, "a thousand components", "smooth, and wide", "weighted, and wide"])
 def test_levels_far_out_are_settled_and_exact(kind: str) -> None:
-    scores = torch.tensor([-36.9, -20.0, -12.0, -9.5, -7.1, -6.9, -6.8, 5.2, 7.0, 7.01, 8.0, 15.0, 37.0]).double()
+    mixture = make(kind)
+    values, settled = by_row(mixture, FAR_OUT)
+    assert settled.all()
+    assert_exact(mixture, FAR_OUT, values, tolerance=2e-6)
+    assert_exact(mixture, FAR_OUT, mixture.quantiles(FAR_OUT), tolerance=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["smooth", "weighted", "smooth, and wide"])
+def test_levels_far_out_rise_and_the_mixture_has_their_scores(kind: str) -> None:
+    scores = torch.cat((-torch.linspace(37.0, 4.5, 200), torch.linspace(4.5, 37.0, 200))).double()
     mixture = make(kind)
     values, settled = by_row(mixture, scores)
     assert settled.all()
-    assert_exact(mixture, scores, values, tolerance=2e-6)
+    assert (values.diff(dim=1) > 0.0).all()
+    torch.testing.assert_close(
+        mixture.normal_score(values.T.contiguous()).T, scores.expand_as(values), rtol=0.0, atol=1e-5
+    )
