@@ -1,6 +1,6 @@
 """Which rows are worth a label? Those of which the model knows least.
 
-    python examples/active_learning.py [--quick] [--seeds N] [--figure FILE] [--ask-like-the-log]
+    python examples/active_learning.py [--quick] [--seeds N] [--figure FILE] [--ask-like-the-log] [--spread S]
     python examples/active_learning.py --data FILE --target COLUMN
 
 Labels are dear: somebody must run the test or ask the expert. Two buyers start with the same 20 labels and buy ten at
@@ -56,11 +56,11 @@ def most_uncertain(model, candidates, count):
     return picks
 
 
-def machine(rows, ordinary, rng):
+def machine(rows, ordinary, spread, rng):
     """Rows of the machine, of which a share is from ordinary operation; the noise has a standard deviation of 0.1."""
     settings = rng.uniform(-1.0, 1.0, (rows, 3))
     usual = rng.random(rows) < ordinary
-    settings[usual] = rng.normal(-0.3, 0.12, (usual.sum(), 3))
+    settings[usual] = rng.normal(-0.3, spread, (usual.sum(), 3))
     a, b, c = settings.T
     output = np.sin(3 * a) + 2 * b**2 + a * c + rng.normal(0.0, 0.1, rows)
     return pd.DataFrame(settings, columns=["a", "b", "c"]), pd.Series(output)
@@ -70,7 +70,8 @@ def tables(options, seed):
     """Features and targets of the rows that can be bought, and of those that judge."""
     rng = np.random.default_rng(seed)
     if options.data is None:
-        return machine(1000, 0.9, rng), machine(400, 0.9 if options.ask_like_the_log else 0.0, rng)
+        log = machine(1000, 0.9, options.spread, rng)
+        return log, machine(400, 0.9 if options.ask_like_the_log else 0.0, options.spread, rng)
     table = pd.read_csv(options.data).dropna(subset=options.target)
     table = table.iloc[rng.permutation(len(table))].reset_index(drop=True)
     X, y, third = table.drop(columns=options.target), table[options.target], len(table) // 3
@@ -122,6 +123,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=10, help="runs to average over, at least 2 (default 10)")
     parser.add_argument("--figure", help="file for the figure, such as labels.png")
     parser.add_argument("--ask-like-the-log", action="store_true", help="judge on rows like those that are offered")
+    parser.add_argument("--spread", type=float, default=0.12, help="of ordinary operation (default 0.12)")
     parser.add_argument("--data", help="another table (CSV)")
     parser.add_argument("--target", help="its target")
     options = parser.parse_args()
@@ -132,13 +134,15 @@ def main():
         offered, judges = tables(options, seed)
         random.append(errors_of_a_buyer(offered, judges, seed, end, clever=False))
         clever.append(errors_of_a_buyer(offered, judges, seed, end, clever=True))
-        print(f"run {seed + 1} of {seeds}: RMSE {random[-1][-1]:.3g} at random, {clever[-1][-1]:.3g} by epistemic_std")
+        print(
+            f"run {seed + 1} of {seeds}: RMSE {random[-1][-1]:#.3g} at random, {clever[-1][-1]:#.3g} by epistemic_std"
+        )
     random, clever = np.array(random), np.array(clever)
 
     labels = np.arange(START, end + 1, STEP)
     print("\nlabels  at random  largest epistemic_std")
     for row in zip(labels, random.mean(axis=0), clever.mean(axis=0), strict=True):
-        print("{:6d}  {:9.3g}  {:21.3g}".format(*row))
+        print("{:6d}  {:#9.3g}  {:#21.3g}".format(*row))
     gain = 100.0 * (1.0 - clever[:, -1] / random[:, -1])
     error = gain.std(ddof=1) / np.sqrt(seeds)
     print(f"\nWith {end} labels the error is {gain.mean():.0f} % smaller with epistemic_std than at random")
