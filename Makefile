@@ -12,7 +12,7 @@ BIN := .venv/bin
 # Handed to scripts/setup.sh, which decides whether there is anything to do.
 export PYTHON TORCH_VARIANT TORCH_INDEX_URL
 
-.PHONY: help setup demo serve test slow check format bench clean
+.PHONY: help setup demo serve test slow check format bench docs clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,10 @@ format: setup ## put the code into its format, mend what lint can mend
 bench: setup ## run the benchmarks that draw the two regression systems
 	@$(BIN)/python -m benchmarks.sinusoid $(ARGS)
 	@$(BIN)/python -m benchmarks.quartic $(ARGS)
+
+docs: setup ## build the documentation into build/site, and say if a link in it leads nowhere
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open build/site/index.html, or: $(BIN)/python -m http.server --directory build/site 8080"
 
 clean: ## remove .venv and everything made but the checkpoints
 	rm -rf .venv build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results

@@ -1,0 +1,133 @@
+"""What MkDocs is told about the documents that lie outside of docs/: a hook of ``mkdocs.yml``.
+
+People read the documents in the repository first, so their links are those of the repository. For the site,
+
+- READMEs and the changelog become pages beside those of docs/ (`PIECES`);
+- links between documents lead to the pages that were made of them;
+- a link to any other file of the repository becomes the file's path, as text: the site does not have the file.
+
+A link to a file that does not exist is left as it is, and the strict build fails on it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+__all__ = ["PIECES", "Piece", "for_site", "on_files", "on_page_markdown", "text_of"]
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = "docs"
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<path>[^()\s#]*)(?P<place>#[^()\s]*)?\)")
+ELSEWHERE = re.compile(r"[a-z]+:")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A page made of a document outside of docs/.
+
+    Attributes:
+        page: Name of the page.
+        source: Path of the document in the repository.
+        section: Heading of the only section that the page has; None: all but the sections of other pages.
+    """
+
+    page: str
+    source: str
+    section: str | None = None
+
+
+PIECES = (
+    Piece("index.md", "README.md"),
+    Piece("options.md", "README.md", "Options of `murho train`"),
+    Piece("data.md", "examples/README.md"),
+    Piece("benchmarks.md", "benchmarks/README.md"),
+    Piece("changelog.md", "CHANGELOG.md"),
+)
+
+
+def text_of(piece: Piece) -> str:
+    """The Markdown of a page, with the links of its document.
+
+    Raises:
+        ValueError: The document has no such section.
+    """
+    text = (ROOT / piece.source).read_text(encoding="utf-8")
+    if piece.section is not None:
+        _, section, _ = _cut(text, piece.section)
+        return section.removeprefix("#")  # the section's heading becomes that of the page
+    for other in PIECES:
+        if other.source == piece.source and other.section is not None:
+            before, _, after = _cut(text, other.section)
+            text = before + after
+    return text
+
+
+def _cut(text: str, heading: str) -> tuple[str, str, str]:
+    """What comes before, in and behind a section of the second level."""
+    found = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise ValueError(f"there is no section '## {heading}', of which scripts/site_pages.py makes a page")
+    return text[: found.start()], found.group(), text[found.end() :]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of `PIECES` to those of docs/."""
+    from mkdocs.structure.files import File  # here, because the links need no MkDocs
+
+    for piece in PIECES:
+        files.append(File.generated(config, piece.page, content=text_of(piece)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' names
+    """Turn the links of a page into those of the site."""
+    return for_site(markdown, page.file.src_uri)
+
+
+def for_site(markdown: str, page: str) -> str:
+    """The Markdown of a page with the links that it has in the site; code stays as it is."""
+    source = next((piece.source for piece in PIECES if piece.page == page), f"{DOCS}/{page}")
+    parts = FENCE.split(markdown)
+    parts[::2] = [LINK.sub(lambda link: _link(link, source), part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _link(link: re.Match[str], source: str) -> str:
+    path, place = link["path"], link["place"] or ""
+    if ELSEWHERE.match(path):
+        return link[0]
+    goal = posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if path else source
+    page = _page_of(goal, place)
+    if page is not None:
+        return f"{link['image']}[{link['text']}]({page}{place})"
+    if os.path.lexists(ROOT / goal):
+        return link["text"] if link["text"].strip("`") == goal else f"{link['text']} (`{goal}`)"
+    return link[0]
+
+
+def _page_of(goal: str, place: str) -> str | None:
+    """The file of the site that a path of the repository became; None: it is not in the site."""
+    pieces = [piece for piece in PIECES if piece.source == goal]
+    for piece in pieces:
+        if piece.section is not None and place == f"#{_slug(piece.section)}":
+            return piece.page
+    whole = next((piece.page for piece in pieces if piece.section is None), None)
+    if whole is not None:
+        return whole
+    return posixpath.relpath(goal, DOCS) if goal.startswith(f"{DOCS}/") and (ROOT / goal).exists() else None
+
+
+def _slug(heading: str) -> str:
+    """The name of a heading in links, as GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

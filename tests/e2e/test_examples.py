@@ -1,0 +1,73 @@
+"""The examples run as their pages say: scripts in a quick setting, the notebook as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXAMPLES = ROOT / "examples"
+PAGE = ROOT / "docs" / "examples.md"
+
+
+def run(script: str, *arguments: object) -> str:
+    command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def words(text: str) -> list[str]:
+    """What is printed, without its numbers."""
+    return ["".join(c for c in line if c.isalpha() or c == " ").split() for line in text.splitlines() if line]  # type: ignore[misc]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["pricing.py", "active_learning.py", "drift.py"])
+def test_a_script_prints_what_its_page_says_and_draws_its_figure(script: str, tmp_path: Path) -> None:
+    figure = tmp_path / "figure.png"
+    last = words(run(script, "--quick", "--figure", figure))
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    shown = PAGE.read_text()
+    assert f"python examples/{script}" in shown
+    printed = words(shown)
+    # The lines of a quick run are those of the page, apart from their numbers.
+    missing = [line for line in last if line not in printed and line[:1] not in (["drew"], ["A"])]
+    assert missing == []
+
+
+@pytest.mark.parametrize("script", ["pricing.py", "active_learning.py", "drift.py"])
+def test_a_script_says_what_it_does(script: str) -> None:
+    said = run(script, "--help")
+    assert "--quick" in said
+    assert "--figure" in said
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # those of Jupyter are not ours
+def test_the_notebook_runs_from_its_first_cell_to_its_last() -> None:
+    notebook = nbformat.read(EXAMPLES / "cars.ipynb", as_version=4)
+    client = NotebookClient(notebook, timeout=250, kernel_name="python3", resources={"metadata": {"path": EXAMPLES}})
+    client.execute()  # an error in a cell is an error here
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    text = "".join(output.get("text", "") for output in outputs)
+    assert "ready: True" in text
+    assert "9000 is above the training range" in text
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_the_notebook_shows_its_answers_and_no_error() -> None:
+    notebook = nbformat.read(EXAMPLES / "cars.ipynb", as_version=4)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert {output.output_type for output in outputs} <= {"stream", "execute_result", "display_data"}
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert str(ROOT) not in nbformat.writes(notebook)

@@ -1,0 +1,111 @@
+"""The site of the documentation: it builds without a warning, and asks no other host for anything."""
+
+from __future__ import annotations
+
+import html.parser
+import os
+import re
+import runpy
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def hook() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "scripts" / "site_pages.py"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as ``make docs`` builds it: strict, so a link or heading that is not there ends it."""
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(directory)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+class Loaded(html.parser.HTMLParser):
+    """What a browser loads for a page by itself: everything that is named but links to follow."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            return
+        self.addresses += [value for name, value in attributes if name in ("src", "href", "srcset", "data") and value]
+
+
+def test_every_document_is_a_page_that_the_navigation_names(site: Path) -> None:
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"index", "options", "data", "benchmarks"}
+    assert pages <= {path.stem for path in site.glob("*.html")}
+    navigation = (site / "index.html").read_text()
+    for page in pages:
+        assert f'href="{page}.html"' in navigation, page
+
+
+def test_a_page_loads_nothing_from_another_host(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text()
+        assert [address for address in Loaded(text).addresses if re.match(r"(\w+:)?//", address)] == [], path
+        # The theme would load Mermaid from unpkg.com for such an element.
+        assert 'class="mermaid"' not in text, path
+    for path in site.rglob("*.css"):
+        assert re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//[^)\"';]*", path.read_text()) == [], path
+
+
+def test_the_search_finds_words_of_every_page(site: Path) -> None:
+    index = (site / "search" / "search_index.json").read_text()
+    for page in ("index", "options", "api", "statistics", "changelog"):
+        assert f'"location":"{page}.html' in index, page
+
+
+@pytest.mark.parametrize(
+    ("page", "written", "wanted"),
+    [
+        ("api.md", "[a](statistics.md#scores)", "[a](statistics.md#scores)"),
+        ("api.md", "[a](../README.md#your-own-table)", "[a](index.md#your-own-table)"),
+        ("api.md", "[a](../README.md#options-of-murho-train)", "[a](options.md#options-of-murho-train)"),
+        ("index.md", "[a](#options-of-murho-train)", "[a](options.md#options-of-murho-train)"),
+        ("options.md", "[a](docs/api.md)", "[a](api.md)"),
+        ("index.md", "![a [b]](docs/answer.png)", "![a [b]](answer.png)"),
+        ("benchmarks.md", "[a](../docs/engine.md)", "[a](engine.md)"),
+        ("index.md", "[MIT](LICENSE)", "MIT (`LICENSE`)"),
+        ("index.md", "[`LICENSE`](LICENSE)", "`LICENSE`"),
+        ("api.md", "[a](https://example.org/x)", "[a](https://example.org/x)"),
+        ("api.md", "[a](gone.md)", "[a](gone.md)"),
+        ("api.md", "```\n[a](../LICENSE)\n```\n", "```\n[a](../LICENSE)\n```\n"),
+    ],
+)
+def test_links_of_the_repository_become_links_of_the_site(
+    hook: dict[str, Any], page: str, written: str, wanted: str
+) -> None:
+    for_site: Callable[[str, str], str] = hook["for_site"]
+    assert for_site(written, page) == wanted
+
+
+def test_the_options_have_a_page_of_their_own(hook: dict[str, Any]) -> None:
+    pages = {piece.page: hook["text_of"](piece) for piece in hook["PIECES"]}
+    assert pages["options.md"].startswith("# Options of `murho train`\n")
+    assert "--learning-rate" in pages["options.md"]
+    assert "--learning-rate" not in pages["index.md"]
+    assert "## Measured" in pages["index.md"]
