@@ -1,0 +1,49 @@
+// Numbers and dates as people read them.
+
+const MINUS = '\u2212';
+const THIN = '\u202f';
+
+const grouped = (text) => {
+  const [whole, rest] = text.split('.');
+  const sign = whole.startsWith('-') ? MINUS : '';
+  const digits = whole.replace('-', '');
+  const spaced = digits.length > 4 ? digits.replace(/\B(?=(\d{3})+$)/g, THIN) : digits;
+  return sign + spaced + (rest ? `.${rest}` : '');
+};
+
+/** A number with some significant digits, without an exponent unless it is extreme. */
+export function short(value, digits = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  if (size >= 1e9 || size < 1e-4) return value.toExponential(digits - 1).replace('-', MINUS);
+  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+  return grouped(value.toFixed(Math.min(places, 12)));
+}
+
+/** A number to the place that a spread gives it: two significant digits of the spread. */
+export function placed(value, spread) {
+  if (!(spread > 0)) return short(value, 5);
+  const places = Math.max(0, Math.min(12, 1 - Math.floor(Math.log10(spread))));
+  const size = Math.abs(value);
+  if (size >= 1e9 || (size > 0 && size < 1e-4)) return short(value, 4);
+  return grouped(value.toFixed(places));
+}
+
+/** A probability as a percentage that never claims certainty. */
+export function percent(probability) {
+  if (probability < 0.001) return `<${THIN}0.1${THIN}%`;
+  if (probability > 0.999) return `>${THIN}99.9${THIN}%`;
+  const places = probability < 0.0995 || probability > 0.9005 ? 1 : 0;
+  return `${(100 * probability).toFixed(places)}${THIN}%`;
+}
+
+export const count = (value) => grouped(String(Math.round(value)));
+
+const DAY = 86400000;
+
+/** Days since 1970 of an ISO date. */
+export const daysOf = (text) => Date.parse(text.length > 10 ? (/[Z+]/.test(text) ? text : `${text}Z`) : `${text}T00:00:00Z`) / DAY;
+
+/** The ISO date of days since 1970. */
+export const dateOf = (days) => new Date(Math.round(days) * DAY).toISOString().slice(0, 10);
