@@ -43,7 +43,7 @@ export function showAnswer(overview, answer, choices) {
     h('span', { class: 'spread' }, ` ± ${placed(std, std)}`), unit && h('span', { class: 'unit' }, unit));
   $('bar').textContent = `${target.name} ${placed(mean, std)} ± ${placed(std, std)}${unit}`;
   const calibrated = answer.calibrated && overview.calibration ? `, calibrated on ${overview.calibration.rows} held-out rows` : '';
-  $('band-text').textContent = `${choices.band} % of such rows lie between ${placed(low, std)} and ${placed(high, std)}${unit}${calibrated}.`;
+  $('band-text').textContent = `of such rows lie between ${placed(low, std)} and ${placed(high, std)}${unit}${calibrated}.`;
 
   const share = std > 0 ? doubt ** 2 / std ** 2 : 0;
   $('split').children[0].style.flexGrow = String(1 - share);
@@ -62,7 +62,7 @@ function drawDensity(overview, shown, choices) {
   const colors = palette();
   const limits = [target.minimum ?? -Infinity, target.maximum ?? Infinity];
   const points = density(shown.levels, shown.values, ...limits);
-  const domain = targetDomain(overview, [points[0].x, points[points.length - 1].x, ...(choices.threshold === null ? [] : [])]);
+  const domain = targetDomain(overview, [points[0].x, points[points.length - 1].x]);
   const most = Math.max(...points.map((point) => point.y));
   const curve = points.map(({ x, y }) => ({ x, y: y / most }));
   const above = choices.threshold === null ? [] : curve.filter((point) => point.x >= choices.threshold);

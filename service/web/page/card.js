@@ -2,7 +2,7 @@
 
 import { $, h, table } from './dom.js';
 import { draw, palette } from './charts.js';
-import { count, percent, short } from './format.js';
+import { count, percent, plain, short } from './format.js';
 import { titled } from './answer.js';
 
 const METRICS = [['rmse', 'RMSE'], ['mae', 'MAE'], ['crps', 'CRPS'], ['nll', 'Negative log likelihood'], ['r2', 'R²']];
@@ -23,7 +23,7 @@ function metrics(overview) {
 function coverage(overview) {
   const { raw, calibrated } = overview.metrics;
   if (!raw?.coverage && !calibrated?.coverage) return null;
-  const cell = (judged, level) => (Number.isFinite(judged?.coverage?.[level]) ? percent(judged.coverage[level]) : '–');
+  const cell = (judged, level) => (Number.isFinite(judged?.coverage?.[level]) ? percent(judged.coverage[level], 1) : '–');
   const width = (judged, level) => (Number.isFinite(judged?.width?.[level]) ? short(judged.width[level]) : '–');
   return table(['Band', 'held, calibrated', 'width', 'held, raw', 'width'],
     LEVELS.map((level) => [`${level} %`, cell(calibrated, level), width(calibrated, level), cell(raw, level), width(raw, level)]), 'How many held-out rows the bands held');
@@ -40,7 +40,7 @@ function temperature(value) {
 function schema(overview) {
   const rows = overview.features.map((feature) => {
     const range = feature.categories ? `${feature.categories.slice(0, 8).join(', ')}${feature.categories.length > 8 ? ` and ${feature.categories.length - 8} more` : ''}`
-      : feature.kind === 'boolean' ? 'false, true' : feature.min === null ? 'no value in training' : `${typeof feature.min === 'number' ? short(feature.min, 5) : feature.min} to ${typeof feature.max === 'number' ? short(feature.max, 5) : feature.max}`;
+      : feature.kind === 'boolean' ? 'false, true' : feature.min === null ? 'no value in training' : `${typeof feature.min === 'number' ? plain(feature.min) : feature.min} to ${typeof feature.max === 'number' ? plain(feature.max) : feature.max}`;
     return [feature.name, feature.kind, feature.unit || '', range, feature.missing ? (feature.learned_missing ? 'yes, learned' : 'yes, averaged over') : 'no'];
   });
   return table(['Feature', 'Kind', 'Unit', 'Training range', 'May be missing'], rows, 'Features');

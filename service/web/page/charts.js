@@ -1,5 +1,7 @@
 // Charts by Vega-Lite, without eval: expressions go through its interpreter.
 
+import { h } from './dom.js';
+
 const views = new WeakMap();
 
 function color(name) {
@@ -37,8 +39,10 @@ function config() {
  * @param label What the chart shows, for those who do not see it.
  */
 export async function draw(element, spec, data, label) {
+  // The library names its own element; the name for readers is on the one around it.
   element.setAttribute('role', 'img');
   element.setAttribute('aria-label', label);
+  const inner = element.firstElementChild ?? element.appendChild(h('div', { 'aria-hidden': 'true' }));
   const whole = { $schema: 'https://vega.github.io/schema/vega-lite/v6.json', width: 'container', autosize: { type: 'fit-x', contains: 'padding' }, ...spec, config: config() };
   const form = JSON.stringify(whole);
   const known = views.get(element);
@@ -53,7 +57,7 @@ export async function draw(element, spec, data, label) {
   const made = { form, data, view: null };
   views.set(element, made);
   const before = await known?.view;
-  made.view = globalThis.vegaEmbed(element, { ...whole, datasets: data }, {
+  made.view = globalThis.vegaEmbed(inner, { ...whole, datasets: data }, {
     mode: 'vega-lite', renderer: 'svg', actions: false, ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true },
   }).then(async (result) => {
     before?.finalize();

@@ -17,10 +17,11 @@ export function showCompare(overview, answer) {
   const names = ['A', 'B'];
   const unit = target.unit ? ` ${target.unit}` : '';
   const of = (row) => `${placed(answer.mean[row], answer.std[row])} ± ${placed(answer.std[row], answer.std[row])}${unit}`;
-  $('compare-text').replaceChildren(
+  const same = answer.percentiles.values[0].every((value, i) => value === answer.percentiles.values[1][i]);
+  $('compare-text').replaceChildren(...(same ? ['A and B are answered alike. Change B below.'] : [
     h('span', {}, 'A has more ', h('b', {}, target.name), ' than B with probability '), h('strong', { id: 'more' }, percent(chance.observed)), '.',
     h('small', {}, `A: ${of(0)}. B: ${of(1)}. On average over many such rows, A is above B with probability ${percent(chance.function)}. `
-      + 'Both are answered by the same draws, so doubt that they share cancels; their noise is independent, and taken as normal.'));
+      + 'Both are answered by the same draws, so doubt that they share cancels; their noise is independent, and taken as normal.')]));
   const limits = [target.minimum ?? -Infinity, target.maximum ?? Infinity];
   const curves = answer.percentiles.values.map((values) => density(answer.percentiles.levels, values, ...limits));
   const most = Math.max(...curves.flat().map((point) => point.y));

@@ -22,7 +22,7 @@ export function density(levels, values, low, high, points = 161) {
   const scale = (quantile(levels, values, 84) - quantile(levels, values, 16)) / 2 || (high - low) / 400;
   const width = even.map((_, i) => {
     const [from, to] = [Math.max(0, i - 4), Math.min(98, i + 4)];
-    return Math.max((2.4 * (even[to] - even[from])) / (to - from), 0.14 * scale);
+    return Math.max((2.4 * (even[to] - even[from])) / (to - from), 0.3 * scale);
   });
   const from = Math.max(low, even[0] - 2.5 * width[0]);
   const to = Math.min(high, even[98] + 2.5 * width[98]);

@@ -1,7 +1,7 @@
 // The form of a row: one field a feature, with the training rows behind its slider.
 
 import { h } from './dom.js';
-import { dateOf, daysOf, percent, short } from './format.js';
+import { dateOf, daysOf, percent, plain } from './format.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const FEW = 4;
@@ -50,7 +50,7 @@ function numberField(feature, id, changed) {
     });
     parts.slider = slider;
     parts.track = h('div', { class: 'track' }, feature.histogram && bars(feature.histogram), slider,
-      h('div', { class: 'ends', 'aria-hidden': 'true' }, h('span', {}, ofDate(feature) ? feature.min : short(low, 4)), h('span', {}, ofDate(feature) ? feature.max : short(high, 4))));
+      h('div', { class: 'ends', 'aria-hidden': 'true' }, h('span', {}, ofDate(feature) ? feature.min : plain(low)), h('span', {}, ofDate(feature) ? feature.max : plain(high))));
   }
   box.addEventListener('input', () => {
     if (slider && box.value !== '') slider.value = ofDate(feature) ? daysOf(box.value) : Number(box.value);

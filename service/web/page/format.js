@@ -21,6 +21,13 @@ export function short(value, digits = 3) {
   return grouped(value.toFixed(Math.min(places, 12)));
 }
 
+/** A number as it is, with at most some significant digits and no trailing zeros. */
+export function plain(value, digits = 5) {
+  if (!Number.isFinite(value)) return '–';
+  const size = Math.abs(value);
+  return size >= 1e9 || (size > 0 && size < 1e-4) ? short(value, 3) : grouped(String(Number(value.toPrecision(Math.max(digits, size >= 1 ? Math.ceil(Math.log10(size + 1)) : 0)))));
+}
+
 /** A number to the place that a spread gives it: two significant digits of the spread. */
 export function placed(value, spread) {
   if (!(spread > 0)) return short(value, 5);
@@ -31,10 +38,10 @@ export function placed(value, spread) {
 }
 
 /** A probability as a percentage that never claims certainty. */
-export function percent(probability) {
+export function percent(probability, decimals = null) {
   if (probability < 0.001) return `<${THIN}0.1${THIN}%`;
   if (probability > 0.999) return `>${THIN}99.9${THIN}%`;
-  const places = probability < 0.0995 || probability > 0.9005 ? 1 : 0;
+  const places = decimals ?? (probability < 0.0995 || probability > 0.9005 ? 1 : 0);
   return `${(100 * probability).toFixed(places)}${THIN}%`;
 }
 

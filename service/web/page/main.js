@@ -23,6 +23,7 @@ let wanted = read(location.hash);
 let last = null; // the answer that is shown, to be drawn again in other colours
 let view = 'sweep';
 let retrying = 0;
+let turn = 0; // counts the changes, to know whether the page shows the last one
 
 const feature = (name) => overview.features.find((item) => item.name === name);
 const band = () => Number($('band').value);
@@ -65,6 +66,14 @@ function askForKey(why) {
 // ---- the answer, and what is below it
 
 async function ask() {
+  turn += 1;
+  const mine = turn;
+  document.body.dataset.state = 'asking';
+  await answerAll();
+  if (mine === turn) document.body.dataset.state = 'answered';
+}
+
+async function answerAll() {
   const row = form.row();
   if (row === null) {
     document.body.classList.add('stale');
@@ -74,7 +83,7 @@ async function ask() {
   const body = { inputs: [row], percentiles: LEVELS };
   if (threshold() !== null && Number.isFinite(threshold())) body.thresholds = [threshold()];
   const began = performance.now();
-  explore(row);
+  const explored = explore(row);
   try {
     const answer = await predict(overview.name, body, 'answer');
     if (answer === null) return;
@@ -86,6 +95,7 @@ async function ask() {
   } catch (error) {
     explain(error);
   }
+  await explored;
 }
 
 function show(answer) {
@@ -138,7 +148,12 @@ async function explore(row) {
   }
 }
 
-const askSoon = debounced(ask, PAUSE);
+const askAfterPause = debounced(ask, PAUSE);
+
+function askSoon() {
+  document.body.dataset.state = 'asking';
+  askAfterPause();
+}
 
 function remember(row) {
   const state = {
@@ -206,7 +221,8 @@ async function choose(name, link) {
   const axes = sweepable(overview.features);
   const entries = axes.map((item) => [item.name, item.name]);
   const numbers = axes.filter((item) => !['categorical', 'boolean'].includes(item.kind));
-  const [one, two] = [...numbers, ...axes.filter((item) => !numbers.includes(item))].map((item) => item.name);
+  const varied = (item) => (item.histogram?.counts.filter((rows) => rows > 0).length ?? 0) > 15;
+  const [one, two] = [...numbers.filter(varied), ...numbers.filter((item) => !varied(item)), ...axes.filter((item) => !numbers.includes(item))].map((item) => item.name);
   options($('sweep-feature'), entries, feature(link.sweep) ? link.sweep : one);
   options($('map-x'), entries, feature(link.mapX) ? link.mapX : one);
   options($('map-y'), entries, feature(link.mapY) ? link.mapY : two);

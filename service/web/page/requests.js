@@ -21,10 +21,10 @@ export function forms(model, row, choices) {
   const service = address('').replace(/\/$/, '');
   const withKey = key() ? ' \\\n  -H "authorization: Bearer $MURHO_API_KEY"' : '';
   const cells = Object.entries(row).map(([name, value]) => `    ${python(name)}: ${python(value)},`).join('\n');
-  const threshold = choices.threshold === null ? '' : `\n    thresholds=[${choices.threshold}],`;
+  const threshold = choices.threshold === null ? '' : `\n        thresholds=[${choices.threshold}],`;
   return {
     curl: `curl -s ${service}/models/${model}/predict \\\n  -H 'content-type: application/json'${withKey} \\\n  -d ${quoted(JSON.stringify(body))}`,
-    Python: `from murho_client import Client\n\nrow = {\n${cells}\n}\nwith Client(${python(service)}) as client:${key() ? '  # the key comes from MURHO_API_KEY' : ''}\n  prediction = client.predict(\n    row,\n    model=${python(model)},\n    percentiles=[${body.percentiles.join(', ')}],${threshold}\n  )\nprint(prediction.mean, prediction.std)`,
+    Python: `from murho_client import Client\n\nrow = {\n${cells}\n}\nwith Client(${python(service)}) as client:${key() ? '  # the key comes from MURHO_API_KEY' : ''}\n    prediction = client.predict(\n        row,\n        model=${python(model)},\n        percentiles=[${body.percentiles.join(', ')}],${threshold}\n    )\nprint(prediction.mean, prediction.std)`,
     JSON: json,
   };
 }

@@ -35,6 +35,11 @@ export function steps(feature, count, beyond) {
 const place = (feature, value) => (feature.kind === 'date' ? Math.round(daysOf(value)) * DAY : isChoice(feature) ? String(value) : value);
 const axisOf = (feature) => (feature.kind === 'date' ? { type: 'temporal', scale: { type: 'utc', nice: false } } : { type: 'quantitative', scale: { nice: false, zero: false } });
 
+/** The bars of a column of whole numbers, each at its number. */
+function wholeBars(histogram, width) {
+  return histogram.counts.map((rows, i) => ({ at: i === histogram.counts.length - 1 ? histogram.stop : Math.ceil(histogram.start + i * width - 1e-9), rows })).filter((bar) => bar.rows > 0);
+}
+
 /** The request of a sweep. */
 export function sweepRequest(feature, row, band) {
   const listed = steps(feature, 61, BEYOND);
@@ -79,7 +84,7 @@ export function showSweep(overview, feature, row, listed, answer, choices) {
     const histogram = feature.histogram;
     const width = histogram ? (range[1] - range[0]) / histogram.counts.length : 0;
     const most = histogram ? Math.max(...histogram.counts) : 1;
-    data.rows = histogram ? histogram.counts.map((rows, i) => ({ at: range[0] + i * width, to: range[0] + (i + 0.86) * width, y: floor, y2: floor + (0.13 * (high - floor) * rows) / most })) : [];
+    data.rows = !histogram ? [] : feature.step && range[1] - range[0] <= 40 ? wholeBars(histogram, width).map(({ at, rows }) => ({ at: at - 0.15, to: at + 0.15, y: floor, y2: floor + (0.13 * (high - floor) * rows) / most })) : histogram.counts.map((rows, i) => ({ at: range[0] + i * width, to: range[0] + (i + 0.86) * width, y: floor, y2: floor + (0.13 * (high - floor) * rows) / most }));
     layers.push(
       { data: { name: 'beyond' }, mark: { type: 'rect', color: colors.grey, opacity: 0.28 }, encoding: { x, x2: { field: 'to' } } },
       { data: { name: 'rows' }, mark: { type: 'rect', color: colors.grey }, encoding: { x, x2: { field: 'to' }, y: y('y'), y2: { field: 'y2' } } },
@@ -132,7 +137,7 @@ export function showMap(overview, first, second, row, asked, answer, choices) {
   const x = axis(first, asked.across, 'x');
   const y = axis(second, asked.up, 'y');
   const encoding = {
-    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], zero: false, nice: false }, legend: { gradientLength: 160, orient: 'right', titleLimit: 120 } },
+    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 120 } },
     tooltip: [{ field: 'a', title: first.name }, { field: 'b', title: second.name }, { field: 'value', title: name, format: '.3~g' }],
   };
   if (!isChoice(first)) encoding.x2 = { field: 'x2' };
@@ -141,7 +146,7 @@ export function showMap(overview, first, second, row, asked, answer, choices) {
   const spec = {
     height: 340,
     layer: [
-      { data: { name: 'cells' }, mark: { type: 'rect', strokeWidth: 0 }, encoding },
+      { data: { name: 'cells' }, mark: { type: 'rect', strokeWidth: 0.7 }, encoding: { ...encoding, stroke: encoding.color } },
       { data: { name: 'here' }, mark: { type: 'point', shape: 'cross', size: 130, color: colors.ink, strokeWidth: 1.5, filled: false, opacity: 1, clip: true }, encoding: { x, y } },
     ],
   };
