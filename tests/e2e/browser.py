@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js.gz"
-"""axe-core 4.14.1: an unchanged build of the npm package, compressed with gzip -9n. MPL 2.0; its licence lies beside."""
+"""axe-core 4.14.1: an unchanged build of the npm package, compressed with gzip -9n (MPL 2.0; licence beside it)."""
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

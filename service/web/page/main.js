@@ -82,8 +82,6 @@ async function answerAll() {
   remember(row);
   const body = { inputs: [row], percentiles: LEVELS };
   if (threshold() !== null && Number.isFinite(threshold())) body.thresholds = [threshold()];
-  const began = performance.now();
-  const explored = explore(row);
   try {
     const answer = await predict(overview.name, body, 'answer');
     if (answer === null) return;
@@ -91,11 +89,10 @@ async function answerAll() {
     last = answer;
     document.body.classList.remove('stale');
     show(answer);
-    document.body.dataset.milliseconds = String(Math.round(performance.now() - began));
   } catch (error) {
     explain(error);
   }
-  await explored;
+  await explore(row);
 }
 
 function show(answer) {

@@ -78,7 +78,8 @@ export function showSweep(overview, feature, row, listed, answer, choices) {
   } else {
     const domain = [listed[0].at, listed[listed.length - 1].at];
     const kind = axisOf(feature);
-    const x = { field: 'at', ...kind, scale: { ...kind.scale, domain }, title, axis: { grid: false, tickCount: 8 } };
+    const x = { field: 'at', ...kind, title, axis: { grid: false, tickCount: 8 } };
+    const first = { ...x, scale: { ...kind.scale, domain } }; // one layer's domain is all layers'; it has no x2, which would take it as numbers
     const range = ends(feature).map((end) => (feature.kind === 'date' ? end * DAY : end));
     data.beyond = [{ at: domain[0], to: range[0] }, { at: range[1], to: domain[1] }].filter((part) => part.to > part.at);
     const histogram = feature.histogram;
@@ -90,7 +91,7 @@ export function showSweep(overview, feature, row, listed, answer, choices) {
       { data: { name: 'rows' }, mark: { type: 'rect', color: colors.grey }, encoding: { x, x2: { field: 'to' }, y: y('y'), y2: { field: 'y2' } } },
       { data: { name: 'points' }, mark: { type: 'area', color: colors.tint, opacity: 0.85 }, encoding: { x, y: y('low'), y2: { field: 'high' } } },
       { data: { name: 'points' }, mark: { type: 'area', color: colors.doubt, opacity: 0.42 }, encoding: { x, y: y('under'), y2: { field: 'over' } } },
-      { data: { name: 'points' }, mark: { type: 'line', color: colors.accent, strokeWidth: 2 }, encoding: { x, y: y('mean') } },
+      { data: { name: 'points' }, mark: { type: 'line', color: colors.accent, strokeWidth: 2 }, encoding: { x: first, y: y('mean') } },
       { data: { name: 'now' }, mark: { type: 'rule', color: colors.ink, strokeWidth: 1, clip: true }, encoding: { x } },
       { data: { name: 'points' }, mark: { type: 'rule', color: colors.ink, opacity: 0, strokeWidth: 9 }, encoding: { x, tooltip } },
     );
@@ -109,6 +110,13 @@ export function mapRequest(first, second, row, choices) {
   const body = { inputs, samples: 64, percentiles: [50] };
   if (choices.mapOf === 'exceedance' && choices.threshold !== null) body.thresholds = [choices.threshold];
   return { across, up, body };
+}
+
+/** A channel of a layer with x2: its domain is that of the layer without, which reads dates as dates. */
+function shared({ scale, ...channel }) {
+  if (!scale) return channel;
+  const { domain, ...rest } = scale;
+  return { ...channel, scale: rest };
 }
 
 /** Draws a map. */
@@ -137,7 +145,7 @@ export function showMap(overview, first, second, row, asked, answer, choices) {
   const x = axis(first, asked.across, 'x');
   const y = axis(second, asked.up, 'y');
   const encoding = {
-    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 120 } },
+    x: shared(x), y: shared(y), color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 120 } },
     tooltip: [{ field: 'a', title: first.name }, { field: 'b', title: second.name }, { field: 'value', title: name, format: '.3~g' }],
   };
   if (!isChoice(first)) encoding.x2 = { field: 'x2' };
