@@ -54,3 +54,21 @@ export const daysOf = (text) => Date.parse(text.length > 10 ? (/[Z+]/.test(text)
 
 /** The ISO date of days since 1970. */
 export const dateOf = (days) => new Date(Math.round(days) * DAY).toISOString().slice(0, 10);
+
+/** About so many ticks on round dates, for milliseconds: {values, format}. */
+export function dateTicks(from, to, wanted) {
+  const months = (to - from) / (30.44 * DAY);
+  if (months < wanted / 2) {
+    const step = Math.max(1, Math.ceil((to - from) / DAY / wanted));
+    const first = Math.ceil(from / DAY);
+    return { values: Array.from({ length: Math.floor((to / DAY - first) / step) + 1 }, (_, i) => (first + i * step) * DAY), format: '%Y-%m-%d' };
+  }
+  const step = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((size) => months / size <= wanted) ?? 6000;
+  const begin = new Date(from);
+  const values = [];
+  for (let month = Math.floor((begin.getUTCFullYear() * 12 + begin.getUTCMonth()) / step) * step; ; month += step) {
+    const at = Date.UTC(Math.floor(month / 12), ((month % 12) + 12) % 12, 1);
+    if (at > to) return { values, format: step >= 12 ? '%Y' : '%Y-%m' };
+    if (at >= from) values.push(at);
+  }
+}

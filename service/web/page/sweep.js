@@ -3,7 +3,7 @@
 import { $ } from './dom.js';
 import { draw, palette, roomy } from './charts.js';
 import { key, titled } from './answer.js';
-import { daysOf, dateOf, placed, short } from './format.js';
+import { dateOf, dateTicks, daysOf, placed, short } from './format.js';
 
 const BEYOND = 0.2;
 const DAY = 86400000;
@@ -33,7 +33,14 @@ export function steps(feature, count, beyond) {
 }
 
 const place = (feature, value) => (feature.kind === 'date' ? Math.round(daysOf(value)) * DAY : isChoice(feature) ? String(value) : value);
-const axisOf = (feature) => (feature.kind === 'date' ? { type: 'temporal', scale: { type: 'utc', nice: false } } : { type: 'quantitative', scale: { nice: false, zero: false } });
+const EXACT = { type: 'quantitative', scale: { nice: false, zero: false } };
+
+/** The axis of a number or a date; dates are milliseconds, labelled as dates. */
+function axisOf(feature, from, to, ticks) {
+  if (feature.kind !== 'date') return { grid: false, tickCount: ticks };
+  const { values, format } = dateTicks(from, to, ticks);
+  return { grid: false, values, labelExpr: `utcFormat(datum.value, '${format}')` };
+}
 
 /** The bars of a column of whole numbers, each at its number. */
 function wholeBars(histogram, width) {
@@ -77,9 +84,7 @@ export function showSweep(overview, feature, row, listed, answer, choices) {
     );
   } else {
     const domain = [listed[0].at, listed[listed.length - 1].at];
-    const kind = axisOf(feature);
-    const x = { field: 'at', ...kind, title, axis: { grid: false, tickCount: 8 } };
-    const first = { ...x, scale: { ...kind.scale, domain } }; // one layer's domain is all layers'; it has no x2, which would take it as numbers
+    const x = { field: 'at', ...EXACT, scale: { ...EXACT.scale, domain }, title, axis: axisOf(feature, ...domain, 8) };
     const range = ends(feature).map((end) => (feature.kind === 'date' ? end * DAY : end));
     data.beyond = [{ at: domain[0], to: range[0] }, { at: range[1], to: domain[1] }].filter((part) => part.to > part.at);
     const histogram = feature.histogram;
@@ -91,7 +96,7 @@ export function showSweep(overview, feature, row, listed, answer, choices) {
       { data: { name: 'rows' }, mark: { type: 'rect', color: colors.grey }, encoding: { x, x2: { field: 'to' }, y: y('y'), y2: { field: 'y2' } } },
       { data: { name: 'points' }, mark: { type: 'area', color: colors.tint, opacity: 0.85 }, encoding: { x, y: y('low'), y2: { field: 'high' } } },
       { data: { name: 'points' }, mark: { type: 'area', color: colors.doubt, opacity: 0.42 }, encoding: { x, y: y('under'), y2: { field: 'over' } } },
-      { data: { name: 'points' }, mark: { type: 'line', color: colors.accent, strokeWidth: 2 }, encoding: { x: first, y: y('mean') } },
+      { data: { name: 'points' }, mark: { type: 'line', color: colors.accent, strokeWidth: 2 }, encoding: { x, y: y('mean') } },
       { data: { name: 'now' }, mark: { type: 'rule', color: colors.ink, strokeWidth: 1, clip: true }, encoding: { x } },
       { data: { name: 'points' }, mark: { type: 'rule', color: colors.ink, opacity: 0, strokeWidth: 9 }, encoding: { x, tooltip } },
     );
@@ -110,13 +115,6 @@ export function mapRequest(first, second, row, choices) {
   const body = { inputs, samples: 64, percentiles: [50] };
   if (choices.mapOf === 'exceedance' && choices.threshold !== null) body.thresholds = [choices.threshold];
   return { across, up, body };
-}
-
-/** A channel of a layer with x2: its domain is that of the layer without, which reads dates as dates. */
-function shared({ scale, ...channel }) {
-  if (!scale) return channel;
-  const { domain, ...rest } = scale;
-  return { ...channel, scale: rest };
 }
 
 /** Draws a map. */
@@ -138,14 +136,14 @@ export function showMap(overview, first, second, row, asked, answer, choices) {
   const axis = (feature, listed, channel) => {
     const title = feature.unit ? `${feature.name} (${feature.unit})` : feature.name;
     if (isChoice(feature)) return { field: channel, type: 'nominal', sort: channel === 'y' ? 'descending' : null, title, axis: { labelAngle: 0, labelLimit: 90, grid: false } };
-    const kind = axisOf(feature);
-    return { field: channel, ...kind, scale: { ...kind.scale, domain: [listed[0].at, listed[listed.length - 1].at] }, title, axis: { grid: false, tickCount: 7 } };
+    const domain = [listed[0].at, listed[listed.length - 1].at];
+    return { field: channel, ...EXACT, scale: { ...EXACT.scale, domain }, title, axis: axisOf(feature, ...domain, 7) };
   };
   const name = { mean: titled(overview.target), epistemic_std: 'doubt', exceedance: `chance of more than ${choices.threshold}` }[choices.mapOf];
   const x = axis(first, asked.across, 'x');
   const y = axis(second, asked.up, 'y');
   const encoding = {
-    x: shared(x), y: shared(y), color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 120 } },
+    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 120 } },
     tooltip: [{ field: 'a', title: first.name }, { field: 'b', title: second.name }, { field: 'value', title: name, format: '.3~g' }],
   };
   if (!isChoice(first)) encoding.x2 = { field: 'x2' };
