@@ -286,7 +286,7 @@ def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:
     visit.answered()
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_axe_finds_nothing_on_any_tab(browser: Browser, site: str, dark: bool) -> None:
     with visiting(browser, site, dark=dark) as visit:
         visit.go("#a.Weight=9000&a.Year=1975-01-01")  # with a warning to be seen

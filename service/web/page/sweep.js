@@ -53,13 +53,13 @@ export function sweepRequest(feature, row, band) {
   return { steps: listed, body: { inputs: listed.map((step) => ({ ...row, [feature.name]: step.value })), percentiles: [50 - band / 2, 50 + band / 2] } };
 }
 
-/** Draws a sweep: the mean, the band of a new row, the band of the mean, and the training rows below. */
+/** Draws a sweep: the mean, the band of a new row, the mean ± its epistemic std, and the training rows below. */
 export function showSweep(overview, feature, row, listed, answer, choices) {
   const colors = palette();
   const { target } = overview;
   const points = listed.map((step, i) => ({
     at: step.at, mean: answer.mean[i], low: answer.percentiles.values[i][0], high: answer.percentiles.values[i][1],
-    under: answer.mean[i] - 1.645 * answer.epistemic_std[i], over: answer.mean[i] + 1.645 * answer.epistemic_std[i],
+    under: answer.mean[i] - answer.epistemic_std[i], over: answer.mean[i] + answer.epistemic_std[i],
     value: String(step.value), doubt: short(answer.epistemic_std[i]), text: placed(answer.mean[i], answer.std[i]), spread: short(answer.std[i]),
   }));
   const [low, high] = roomy(points.flatMap((point) => [point.low, point.high]), 0.05);
@@ -104,7 +104,7 @@ export function showSweep(overview, feature, row, listed, answer, choices) {
   layers.push({ data: { name: 'threshold' }, mark: { type: 'rule', color: colors.ink, strokeDash: [3, 3], opacity: 0.6, clip: true }, encoding: { y: { ...y('y') } } });
   const [first, last] = [points[0], points[points.length - 1]];
   draw($('sweep'), { height: 300, layer: layers }, data, `${target.name} along ${feature.name}: from ${first.text} at ${first.value} to ${last.text} at ${last.value}`);
-  $('sweep-legend').replaceChildren(key('accent', 'mean', 'line'), key('doubt', '90 % band of the mean (doubt alone)'), key('noise', `${choices.band} % band of a new row`),
+  $('sweep-legend').replaceChildren(key('accent', 'mean', 'line'), key('doubt', 'the mean ± its doubt'), key('noise', `${choices.band} % band of a new row`),
     data.rows.length ? key('grey', 'training rows') : '', isChoice(feature) ? '' : key('beyond', 'beyond the training range'));
 }
 
@@ -152,7 +152,7 @@ export function showMap(overview, first, second, row, asked, answer, choices) {
   const spec = {
     height: 340,
     layer: [
-      { data: { name: 'cells' }, mark: { type: 'rect', strokeWidth: 0.7 }, encoding: { ...encoding, stroke: encoding.color } },
+      { data: { name: 'cells' }, mark: { type: 'rect', strokeWidth: 0 }, encoding },
       { data: { name: 'here' }, mark: { type: 'point', shape: 'cross', size: 130, color: colors.ink, strokeWidth: 1.5, filled: false, opacity: 1, clip: true }, encoding: { x, y } },
     ],
   };
