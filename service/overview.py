@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
+from murho.model.distributions.transforms import Identity
 from murho.model.encoding.quantile_scores import QuantileScores, normal_cdf, normal_quantile
 from murho.model.errors import CheckpointError
 from murho.service.feature_histograms import histogram, step_of
@@ -44,8 +45,7 @@ def overview(model: ModelLike) -> dict[str, Any]:
             "unit": model.schema.target.unit,
             "minimum": None if limits is None else limits.to_json()["minimum"],
             "maximum": None if limits is None else limits.to_json()["maximum"],
-            "middle": float(targets.at(np.array([0.0]))[0]) if targets is not None else spec.target.location,
-            "spread": targets.std if targets is not None else spec.target.scale,
+            **_middle(model, targets),
             "range": _target_range(model, targets),
             "histogram": None if targets is None else histogram(targets),
         },
@@ -96,6 +96,18 @@ def _targets(training: Mapping[str, Any]) -> QuantileScores | None:
         return QuantileScores.from_json(training["targets"], "training.targets") if "targets" in training else None
     except CheckpointError:
         return None  # it is for show: an odd one is no reason to refuse
+
+
+def _middle(model: ModelLike, targets: QuantileScores | None) -> dict[str, float | None]:
+    """Returns the median and the standard deviation of the training rows' targets.
+
+    Without their distribution the network's location and scale stand for them, unless it learned a transformed target.
+    """
+    if targets is not None:
+        return {"middle": float(targets.at(np.array([0.0]))[0]), "spread": targets.std}
+    if isinstance(model.spec.target.transform, Identity):
+        return {"middle": model.spec.target.location, "spread": model.spec.target.scale}
+    return {"middle": None, "spread": None}
 
 
 def _target_range(model: ModelLike, targets: QuantileScores | None) -> list[float] | None:

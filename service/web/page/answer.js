@@ -8,6 +8,7 @@ import { percent, placed, short } from './format.js';
 /** The axis of the target: the range of the training rows and all that is shown. */
 export function targetDomain(overview, values) {
   const { target } = overview;
+  if (target.middle === null) return roomy(values, 0.1);
   const known = target.range ? [...target.range] : [target.middle - 2.5 * target.spread, target.middle + 2.5 * target.spread];
   // A long tail would squeeze everything else.
   const near = [Math.max(known[0], target.middle - 4 * target.spread), Math.min(known[1], target.middle + 4 * target.spread)];

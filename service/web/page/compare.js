@@ -7,7 +7,7 @@ import { density, exceeds, LEVELS } from './distribution.js';
 import { percent, placed } from './format.js';
 
 /** The request of a comparison: both rows in one request, so that they share the draws. */
-export const compareRequest = (a, b) => ({ inputs: [a, b], percentiles: LEVELS, include: ['draws'], samples: 512 });
+export const compareRequest = (a, b) => ({ inputs: [a, b], percentiles: LEVELS, include: ['draws'] });
 
 /** Shows a comparison. */
 export function showCompare(overview, answer) {

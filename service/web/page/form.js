@@ -49,8 +49,9 @@ function numberField(feature, id, changed) {
       changed();
     });
     parts.slider = slider;
-    parts.track = h('div', { class: 'track' }, feature.histogram && bars(feature.histogram), slider,
-      h('div', { class: 'ends', 'aria-hidden': 'true' }, h('span', {}, ofDate(feature) ? feature.min : plain(low)), h('span', {}, ofDate(feature) ? feature.max : plain(high))));
+    const end = (value, text) => h('span', { 'aria-hidden': 'true' }, ofDate(feature) ? text : plain(value));
+    parts.ends = h('div', { class: 'ends' }, end(low, feature.min), end(high, feature.max));
+    parts.track = h('div', { class: 'track' }, feature.histogram && bars(feature.histogram), slider);
   }
   box.addEventListener('input', () => {
     if (slider && box.value !== '') slider.value = ofDate(feature) ? daysOf(box.value) : Number(box.value);
@@ -71,17 +72,31 @@ function numberField(feature, id, changed) {
 
 /** A category or a boolean: buttons if there are few, else a list. */
 function choiceField(feature, id, changed) {
-  const known = feature.kind === 'boolean' ? [false, true] : feature.categories;
+  const known = feature.kind === 'boolean' ? [false, true] : [...feature.categories];
   const total = feature.levels?.reduce((sum, level) => sum + level.rows, 0);
-  const share = (value) => (total ? feature.levels.find((level) => level.value === value)?.rows / total : null);
+  const share = (value) => { const level = feature.levels?.find((item) => item.value === value); return level ? level.rows / total : null; };
   const texts = known.map(String);
   if (known.length <= FEW && texts.join('').length <= 32) {
-    const radios = known.map((value, at) => h('input', { type: 'radio', name: id, id: `${id}-${at}`, value: texts[at], onchange: changed }));
-    const group = h('div', { class: 'choices', role: 'radiogroup', 'aria-labelledby': `${id}-name` }, radios.map((radio, at) => h('label', { for: radio.id, title: share(known[at]) === null ? null : `${percent(share(known[at]))} of the training rows` }, radio, h('span', {}, texts[at] || '(empty)'))));
+    const radios = [];
+    const group = h('div', { class: 'choices', role: 'radiogroup', 'aria-labelledby': `${id}-name` });
+    const offer = (value, text) => {
+      const part = share(value);
+      const radio = h('input', { type: 'radio', name: id, id: `${id}-${radios.length}`, value: String(value), onchange: changed });
+      radios.push(radio);
+      group.append(h('label', { for: radio.id, title: part === null ? null : `${percent(part)} of the training rows` }, radio, h('span', {}, text)));
+    };
+    known.forEach((value, at) => offer(value, texts[at] || '(empty)'));
     return {
       box: null, group, controls: radios, empty: 'Choose one.',
       read: () => { const at = radios.findIndex((radio) => radio.checked); return at < 0 ? undefined : known[at]; },
-      write: (value) => radios.forEach((radio, at) => { radio.checked = texts[at] === String(value); }),
+      write: (value) => {
+        if (feature.kind === 'categorical' && typeof value === 'string' && !texts.includes(value)) { // a link's unseen category
+          known.push(value);
+          texts.push(value);
+          offer(value, `${value} (unseen)`);
+        }
+        radios.forEach((radio, at) => { radio.checked = texts[at] === String(value); });
+      },
     };
   }
   const select = h('select', { id, class: 'list', onchange: changed }, known.map((value, at) => {
@@ -121,10 +136,12 @@ export function makeForm(container, features, changed) {
     controls.forEach((control) => control.setAttribute('aria-describedby', note.id));
     const missing = feature.missing ? h('input', { type: 'checkbox', 'aria-label': `${feature.name} is missing` }) : null;
     const name = field.controls ? h('span', { id: `${id}-name`, class: 'name' }, feature.name) : h('label', { for: id, class: 'name' }, feature.name);
+    const ofMissing = missing && h('label', { class: 'missing' }, missing, h('span', { 'aria-hidden': 'true' }, 'missing'));
     const element = h('div', { class: `field ${feature.kind}`, 'data-feature': feature.name },
       h('div', { class: 'field-head' }, name, feature.unit && h('span', { class: 'unit' }, feature.unit),
-        missing && h('label', { class: 'missing' }, missing, h('span', { 'aria-hidden': 'true' }, 'missing')), field.group ? null : field.box),
-      field.group, field.track, note);
+        field.ends ? null : ofMissing, field.group ? null : field.box),
+      field.group, field.track, field.ends, note);
+    if (ofMissing) field.ends?.firstChild.after(ofMissing);
     const show = () => {
       element.classList.toggle('is-missing', Boolean(missing?.checked));
       controls.forEach((control) => { control.disabled = Boolean(missing?.checked); });

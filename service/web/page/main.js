@@ -23,6 +23,7 @@ let wanted = read(location.hash);
 let last = null; // the answer that is shown, to be drawn again in other colours
 let view = 'sweep';
 let retrying = 0;
+let begins = false; // whether no answer of the model has come yet
 let turn = 0; // counts the changes, to know whether the page shows the last one
 
 const feature = (name) => overview.features.find((item) => item.name === name);
@@ -89,6 +90,13 @@ async function answerAll() {
     last = answer;
     document.body.classList.remove('stale');
     show(answer);
+    if (begins && overview.target.middle === null && threshold() === null) { // an older checkpoint: its first answer's mean
+      begins = false;
+      $('threshold').value = Number(answer.mean[0].toPrecision(2));
+      await answerAll();
+      return;
+    }
+    begins = false;
   } catch (error) {
     explain(error);
   }
@@ -203,6 +211,7 @@ async function choose(name, link) {
     explain(error);
     return;
   }
+  begins = true;
   notice('');
   $('key').hidden = true;
   $('main').hidden = false;
@@ -213,7 +222,8 @@ async function choose(name, link) {
   form.fill({ ...overview.typical, ...known(link.row) });
   otherForm.fill({ ...overview.typical, ...known(link.row), ...known(link.other) });
   const { middle, spread } = overview.target;
-  $('threshold').value = link.threshold ?? Number(middle.toPrecision(spread > Math.abs(middle) ? 1 : 2));
+  const middling = middle === null ? '' : Number(middle.toPrecision(spread > Math.abs(middle) ? 1 : 2));
+  $('threshold').value = link.threshold ?? middling;
   if (['50', '80', '90', '95'].includes(link.band)) $('band').value = link.band;
   const axes = sweepable(overview.features);
   const entries = axes.map((item) => [item.name, item.name]);

@@ -139,11 +139,11 @@ export function showMap(overview, first, second, row, asked, answer, choices) {
     const domain = [listed[0].at, listed[listed.length - 1].at];
     return { field: channel, ...EXACT, scale: { ...EXACT.scale, domain }, title, axis: axisOf(feature, ...domain, 7) };
   };
-  const name = { mean: titled(overview.target), epistemic_std: 'doubt', exceedance: `chance of more than ${choices.threshold}` }[choices.mapOf];
+  const name = { mean: overview.target.name, epistemic_std: 'doubt', exceedance: `chance of more than ${choices.threshold}` }[choices.mapOf];
   const x = axis(first, asked.across, 'x');
   const y = axis(second, asked.up, 'y');
   const encoding = {
-    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 120 } },
+    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 150 } },
     tooltip: [{ field: 'a', title: first.name }, { field: 'b', title: second.name }, { field: 'value', title: name, format: '.3~g' }],
   };
   if (!isChoice(first)) encoding.x2 = { field: 'x2' };
