@@ -12,7 +12,7 @@ BIN := .venv/bin
 # Handed to scripts/setup.sh, which decides whether there is anything to do.
 export PYTHON TORCH_VARIANT TORCH_INDEX_URL
 
-.PHONY: help setup demo serve test slow check format bench docs clean
+.PHONY: help setup demo serve browser test slow check format bench docs clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -34,10 +34,13 @@ demo: setup ## train the demo checkpoint, if there is no checkpoint yet
 serve: demo ## serve the checkpoints on http://HOST:PORT (set-up and a demo checkpoint included)
 	@exec $(BIN)/murho serve --checkpoints "$(CHECKPOINTS)" --host "$(HOST)" --port "$(PORT)" --device "$(DEVICE)" $(ARGS)
 
-test: setup ## run the tests, as many at a time as there are cores (ARGS='-m fast': in less than a minute)
+browser: setup ## find a Chromium for the tests of the page, or install one
+	@$(BIN)/python scripts/browser.py >/dev/null || true
+
+test: browser ## run the tests, as many at a time as there are cores (ARGS='-m fast': in less than a minute)
 	@$(BIN)/python -m pytest -m "not slow" --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
 
-slow: setup ## run the long tests, which 'make test' leaves out
+slow: browser ## run the long tests, which 'make test' leaves out
 	@$(BIN)/python -m pytest -m slow --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal $(ARGS)
 
 check: setup ## check format, lint, types and the order of packages

@@ -29,7 +29,7 @@ from murho.service.parts import Parts, State
 from murho.service.predictor import compute
 from murho.service.registry import Registry
 from murho.service.responses import handle_error
-from murho.service.routes import administration, docs, health, models, predict, start_page
+from murho.service.routes import administration, docs, health, models, overview, page, predict
 from murho.service.routes.predict import PredictPaths
 from murho.service.scheduler import Scheduler
 from murho.service.security import Security
@@ -153,7 +153,7 @@ def create_app(
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
     )
-    for routes in (predict, models, administration, health, docs, start_page):
+    for routes in (predict, models, overview, administration, health, docs, page):
         app.include_router(routes.router)
     install_openapi(app, parts)
     return app

@@ -100,7 +100,7 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
         for model in snapshot.models.values()
     )
     _say(f"Ready: {served}. Try:\n\n  {curl_line(first, address)}\n")
-    _say(f"API documentation: {address}/docs    What is served: {address}/")
+    _say(f"API documentation: {address}/docs    Try the models: {address}/")
 
 
 def _say(line: str) -> None:

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
     from murho.service.settings import Settings
 
-__all__ = ["ALWAYS_OPEN", "Caller", "Security"]
+__all__ = ["Caller", "Security", "always_open"]
 
-ALWAYS_OPEN = frozenset({"/healthz", "/readyz"})
-"""Paths that need no key: those who ask whether the service lives have none, and nothing is said there."""
+ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/"})
+"""Paths that need no key: those who ask whether the service lives have none, and nothing is said there. Nor does the
+page at `/` say anything. It is the same files everywhere, and asks people for their key."""
+OF_THE_PAGE = "/web/"
 SECONDS_BETWEEN_LOOKS = 1.0
 MOST_KEY_LENGTH = 1024
 HOW = "Send the header `Authorization: Bearer KEY`, or `X-API-Key: KEY`."
@@ -110,7 +112,7 @@ class Security:
 
     def is_open(self, path: str) -> bool:
         """Returns whether a path needs no key."""
-        if not self.enabled or path in ALWAYS_OPEN or path in self._open:
+        if not self.enabled or always_open(path) or path in self._open:
             return True
         # The page at /docs loads its script and its style from below.
         return path.startswith("/docs/") and "/docs" in self._open
@@ -185,6 +187,11 @@ class Security:
         except OSError:
             return None
         return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def always_open(path: str) -> bool:
+    """Returns whether a path needs no key, whatever the settings, and counts for no limit."""
+    return path in ALWAYS_OPEN or path.startswith(OF_THE_PAGE)
 
 
 def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

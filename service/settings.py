@@ -150,8 +150,8 @@ class Settings(BaseSettings):
     )
     open_paths: Words = Field(
         default=(),
-        description="Paths that need no key, such as /metrics, /docs, /openapi.json and /; /healthz and /readyz never "
-        "do.",
+        description="Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz "
+        "never do.",
     )
     requests_per_second: float | None = Field(
         default=None,

@@ -15,6 +15,7 @@ from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.distribution_fit import FEWEST_ROWS
+from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.selection import engine_worth
 from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
@@ -270,6 +271,7 @@ def _finished(
         "candidates": [attempt.to_json() for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
         "example": _example(schema, learned_columns),
+        "targets": _distribution_of(targets[split.learned]),
         "seconds": round(time.monotonic() - began, 3),
     }
     spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
@@ -278,6 +280,12 @@ def _finished(
 
 def _range_of(targets: NDArray[np.float64]) -> tuple[float, float]:
     return float(targets.min()), float(targets.max())
+
+
+def _distribution_of(targets: NDArray[np.float64]) -> dict[str, Any] | None:
+    """The quantiles of the training targets, for those who show a prediction beside them."""
+    scores = QuantileScores.fit(targets)
+    return None if scores is None else scores.to_json()
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:

@@ -110,10 +110,13 @@ def test_concurrent_requests_give_the_same_answers_as_single_ones(service: Servi
             assert together[key][index] == pytest.approx(alone[index][key][0], abs=tolerance)
 
 
-def test_the_start_page_says_what_is_served(service: Service) -> None:
-    page = service.client.get("/").text
-    assert "Consumption" in page
-    assert "Refused" in page
+def test_the_page_and_what_it_draws_are_served(service: Service) -> None:
+    assert "<main" in service.client.get("/").text
+    shown = service.client.get("/models/cars/overview").json()
+    assert shown["target"]["name"] == "Consumption"
+    # Trainings note the distribution of their targets.
+    assert sum(shown["target"]["histogram"]["counts"]) == pytest.approx(shown["training"]["rows"], abs=0.5)
+    assert all(feature["histogram"] or feature["levels"] for feature in shown["features"])
 
 
 def test_a_body_above_the_limit_is_413_also_when_it_is_sent_whole(service: Service) -> None:

@@ -22,7 +22,8 @@ def guarded() -> Iterator[AppClient]:
 
 
 @pytest.mark.parametrize(
-    "path", ["/models", "/", "/docs", "/openapi.json", "/nothing", "/predict", "/models/cars/predict"]
+    "path",
+    ["/models", "/models/cars/overview", "/docs", "/openapi.json", "/nothing", "/predict", "/models/cars/predict"],
 )
 def test_without_a_key_every_path_is_closed(guarded: AppClient, path: str) -> None:
     for method in ("GET", "POST", "PUT", "HEAD"):

@@ -78,12 +78,21 @@ def test_only_admin_keys_are_admins() -> None:
 
 
 def test_open_paths() -> None:
-    guarded = security(open_paths=("/metrics", "/docs", "/"))
+    guarded = security(open_paths=("/metrics", "/docs"))
     assert [
         guarded.is_open(path)
         for path in ("/healthz", "/readyz", "/metrics", "/", "/docs", "/docs/swagger-ui.css", "/models", "/docsx", "")
     ] == [True, True, True, True, True, True, False, False, False]
-    assert not security().is_open("/")
+    assert not security().is_open("/docs")
+
+
+def test_the_page_needs_no_key_as_it_asks_for_one() -> None:
+    assert [security().is_open(path) for path in ("/", "/web/page/main.js", "/webs", "/models")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_requests_and_work_are_limited_for_each_caller() -> None:

@@ -1,0 +1,21 @@
+"""`GET /models/{name}/overview`: what the page draws of a model beside its predictions."""
+
+from fastapi import APIRouter
+
+from murho.service.overview import overview
+from murho.service.parts import PartsDependency
+from murho.service.responses import JSONBytes
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/models/{name}/overview", summary="A model at a glance: histograms, a typical row, metrics, reliability")
+async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
+    """Describes the latest version of a model by the distribution of its training rows.
+
+    `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
+    row, `reliability` is how often raw bands held the held-out rows. What an older checkpoint does not have is null.
+    """
+    return JSONBytes(overview(parts.registry.snapshot.find(name)))

@@ -1,0 +1,79 @@
+// Charts by Vega-Lite, without eval: expressions go through its interpreter.
+
+import { h } from './dom.js';
+
+const views = new WeakMap();
+
+function color(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** The colours of the page, light or dark. */
+export function palette() {
+  return Object.fromEntries(
+    ['ink', 'soft', 'line', 'surface', 'accent', 'tint', 'doubt', 'grey', 'second', 'low', 'high'].map((name) => [name, color(`--${name}`)]));
+}
+
+function config() {
+  const shown = palette();
+  const font = getComputedStyle(document.body).fontFamily;
+  return {
+    aria: false, background: null, font, padding: { left: 2, right: 10, top: 6, bottom: 2 },
+    view: { stroke: null },
+    axis: {
+      labelColor: shown.soft, titleColor: shown.soft, gridColor: shown.line, domainColor: shown.line, tickColor: shown.line,
+      labelFontSize: 11, titleFontSize: 12, titleFontWeight: 'normal', grid: false, labelPadding: 5, titlePadding: 8, tickSize: 4,
+    },
+    axisY: { domain: false, ticks: false, grid: true, gridOpacity: 0.7, minExtent: 34 },
+    legend: { labelColor: shown.soft, titleColor: shown.soft, titleFontWeight: 'normal', labelFontSize: 11, titleFontSize: 12 },
+    text: { color: shown.soft, fontSize: 11 },
+  };
+}
+
+/**
+ * Draws a chart, or hands new data to the one that is there if nothing but the data changed.
+ *
+ * @param element Where to draw.
+ * @param spec Vega-Lite, with `data: {name}` for each data set.
+ * @param data Data sets by name.
+ * @param label What the chart shows, for those who do not see it.
+ */
+export async function draw(element, spec, data, label) {
+  // The library names its own element; the name for readers is on the one around it.
+  element.setAttribute('role', 'img');
+  element.setAttribute('aria-label', label);
+  const inner = element.firstElementChild ?? element.appendChild(h('div', { 'aria-hidden': 'true' }));
+  const whole = { $schema: 'https://vega.github.io/schema/vega-lite/v6.json', width: 'container', autosize: { type: 'fit-x', contains: 'padding' }, ...spec, config: config() };
+  const form = JSON.stringify(whole);
+  const known = views.get(element);
+  if (known?.form === form) {
+    known.data = data;
+    const view = await known.view;
+    if (!view || views.get(element) !== known || known.data !== data) return;
+    for (const [name, values] of Object.entries(data)) view.data(name, values);
+    await view.runAsync();
+    return;
+  }
+  const made = { form, data, view: null };
+  views.set(element, made);
+  const before = await known?.view;
+  made.view = globalThis.vegaEmbed(inner, { ...whole, datasets: data }, {
+    mode: 'vega-lite', renderer: 'svg', actions: false, ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true },
+  }).then(async (result) => {
+    before?.finalize();
+    if (made.data !== data) {
+      for (const [name, values] of Object.entries(made.data)) result.view.data(name, values);
+      await result.view.runAsync();
+    }
+    return result.view;
+  });
+  await made.view;
+}
+
+/** A domain with some room at both ends. */
+export function roomy(values, share = 0.04, least = 0) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) if (Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
+  const room = share * (high - low) || least || Math.abs(high) * 0.05 || 1;
+  return [low - room, high + room];
+}

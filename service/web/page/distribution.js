@@ -1,0 +1,81 @@
+// Predictive distributions from their percentiles.
+
+/** Levels asked for with every answer: 1 to 99, with the ends of the 95 % band in the place of two inner ones. */
+export const LEVELS = [...Array.from({ length: 99 }, (_, i) => i + 1).filter((level) => level !== 49 && level !== 51), 2.5, 97.5]
+  .sort((a, b) => a - b);
+
+/** The value at a level, interpolated where it was not asked for. */
+export function quantile(levels, values, level) {
+  const at = levels.findIndex((known) => known >= level);
+  if (at < 0) return values[values.length - 1];
+  if (at === 0 || levels[at] === level) return values[at];
+  const share = (level - levels[at - 1]) / (levels[at] - levels[at - 1]);
+  return values[at - 1] + share * (values[at] - values[at - 1]);
+}
+
+/**
+ * The density as points {x, y}, from percentiles: a kernel at each of 99 even levels, as wide as its neighbours are far.
+ * Dense percentiles make narrow kernels, so that peaks and limits of the target stay sharp.
+ */
+export function density(levels, values, low, high, points = 161) {
+  const even = Array.from({ length: 99 }, (_, i) => quantile(levels, values, i + 1));
+  const scale = (quantile(levels, values, 84) - quantile(levels, values, 16)) / 2 || (high - low) / 400;
+  const width = even.map((_, i) => {
+    const [from, to] = [Math.max(0, i - 4), Math.min(98, i + 4)];
+    return Math.max((2.4 * (even[to] - even[from])) / (to - from), 0.3 * scale);
+  });
+  const from = Math.max(low, even[0] - 2.5 * width[0]);
+  const to = Math.min(high, even[98] + 2.5 * width[98]);
+  return Array.from({ length: points }, (_, i) => {
+    const x = from + ((to - from) * i) / (points - 1);
+    let y = 0;
+    for (let k = 0; k < 99; k += 1) {
+      const z = (x - even[k]) / width[k];
+      if (Math.abs(z) < 5) y += Math.exp(-0.5 * z * z) / width[k];
+    }
+    return { x, y: y / (99 * Math.sqrt(2 * Math.PI)) };
+  });
+}
+
+/** The standard normal distribution function (Abramowitz and Stegun 26.2.17, error below 1e-7). */
+export function normalCdf(z) {
+  const t = 1 / (1 + 0.2316419 * Math.abs(z));
+  const tail = Math.exp(-0.5 * z * z) * 0.3989422804014327
+    * t * (0.31938153 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))));
+  return z > 0 ? 1 - tail : tail;
+}
+
+/**
+ * The probability that A exceeds B, from one answer for both rows that lists the draws.
+ *
+ * Draw k is one function for both rows, so doubt that they share cancels. Each row's draws are stretched to its calibrated
+ * epistemic std. The noise of the rows is independent, and taken as normal. Returns the probability for two
+ * observations, and for the two function values.
+ */
+export function exceeds(answer) {
+  const [a, b] = answer.draws.map((draws, row) => {
+    const mean = draws.reduce((sum, value) => sum + value, 0) / draws.length;
+    const std = Math.sqrt(draws.reduce((sum, value) => sum + (value - mean) ** 2, 0) / draws.length);
+    const stretch = std > 0 ? answer.epistemic_std[row] / std : 1;
+    return draws.map((value) => answer.mean[row] + (value - mean) * stretch);
+  });
+  const noise = Math.hypot(answer.aleatoric_std[0], answer.aleatoric_std[1]);
+  let observed = 0;
+  let function_ = 0;
+  a.forEach((value, k) => {
+    const ahead = value - b[k];
+    const half = ahead === 0 ? 0.5 : 0;
+    function_ += ahead > 0 ? 1 : half;
+    observed += noise > 0 ? normalCdf(ahead / noise) : ahead > 0 ? 1 : half;
+  });
+  return { observed: observed / a.length, function: function_ / a.length };
+}
+
+/** What the share of doubt in the variance means, in words. */
+export function inWords(share) {
+  if (share < 0.1) return 'Almost all noise: more rows like this would hardly help.';
+  if (share < 0.4) return 'Mostly noise: more rows like this would not help much.';
+  if (share < 0.6) return 'About as much doubt as noise: more rows like this would help.';
+  if (share < 0.9) return 'Mostly doubt: the model has seen little like this, and more such rows would help much.';
+  return 'Almost all doubt: the model has hardly seen anything like this.';
+}

@@ -1,0 +1,127 @@
+"""A browser for the tests of the page, and what each of its pages must not do."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import runpy
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js.gz"
+"""axe-core 4.14.1: an unchanged build of the npm package, compressed with gzip -9n (MPL 2.0; licence beside it)."""
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESKTOP = (1280, 800)
+PHONE = (390, 844)
+
+
+@contextmanager
+def started_browser() -> Iterator[Browser]:
+    """Starts the browser that `scripts/browser.py` finds; skips the test if there is none, unless one is required."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
+    found = runpy.run_path(str(ROOT / "scripts" / "browser.py"))["find_browser"]()
+    if found is None:
+        message = "no Chromium on this machine: .venv/bin/python scripts/browser.py installs one"
+        if os.environ.get("MURHO_BROWSER") == "required":
+            pytest.fail(message)
+        pytest.skip(message)
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page that is open, and what it said and asked for.
+
+    Attributes:
+        page: Playwright's page.
+        address: The service's URL, with a slash at the end.
+        said: Messages of the console that are errors or warnings, and exceptions.
+        hosts: The hosts of all its requests.
+    """
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address.rstrip("/") + "/"
+        self.said: list[str] = []
+        self.hosts: set[str] = set()
+        page.on("console", lambda message: self._heard(message.type, message.text))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("request", lambda request: self.hosts.add(re.sub(r"^(blob:|data:).*", "", request.url)[:200]))
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"}:
+            self.said.append(text)
+
+    def go(self, state: str = "") -> Visit:
+        """Opens the page in a state of its address, and waits for the answer."""
+        self.page.goto("about:blank")
+        self.page.goto(self.address + state)
+        self.page.wait_for_selector("#density svg")
+        self.answered()
+        return self
+
+    def answered(self) -> None:
+        """Waits until the answer belongs to the form."""
+        self.page.wait_for_function("() => document.body.dataset.state === 'answered'")
+
+    def text(self, selector: str) -> str:
+        """The visible text of an element."""
+        return self.page.inner_text(selector)
+
+    def field(self, feature: str, form: str = "#form") -> Any:
+        """The field of a feature."""
+        return self.page.locator(f'{form} .field[data-feature="{feature}"]')
+
+    def check(self, *, expected: tuple[str, ...] = ()) -> None:
+        """Checks that the page said nothing and asked nobody but the service.
+
+        Args:
+            expected: Parts of console messages that belong to the test: a browser reports answers such as 422.
+        """
+        assert [text for text in self.said if not any(part in text for part in expected)] == []
+        assert all(url == "" or url.startswith((self.address, "about:")) for url in self.hosts), self.hosts
+
+    def accessibility(self) -> list[str]:
+        """What axe finds, a line each."""
+        self.page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
+        found = self.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{item['id']}: {node['html'][:160]} {node['failureSummary'][:300]}"
+            for item in found["violations"]
+            for node in item["nodes"]
+        ]
+
+
+@contextmanager
+def visiting(
+    browser: Browser, address: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False, **choices: Any
+) -> Iterator[Visit]:
+    """Opens a window of its own, with storage of its own."""
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", **choices
+    )
+    context.set_default_timeout(15_000)
+    try:
+        yield Visit(context.new_page(), address)
+    finally:
+        context.close()

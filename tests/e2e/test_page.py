@@ -1,0 +1,329 @@
+"""The page at `/` in a real browser, asked by hand, of a real service of two models."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from tests.e2e.browser import PHONE, Visit, started_browser, visiting
+from tests.e2e.support import serve
+from tests.service.test_security import KEY, stored
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
+
+TABS = ("sweep", "compare", "map", "file", "request", "card")
+HEADER = "Weight,Horsepower,Automatic,Year,Origin/plant"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with started_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def site(browser: Browser, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service of ``cars`` and ``rents``; without a browser it is not started."""
+    root = tmp_path_factory.mktemp("page")
+    shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
+    shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
+    with serve(root / "checkpoints", root / "log", default_model="cars") as service:
+        service.wait_for_line("(Ready: )")
+        yield service.address
+
+
+@pytest.fixture
+def visit(browser: Browser, site: str) -> Iterator[Visit]:
+    """The page, open and answered; at the end it has said nothing and asked no other host."""
+    with visiting(browser, site) as visit:
+        yield visit.go()
+        visit.check(expected=("status of 422", "status of 503", "ERR_FAILED"))
+
+
+def shown_mean(visit: Visit) -> float:
+    return float(visit.text("#headline strong").replace("\u2212", "-").replace("\u202f", ""))
+
+
+def asked(site: str, body: dict[str, Any], model: str = "cars") -> dict[str, Any]:
+    response = httpx.post(f"{site}/models/{model}/predict", json=body)
+    response.raise_for_status()
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def typical(site: str) -> dict[str, Any]:
+    row: dict[str, Any] = httpx.get(f"{site}/models/cars/overview").json()["typical"]
+    return row
+
+
+def test_it_starts_with_the_answer_for_the_typical_row(visit: Visit, site: str) -> None:
+    answer = asked(site, {"inputs": [typical(site)]})
+    assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
+    assert "more rows like this" in visit.text("#split-text")
+    assert "90 % band from" in (visit.page.get_attribute("#density", "aria-label") or "")
+    visit.check()  # a plain visit says nothing at all
+
+
+def test_every_change_is_answered(visit: Visit, site: str) -> None:
+    visit.field("Weight").locator("input[type=number]").fill("2000")
+    visit.page.fill("#threshold", "31")
+    visit.answered()
+    answer = asked(site, {"inputs": [{**typical(site), "Weight": 2000}], "thresholds": [31]})
+    assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
+    chance = 100 * answer["exceedance"]["values"][0][0]
+    assert float(visit.text("#exceedance").rstrip(" %\u202f").lstrip("<>")) == pytest.approx(chance, abs=0.6)
+    assert visit.field("Weight").locator("input[type=range]").input_value() == "2000"
+
+
+def test_a_slider_moves_the_number(visit: Visit) -> None:
+    before = shown_mean(visit)
+    slider = visit.field("Weight").locator("input[type=range]")
+    slider.evaluate("(element) => { element.value = element.max; element.dispatchEvent(new Event('input')); }")
+    visit.answered()
+    assert float(visit.field("Weight").locator("input[type=number]").input_value()) > 4900
+    assert shown_mean(visit) != before
+
+
+def test_warnings_and_errors_stand_at_their_field(visit: Visit) -> None:
+    note, box = visit.field("Weight").locator(".note"), visit.field("Weight").locator("input[type=number]")
+    box.fill("9000")
+    visit.answered()
+    assert "above the training range" in note.inner_text()
+    box.fill("")
+    visit.answered()
+    assert note.inner_text() == "Enter a number."
+    assert box.get_attribute("aria-invalid") == "true"
+    problem = {
+        "title": "Bad input",
+        "status": 422,
+        "detail": "",
+        "errors": [{"pointer": "/inputs/0/Weight", "message": "no"}],
+    }
+    visit.page.route("**/predict", lambda route: route.fulfill(status=422, json=problem))
+    box.fill("3001")
+    visit.answered()
+    assert note.inner_text() == "No"
+    visit.page.unroute("**/predict")
+    box.fill("3000")
+    visit.answered()
+    assert note.inner_text() == ""
+    assert box.get_attribute("aria-invalid") is None
+
+
+def test_a_cell_can_be_missing(visit: Visit, site: str) -> None:
+    visit.field("Horsepower").locator("input[type=checkbox]").check()
+    visit.answered()
+    answer = asked(site, {"inputs": [{**typical(site), "Horsepower": None}]})
+    assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
+    assert visit.field("Horsepower").locator("input[type=number]").is_disabled()
+
+
+def test_a_sweep_goes_along_any_feature(visit: Visit) -> None:
+    for feature in ("Weight", "Year", "Automatic", "Origin/plant"):
+        visit.page.select_option("#sweep-feature", feature)
+        visit.page.wait_for_selector(f'#sweep[aria-label*="along {feature}"] svg')
+        visit.answered()
+    assert "training rows" in visit.text("#sweep-legend")
+
+
+def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> None:
+    visit.page.click("#tab-compare")
+    visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
+    visit.page.wait_for_selector("#more")
+    visit.answered()
+    row = typical(site)
+    answer = asked(site, {"inputs": [row, {**row, "Weight": 1500}], "include": ["draws"]})
+    import numpy as np
+
+    draws = np.array(answer["draws"])
+    mean, doubt, noise = (np.array(answer[key])[:, None] for key in ("mean", "epistemic_std", "aleatoric_std"))
+    values = mean + (draws - draws.mean(1, keepdims=True)) * doubt / draws.std(1, keepdims=True)
+    random = np.random.default_rng(0)
+    observed = values[:, None, :] + noise[:, :, None] * random.standard_normal((2, 2000, 1))
+    expected = 100 * float((observed[0] > observed[1]).mean())
+    assert float(visit.text("#more").strip("<> %\u202f")) == pytest.approx(expected, abs=2.5)
+
+
+def test_the_map_shows_means_and_doubt(visit: Visit) -> None:
+    visit.page.click("#tab-map")
+    visit.page.wait_for_selector('#map[aria-label^="Consumption"] svg')
+    visit.page.select_option("#map-of", "epistemic_std")
+    visit.page.wait_for_selector('#map[aria-label^="doubt over"] svg')
+    visit.answered()
+
+
+def test_a_link_opens_the_same_page(visit: Visit, browser: Browser, site: str) -> None:
+    visit.field("Weight").locator("input[type=number]").fill("2345")
+    visit.field("Horsepower").locator("input[type=checkbox]").check()
+    visit.page.fill("#threshold", "25")
+    visit.page.select_option("#band", "50")
+    visit.page.click("#tab-compare")
+    visit.field("Weight", "#other").locator("input[type=number]").fill("4321")
+    visit.answered()
+    with visiting(browser, site) as other:
+        other.go(visit.page.url.removeprefix(other.address))
+        for selector in ("#headline", "#band-line", "#exceedance", "#more"):
+            assert other.text(selector) == visit.text(selector)
+        assert other.field("Weight", "#other").locator("input[type=number]").input_value() == "4321"
+        other.check()
+
+
+def test_a_dropped_file_is_scored_and_downloaded(visit: Visit, site: str, tmp_path: Path) -> None:
+    lines = [HEADER, *(f'{1500 + 10 * i},{80 + i % 90},true,1975-06-01,"USA"' for i in range(300))]
+    content = "\r\n".join(lines)
+    drop = """(content) => {
+      const data = new DataTransfer();
+      data.items.add(new File([content], 'fleet.csv', {type: 'text/csv'}));
+      document.body.dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: data}));
+    }"""
+    visit.page.evaluate(drop, content)
+    visit.page.wait_for_selector("#file-done")
+    with visit.page.expect_download() as download:
+        visit.page.click("#file-download")
+    assert download.value.suggested_filename == "fleet-predicted.csv"
+    download.value.save_as(tmp_path / "scored.csv")
+    scored = list(csv.DictReader((tmp_path / "scored.csv").read_text().splitlines()))
+    expected = httpx.post(f"{site}/models/cars/predict", content=content, headers={"content-type": "text/csv"})
+    means = [float(line["mean"]) for line in csv.DictReader(expected.text.splitlines())]
+    assert [float(line["mean"]) for line in scored] == pytest.approx(means)
+    assert [line["Weight"] for line in scored] == [str(1500 + 10 * i) for i in range(300)]
+
+
+def test_a_wrong_file_says_where(visit: Visit) -> None:
+    visit.page.click("#tab-file")
+    bad = f"{HEADER}\n3000,100,true,1975-06-01,USA\n3000,fast,true,1975-06-01,USA\n"
+    visit.page.set_input_files("#file", {"name": "bad.csv", "mimeType": "text/csv", "buffer": bad.encode()})
+    visit.page.wait_for_selector("#file-errors li")
+    assert "row 2, column Horsepower" in visit.text("#file-errors")
+
+
+def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
+    visit.page.click("#tab-request")
+    visit.page.wait_for_selector("#requests pre")
+    curl, python, json = visit.page.locator("#requests pre").all_inner_texts()
+    answer = httpx.post(f"{site}/models/cars/predict", content=json).json()
+    assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
+    assert curl.startswith(f"curl -s {site}/models/cars/predict")
+    compile(python, "request.py", "exec")
+
+
+def test_a_service_that_is_gone_is_said_and_found_again(visit: Visit) -> None:
+    visit.page.route("**/predict", lambda route: route.abort())
+    visit.field("Weight").locator("input[type=number]").fill("2500")
+    visit.page.wait_for_selector("#notice:not([hidden])")
+    assert "does not answer" in visit.text("#notice")
+    visit.page.unroute("**/predict")
+    visit.page.wait_for_selector("#notice", state="hidden")
+    visit.answered()
+    assert not visit.page.locator("body.stale").count()
+
+
+def test_a_service_that_loads_is_waited_for(browser: Browser, site: str) -> None:
+    refused = 0
+
+    def not_yet(route: Any) -> None:
+        nonlocal refused
+        refused += 1
+        if refused > 1:
+            route.continue_()
+            return
+        body = '{"title": "The service isn\'t ready", "status": 503, "detail": "The checkpoints are being loaded."}'
+        route.fulfill(status=503, content_type="application/problem+json", body=body, headers={"retry-after": "1"})
+
+    with visiting(browser, site) as visit:
+        visit.page.route(re.compile("/models$"), not_yet)
+        visit.page.goto(visit.address)
+        visit.page.wait_for_selector("#notice:not([hidden])")
+        assert "being loaded" in visit.text("#notice")
+        visit.page.wait_for_selector("#density svg")
+        visit.page.wait_for_selector("#notice", state="hidden")
+
+
+def test_another_model_has_a_form_of_its_own(visit: Visit) -> None:
+    visit.page.select_option("#model", "rents")
+    visit.page.wait_for_selector('#form .field[data-feature="sqm"]')
+    visit.answered()
+    assert "rent" in visit.text("#headline")
+    assert "m=rents" in visit.page.url
+    visit.page.click("#tab-card")
+    visit.answered()
+    assert "held-out" in visit.text("#card")
+
+
+def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:
+    keys = visit.page.keyboard
+    visit.page.evaluate("() => document.activeElement?.blur()")
+
+    def tab_to(selector: str) -> None:
+        for _ in range(60):
+            keys.press("Tab")
+            if visit.page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"{selector} is not reached")
+
+    before = visit.text("#headline")
+    tab_to('.field[data-feature="Weight"] input[type=range]')
+    for _ in range(12):
+        keys.press("PageUp")
+    visit.answered()
+    assert visit.text("#headline") != before
+    tab_to("#threshold")
+    tab_to("#tab-sweep")
+    for name in (*TABS[1:], "sweep"):
+        keys.press("ArrowRight")
+        assert visit.page.evaluate("() => document.activeElement.id") == f"tab-{name}"
+        assert visit.page.is_visible(f"#panel-{name}")
+    visit.answered()
+
+
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_axe_finds_nothing_on_any_tab(browser: Browser, site: str, dark: bool) -> None:
+    with visiting(browser, site, dark=dark) as visit:
+        visit.go("#a.Weight=9000&a.Year=1975-01-01")  # with a warning to be seen
+        for tab in TABS:
+            visit.page.click(f"#tab-{tab}")
+            visit.answered()
+            assert visit.accessibility() == [], tab
+        visit.check()
+
+
+def test_on_a_phone_nothing_is_cut(browser: Browser, site: str) -> None:
+    with visiting(browser, site, PHONE, has_touch=True) as visit:
+        visit.go()
+        for tab in TABS:
+            visit.page.click(f"#tab-{tab}")
+            visit.answered()
+            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0], tab
+        assert visit.text("#bar").startswith("Consumption")
+        assert visit.accessibility() == []
+        visit.check()
+
+
+@pytest.mark.slow
+def test_with_api_keys_the_page_asks_for_one(browser: Browser, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "checkpoints" / "cars" / "1")
+    with serve(tmp_path / "checkpoints", tmp_path / "log", api_keys=stored("web", KEY)) as service:
+        service.wait_for_line("(Ready: )")
+        with visiting(browser, service.address) as visit:
+            visit.page.goto(visit.address)
+            visit.page.wait_for_selector("#key")
+            assert visit.accessibility() == []
+            visit.page.fill("#key-field", KEY.replace(KEY[-1], "x"))
+            visit.page.keyboard.press("Enter")
+            visit.page.wait_for_function("() => document.getElementById('key-why').textContent.includes('one of this')")
+            visit.page.fill("#key-field", KEY)
+            visit.page.keyboard.press("Enter")
+            visit.page.wait_for_selector("#density svg")
+            visit.page.reload()
+            visit.page.wait_for_selector("#density svg")
+            visit.check(expected=("status of 401",))

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from murho.model.distributions.calibration import ConformalMap
+from murho.model.encoding.distribution_fit import fit_feature_distribution
+from murho.model.encoding.quantile_scores import QuantileScores
+from tests.service.support import SCHEMA, AppClient, FakeModel, make_client
+
+ROWS = 400
+
+
+def rows() -> dict[str, np.ndarray]:
+    """Light cars come from Europe and are weak, heavy ones from the USA."""
+    random = np.random.default_rng(0)
+    heavy = random.random(ROWS) < 0.7
+    weight = np.clip(np.where(heavy, 4000.0, 2000.0) + 200.0 * random.normal(size=ROWS), 1000, 5000)
+    return {
+        "Weight": weight,
+        "Horsepower": np.clip(weight / 25.0 + random.normal(size=ROWS), 40, 230),
+        "Automatic": heavy.astype(float),
+        "Year": np.floor(random.uniform(0, 4383, ROWS)),
+        "Origin/plant": np.where(heavy, "USA", "Europe").astype(object),
+    }
+
+
+@pytest.fixture
+def told() -> FakeModel:
+    """A model that knows the distribution of its training rows, its targets and its calibration."""
+    model = FakeModel()
+    columns = rows()
+    targets = QuantileScores.fit(columns["Weight"] / 100.0)
+    assert targets is not None
+    encoder = replace(model.spec.encoder, distribution=fit_feature_distribution(SCHEMA, columns))
+    model.spec = replace(
+        model.spec,
+        encoder=encoder,
+        architecture=replace(model.spec.architecture, inputs=encoder.width),
+        training={"rows": ROWS, "targets": targets.to_json(), "candidates": [{"nll": 2.0, "stage": "trial", "x": 1}]},
+        calibration=ConformalMap((0.5, 1.0, 2.0), (1.0, 2.0, 4.0), rows=50),
+    )
+    return model
+
+
+def test_features_come_with_their_training_rows(told: FakeModel) -> None:
+    with make_client(told) as client:
+        client.wait_until_loaded()
+        shown = client.get("/models/cars/overview").json()
+    described = {feature["name"]: feature for feature in shown["features"]}
+    counts = described["Weight"]["histogram"]["counts"]
+    assert sum(counts) == pytest.approx(ROWS, abs=0.5)
+    exact = np.histogram(rows()["Weight"], bins=len(counts))[0]
+    assert np.abs(np.cumsum(counts) - np.cumsum(exact)).max() < 0.05 * ROWS
+    assert sum(level["rows"] for level in described["Origin/plant"]["levels"]) == ROWS
+    assert [level["value"] for level in described["Automatic"]["levels"]] == [False, True]
+    assert described["Year"]["histogram"]["start"] == "1970-01-01"
+    assert (described["Weight"]["step"], described["Weight"]["min"]) == (None, 1000.0)
+    assert sum(shown["target"]["histogram"]["counts"]) == pytest.approx(ROWS, abs=0.5)
+    assert shown["candidates"] == [{"stage": "trial", "nll": 2.0}]
+
+
+def test_the_typical_row_is_plausible_and_accepted(told: FakeModel) -> None:
+    with make_client(told) as client:
+        client.wait_until_loaded()
+        row = client.get("/models/cars/overview").json()["typical"]
+        assert client.post("/predict", {"inputs": [row]}).json()["warnings"] == []
+    assert (row["Origin/plant"], row["Automatic"]) == ("USA", True)
+    # The mean weight of all rows is that of no car; heavy ones are about 4000.
+    assert 3700 < row["Weight"] < 4300
+    assert abs(row["Horsepower"] - row["Weight"] / 25) < 15
+
+
+def test_reliability_of_raw_bands_comes_from_the_calibration(told: FakeModel) -> None:
+    with make_client(told) as client:
+        client.wait_until_loaded()
+        reliability = client.get("/models/cars/overview").json()["reliability"]
+    # Calibrated bands are twice as wide: the raw band of one sigma, 68 %, held what half a sigma should, 38 %.
+    assert np.interp(0.6827, reliability["levels"], reliability["raw"]) == pytest.approx(0.383, abs=0.01)
+
+
+def test_what_an_older_checkpoint_has_not_is_null(client: AppClient) -> None:
+    shown = client.get("/models/cars/overview").json()
+    assert {feature["histogram"] for feature in shown["features"]} == {None}
+    assert {feature["levels"] for feature in shown["features"]} == {None} == {shown["target"]["histogram"]}
+    assert (shown["reliability"], shown["candidates"], shown["curves"]) == (None, None, None)
+    assert client.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
+
+
+def test_damaged_facts_are_left_out(told: FakeModel) -> None:
+    told.spec = replace(told.spec, training={"targets": {"values": []}, "candidates": 7})
+    with make_client(told) as client:
+        client.wait_until_loaded()
+        shown = client.get("/models/cars/overview").json()
+    assert shown["target"]["histogram"] is None
+    assert shown["candidates"] is None
+
+
+def test_an_unknown_model_is_404_and_the_route_is_documented(client: AppClient) -> None:
+    assert client.get("/models/boats/overview").status_code == 404
+    assert "/models/{name}/overview" in client.get("/openapi.json").json()["paths"]
