@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
+REPORT_FILE = "report.html"
+
 
 @with_train_options
 def train(
@@ -63,9 +65,11 @@ def train(
     check_writable(checkpoints, chosen_name)
     resolved = resolve_device(device)
 
-    reporter = TerminalReporter()
     table = read_table(data)
-    with Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots:
+    with (
+        TerminalReporter() as reporter,
+        Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots,
+    ):
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(table, column, options, reporter=reporter, device=resolved, snapshots=snapshots)
         with interrupts_held_back():
@@ -94,9 +98,12 @@ def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
             }
         )
         return
+    interrupted = " (interrupted)" if spec.training["interrupted"] else ""
     lines = [
-        f"on {spec.metrics['n']} held-out rows, after {spec.training['seconds']:.1f} s:",
-        *metrics.summary(spec.metrics, spec.schema.target.unit),
-        f"saved {directory}" + (" (interrupted)" if spec.training["interrupted"] else ""),
+        f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
+        *(f"  {line}" for line in metrics.summary(spec.metrics, spec.schema.target.unit)),
+        f"saved {directory}{interrupted}",
     ]
+    if (directory / REPORT_FILE).is_file():
+        lines.append(f"report: {directory / REPORT_FILE}")
     print_lines(lines)
