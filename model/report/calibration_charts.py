@@ -54,20 +54,23 @@ def agreement_chart(facts: Mapping[str, Any], points: Sequence[Mapping[str, floa
         }
         for part in facts["held_out"]["agreement"]
     ]
-    ends = [row["predicted"] for row in (points or bins)]
-    diagonal = [{"predicted": end, "observed": end} for end in (min(ends), max(ends))]
+    shown = [part[name] for part in bins for name in ("predicted", "lower", "upper", "low", "high")]
+    shown += [point[name] for point in points for name in ("predicted", "observed")]
+    margin = 0.03 * (max(shown) - min(shown))
+    domain = (min(shown) - margin, max(shown) + margin)
+    diagonal = [{"predicted": end, "observed": end} for end in domain]
     title = named(target["name"], target["unit"])
-    x = number("predicted", f"predicted mean of {title}")
+    x = number("predicted", f"predicted mean of {title}", domain=domain)
     layers: list[dict[str, Any]] = [
         {
             "data": {"values": bins},
             "mark": {"type": "area", "color": BAND, "opacity": 0.8},
-            "encoding": {"x": x, "y": number("lower", f"observed {title}"), "y2": {"field": "upper"}},
+            "encoding": {"x": x, "y": number("lower", f"observed {title}", domain=domain), "y2": {"field": "upper"}},
         },
         {
             "data": {"values": diagonal},
             "mark": {"type": "line", "color": MUTED, "strokeDash": [5, 4], "strokeWidth": 1.2},
-            "encoding": {"x": x, "y": number("observed", None)},
+            "encoding": {"x": x, "y": number("observed", None, domain=domain)},
         },
     ]
     if points:
@@ -82,7 +85,7 @@ def agreement_chart(facts: Mapping[str, Any], points: Sequence[Mapping[str, floa
                 "mark": {"type": "circle", "size": 14 if many else 26, "opacity": 0.6 if many else 0.75},
                 "encoding": {
                     "x": x,
-                    "y": number("observed", None),
+                    "y": number("observed", None, domain=domain),
                     "color": {
                         "field": "where",
                         "type": "nominal",
@@ -97,15 +100,15 @@ def agreement_chart(facts: Mapping[str, Any], points: Sequence[Mapping[str, floa
             {
                 "data": {"values": bins},
                 "mark": {"type": "rule", "color": BLUE, "strokeWidth": 1.6},
-                "encoding": {"x": x, "y": number("low", None), "y2": {"field": "high"}},
+                "encoding": {"x": x, "y": number("low", None, domain=domain), "y2": {"field": "high"}},
             },
             {
                 "data": {"values": bins},
                 "mark": {"type": "circle", "color": BLUE, "size": 55, "opacity": 1},
-                "encoding": {"x": x, "y": number("median", None)},
+                "encoding": {"x": x, "y": number("median", None, domain=domain)},
             },
         ]
-    return {"width": 560, "height": 380, "layer": layers}
+    return {"width": 420, "height": 420, "layer": layers}
 
 
 def reliability_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +181,7 @@ def pit_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
                         "data": {"values": rows},
                         "mark": {"type": "rect", "color": KINDS[kind], "opacity": 0.8, "stroke": None},
                         "encoding": {
-                            "x": number("from", "PIT of the observed value", domain=(0, 1), grid=False),
+                            "x": number("from", "PIT of the observed value", domain=(0, 1), grid=False, tickCount=5),
                             "x2": {"field": "to"},
                             "y": number("share", "share of rows", domain=(0, highest), format="%", tickCount=5),
                             "y2": {"datum": 0},
@@ -261,32 +264,31 @@ def _coverage(
     domain = (max(0.0, round(lowest, 2)), 1.0)
     title = "coverage of 90 % bands"
     kinds = list({row["kind"]: None for row in rows})
-    offset = {"field": "kind", "type": "nominal", "sort": list(KINDS)}
     return {
         "height": 230,
         **size,
         "layer": [
             {
                 "data": {"values": chance},
-                "mark": {"type": "bar", "color": GREY, "opacity": 0.3, "size": 14},
+                "mark": {"type": "bar", "color": GREY, "opacity": 0.3, "size": 26 if vertical else 16},
                 "encoding": {
                     of_group: group,
-                    of_share: number("low", title, domain=domain, format="%"),
+                    of_share: number("low", title, domain=domain, format="%", tickCount=6),
                     f"{of_share}2": {"field": "high"},
                 },
             },
             {
                 "data": {"values": [{"nominal": 0.9}]},
                 "mark": {"type": "rule", "color": INK, "strokeDash": [5, 4], "strokeWidth": 1.2},
-                "encoding": {of_share: number("nominal", title, domain=domain, format="%")},
+                "encoding": {of_share: number("nominal", title, domain=domain, format="%", tickCount=6)},
             },
             {
                 "data": {"values": rows},
                 "mark": {"type": "circle", "size": 70, "opacity": 0.95, "clip": False},
                 "encoding": {
                     of_group: group,
-                    f"{of_group}Offset": offset,
-                    of_share: number("coverage", title, domain=domain, format="%"),
+                    **({"xOffset": {"field": "kind", "type": "nominal", "sort": list(KINDS)}} if vertical else {}),
+                    of_share: number("coverage", title, domain=domain, format="%", tickCount=6),
                     "color": _colour(kinds),
                 },
             },

@@ -62,12 +62,13 @@ def number(field: str, title: str | None, *, domain: Sequence[float] | None = No
 
     Args:
         field: Field of the data.
-        title: Title of the axis; None: of another layer.
+        title: Title of the axis; None: another layer gives it.
         domain: Ends of the axis; None: those of the data.
         options: Further options of the axis.
     """
     scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
-    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis(title, **options)}
+    made: dict[str, Any] = {"field": field, "type": "quantitative", "scale": scale}
+    return made if title is None else made | {"axis": axis(title, **options)}
 
 
 def styled(chart: dict[str, Any]) -> dict[str, Any]:
@@ -89,6 +90,7 @@ def styled(chart: dict[str, Any]) -> dict[str, Any]:
                 "domainColor": GREY,
                 "tickColor": GREY,
                 "labelLimit": 220,
+                "labelFlush": False,
             },
             "legend": {**text, "orient": "top", "title": None, "symbolSize": 90, "labelLimit": 400},
             "header": {**text, "titleFontWeight": "normal", "labelFontSize": 12.5, "labelLimit": 260},

@@ -149,6 +149,8 @@ def _of_held_out(
 
 def _of_training(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dict[str, Any] | None]]:
     fits = facts["training"]["curves"] or []
+    temperature = facts["training"]["temperature"]
+    factor = "" if temperature == 1.0 else f"; the fit counts the KL {temperature:.3g} times, its temperature"
     joint = " The dotted line is where the settling fit begins." if len(fits) > 1 else ""
     return [
         (
@@ -156,15 +158,15 @@ def _of_training(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dic
             "training",
             "Training curves",
             "Left: the fit to the rows. Validation that falls and levels off is good; a rise at the end means "
-            f"overfitting. Right: the free energy, which is the likelihood plus the KL from the prior.{joint}",
+            f"overfitting. Right: the free energy, which is that likelihood plus the KL from the prior{factor}.{joint}",
             curve_chart(facts),
         ),
         (
             "candidates",
             "training",
             "Candidates tried",
-            "The score of every fit on rows that it has not seen, in the order of the search; lower is better. Trials "
-            "are short fits; only fits of the same kind compare.",
+            "The score of every fit on rows that it has not seen, in order, named by how it differs from the "
+            "kept one; lower is better. Trials are short fits, so only fits of the same kind compare.",
             candidate_chart(facts),
         ),
     ]

@@ -48,15 +48,15 @@ def doubt_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
                                 "field": "bin",
                                 "type": "ordinal",
                                 "sort": names,
-                                "axis": axis(None, labelAngle=-45, labelLimit=90, labelFontSize=10.5, grid=False),
+                                "axis": axis(None, labelAngle=-45, labelLimit=110, labelFontSize=10.5, grid=False),
                             },
-                            "y": number("share", None, domain=domain, format="%", tickCount=4),
+                            "y": number("share", "", domain=domain, format="%", tickCount=4),
                         },
                     },
                     {
                         "data": {"values": [{"all": doubt["share"]}]},
                         "mark": {"type": "rule", "color": MUTED, "strokeDash": [4, 3]},
-                        "encoding": {"y": number("all", None, domain=domain, format="%", tickCount=4)},
+                        "encoding": {"y": number("all", None, domain=domain)},
                     },
                 ],
             }
@@ -73,7 +73,8 @@ def _range(feature: Mapping[str, Any]) -> float:
 def _bin_name(place: Mapping[str, Any]) -> str:
     if "category" in place:
         return {None: "missing", True: "yes", False: "no"}.get(place["category"], str(place["category"]))
-    low, high = (f"{end:.4g}" if isinstance(end, float) else str(end) for end in (place["from"], place["to"]))
+    # Of a date, year and month: a label has little room.
+    low, high = (f"{end:.4g}" if isinstance(end, float) else str(end)[:7] for end in (place["from"], place["to"]))
     return low if low == high else f"{low} to {high}"
 
 

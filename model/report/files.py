@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from murho.model.fitting.training_data import select_rows
-from murho.model.report.charts import charts
 from murho.model.report.facts import FACTS_PATH, facts_of_training
 from murho.model.report.html_page import html_page
-from murho.model.report.rendering import can_draw, png, svg
+from murho.model.report.rendering import draw
 from murho.model.report.shown_rows import shown_rows
 
 if TYPE_CHECKING:
@@ -18,16 +17,16 @@ if TYPE_CHECKING:
 
     from murho.model.training.train import Trained
 
-__all__ = ["PAGE_FILE", "page_of_facts", "pictures", "training_report"]
+__all__ = ["PAGE_FILE", "report_files", "training_report"]
 
 PAGE_FILE = "report.html"
 PICTURES = "report"
 
 
-def page_of_facts(
+def report_files(
     name: str, facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None, *, source: str | None = None
-) -> bytes:
-    """The page with charts, or without where the extra ``charts`` is missing.
+) -> dict[str, bytes]:
+    """The page and its charts as PNG, by path; without charts where the extra ``charts`` is missing.
 
     Args:
         name: Name of the checkpoint, and its version if it is known.
@@ -35,14 +34,9 @@ def page_of_facts(
         rows: Rows to show; None: no rows.
         source: The file of the rows, where they are not the held-out rows of the training.
     """
-    drawable = can_draw()
-    drawn = [(chart, svg(chart)) for chart in charts(facts, rows)] if drawable else []
-    return html_page(name, facts, drawn, rows, drawable=drawable, source=source).encode()
-
-
-def pictures(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> dict[str, bytes]:
-    """The charts as PNG files by path; empty where the extra ``charts`` is missing."""
-    return {f"{PICTURES}/{chart.name}.png": png(chart) for chart in charts(facts, rows)} if can_draw() else {}
+    drawn = draw(facts, rows)
+    page = html_page(name, facts, drawn, rows, source=source)
+    return {PAGE_FILE: page.encode(), **{f"{PICTURES}/{drawing.chart.name}.png": drawing.png() for drawing in drawn}}
 
 
 def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> dict[str, bytes]:
@@ -60,8 +54,4 @@ def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> d
         columns = select_rows(evidence.columns, held_out.rows)
         numbers = evidence.row_numbers[held_out.rows]
         rows = shown_rows(held_out, trained.spec.schema, columns, numbers)
-    return {
-        PAGE_FILE: page_of_facts(name, facts, rows),
-        **pictures(facts, rows),
-        str(FACTS_PATH): orjson.dumps(facts),
-    }
+    return {**report_files(name, facts, rows), str(FACTS_PATH): orjson.dumps(facts)}

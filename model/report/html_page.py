@@ -9,13 +9,13 @@ from murho.model.evaluation.metrics import plus_minus
 from murho.model.report.chart_style import named
 from murho.model.report.html_parts import Markup, bars, facts_list, number, percent, table, text
 from murho.model.report.page_style import STYLE
-from murho.model.report.rendering import HOW_TO_GET_CHARTS
+from murho.model.report.rendering import HOW_TO_GET_CHARTS, can_draw
 from murho.model.report.training_charts import candidate_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from murho.model.report.charts import Chart
+    from murho.model.report.rendering import Drawing
 
 __all__ = ["html_page"]
 
@@ -25,10 +25,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def html_page(
     name: str,
     facts: Mapping[str, Any],
-    drawn: Sequence[tuple[Chart, str]],
+    drawn: Sequence[Drawing],
     rows: Mapping[str, Any] | None = None,
     *,
-    drawable: bool = True,
     source: str | None = None,
 ) -> str:
     """The whole page.
@@ -36,16 +35,15 @@ def html_page(
     Args:
         name: Name of the checkpoint, and its version if it is known.
         facts: The facts of the report.
-        drawn: Its charts, each with its SVG element.
+        drawn: Its charts.
         rows: Rows to show, `model.report.shown_rows`; None: no rows.
-        drawable: Whether charts could be drawn; if not, the page says how to get them.
         source: The file of the rows, where they are not the held-out rows of the training.
     """
     target = named(facts["target"]["name"], facts["target"]["unit"])
     parts = [
         f"<header><h1>{text(name)}</h1><p class='muted'>{text(_subtitle(facts))}</p></header>",
         _summary(facts, source),
-        *_warnings(facts, drawable=drawable),
+        *_warnings(facts),
         "<nav><a href='#predictions'>Predictions</a><a href='#doubt'>Doubt</a><a href='#training'>Training</a>"
         "<a href='#table'>Table</a><a href='#numbers'>Numbers</a></nav>",
         "<h2 id='predictions'>How good are its predictions?</h2>",
@@ -101,13 +99,21 @@ def _summary(facts: Mapping[str, Any], source: str | None) -> str:
         ("mean width of these bands", f"{bands['width']['90']:.4g}{suffix}"),
         ("R², explained variance", None if scores.get("r2") is None else f"{scores['r2']:.3f}"),
     ]
-    shown = "".join(f"<div class='card'><b>{text(v)}</b><span>{text(k)}</span></div>" for k, v in cards if v)
+    shown = "".join(
+        f"<div class='card'><b>{_large(value)}</b><span>{text(title)}</span></div>" for title, value in cards if value
+    )
     if source is not None:
         basis = f"On the {scores['n']:,} labelled rows of {source}."
     else:
         basis = f"On {scores['n']:,} rows that the networks behind each prediction have not seen. "
         basis += _basis(scores)
     return f"<div class='cards'>{shown}</div><p class='muted'>{text(basis)}</p>"
+
+
+def _large(value: str) -> Markup:
+    """A number, with its error and unit in smaller type."""
+    head, _, tail = value.partition(" ")
+    return Markup(f"{escape(head)} <small>{escape(tail)}</small>")
 
 
 def _basis(scores: Mapping[str, Any]) -> str:
@@ -123,20 +129,21 @@ def _basis(scores: Mapping[str, Any]) -> str:
     return words
 
 
-def _warnings(facts: Mapping[str, Any], *, drawable: bool) -> list[str]:
+def _warnings(facts: Mapping[str, Any]) -> list[str]:
     notes = [f"Advice: {message}" for message in facts["table"]["advice"] if message]
     if facts["training"]["interrupted"]:
         notes.append("The training was interrupted: this is the best fit up to then.")
-    if not drawable:
+    if not can_draw():
         notes.append(f"There are no charts, because the package that draws them is missing: {HOW_TO_GET_CHARTS}.")
     return [f"<p class='note'>{text(note)}</p>" for note in notes]
 
 
-def _figures(drawn: Sequence[tuple[Chart, str]], section: str) -> list[str]:
+def _figures(drawn: Sequence[Drawing], section: str) -> list[str]:
     return [
-        f"<figure><h3>{text(chart.title)}</h3><figcaption>{text(chart.caption)}</figcaption>{picture}</figure>"
-        for chart, picture in drawn
-        if chart.section == section
+        f"<figure><h3>{text(drawing.chart.title)}</h3><figcaption>{text(drawing.chart.caption)}</figcaption>"
+        f"{drawing.element()}</figure>"
+        for drawing in drawn
+        if drawing.chart.section == section
     ]
 
 

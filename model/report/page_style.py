@@ -21,9 +21,10 @@ p { margin: 6px 0 12px; max-width: 72ch; }
 figure { margin: 0; }
 figcaption { max-width: 76ch; margin: 2px 0 12px; font-size: 15px; }
 figure svg { display: block; max-width: 100%; height: auto; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(170px, 1fr)); gap: 12px; margin: 20px 0 12px; }
-.card { background: var(--panel); border-radius: 8px; padding: 12px 16px; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(148px, 1fr)); gap: 12px; margin: 20px 0 12px; }
+.card { background: var(--panel); border-radius: 8px; padding: 10px 14px; }
 .card b { display: block; font-size: 23px; font-weight: 600; line-height: 1.3; }
+.card small { font-size: 14px; font-weight: 400; color: var(--muted); white-space: nowrap; }
 .card span { color: var(--muted); font-size: 14px; }
 .note { border-left: 3px solid var(--orange); padding: 2px 0 2px 14px; margin: 14px 0; }
 .wide { overflow-x: auto; margin: 12px 0 20px; }

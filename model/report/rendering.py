@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from murho.model.report.chart_style import COLOURS
+from murho.model.report.chart_style import COLOURS, PAPER
+from murho.model.report.charts import charts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from murho.model.report.charts import Chart
 
-__all__ = ["HOW_TO_GET_CHARTS", "can_draw", "png", "svg"]
+__all__ = ["HOW_TO_GET_CHARTS", "Drawing", "can_draw", "draw"]
 
 HOW_TO_GET_CHARTS = "pip install '.[charts]' in a clone of Murho's repository"
 
@@ -21,29 +26,49 @@ def can_draw() -> bool:
     return find_spec("vl_convert") is not None
 
 
-def png(chart: Chart, *, scale: float = 1.5) -> bytes:
-    """A PNG file.
+def draw(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> list[Drawing]:
+    """The charts of a report; none where the extra ``charts`` is missing.
 
     Args:
-        chart: The chart.
-        scale: Pixels of the file per pixel of the chart.
+        facts: The facts of the report.
+        rows: Rows to show; None: no rows.
     """
-    import vl_convert
-
-    picture: bytes = vl_convert.vegalite_to_png(chart.specification, scale=scale)
-    return picture
+    return [Drawing.of(chart) for chart in charts(facts, rows)] if can_draw() else []
 
 
-def svg(chart: Chart) -> str:
-    """An SVG element, without background, for a page that defines the variables of `chart_style.COLOURS`."""
-    import vl_convert
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart that was drawn once, for a page and for a file.
 
-    drawn = vl_convert.vegalite_to_svg({**chart.specification, "background": "transparent"})
-    for colour, name in COLOURS.items():
-        drawn = drawn.replace(colour, f"var(--{name})")
-    size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn)
-    label = f'role="img" aria-label="{chart.name}"'
-    if size is None:
-        return drawn.replace("<svg ", f"<svg {label} ", 1)
-    width = f'style="width:{size[1]}px" {label}'  # shrinks with the page, see `max-width` there
-    return drawn.replace(size[0], width, 1)
+    Attributes:
+        chart: The chart.
+        picture: An SVG document with its colours and its background.
+    """
+
+    chart: Chart
+    picture: str
+
+    @classmethod
+    def of(cls, chart: Chart) -> Self:
+        """Draw a chart."""
+        import vl_convert
+
+        return cls(chart, vl_convert.vegalite_to_svg(chart.specification))
+
+    def png(self, *, scale: float = 1.5) -> bytes:
+        """The picture as a PNG file, with ``scale`` pixels per pixel of the chart."""
+        import vl_convert
+
+        picture: bytes = vl_convert.svg_to_png(self.picture, scale=scale)
+        return picture
+
+    def element(self) -> str:
+        """An SVG element, without background, for a page that defines the variables of `chart_style.COLOURS`."""
+        drawn = re.sub(rf'<rect width="[^"]*" height="[^"]*" fill="{PAPER}"/>', "", self.picture, count=1)
+        for colour, name in COLOURS.items():
+            drawn = drawn.replace(colour, f"var(--{name})")
+        label = f'role="img" aria-label="{escape(self.chart.title)}"'
+        size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn)
+        if size is None:
+            return drawn.replace("<svg ", f"<svg {label} ", 1)
+        return drawn.replace(size[0], f'style="width:{size[1]}px" {label}', 1)  # it shrinks with the page

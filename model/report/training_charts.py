@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from murho.model.report.chart_style import BLUE, GREY, INK, MUTED, ORANGE, axis, named, number
@@ -35,7 +36,11 @@ def curve_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
         _panel(rows, joints, offset, CURVES, "negative log likelihood", nats="nats per row, standardised"),
         _panel(rows, joints, offset, PARTS, "free energy and its KL", nats="nats per row", symlog=True),
     ]
-    return {"hconcat": panels, "spacing": 30, "resolve": {"scale": {"color": "independent"}}}
+    return {
+        "hconcat": panels,
+        "spacing": 30,
+        "resolve": {"scale": {"color": "independent", "strokeDash": "independent"}},
+    }
 
 
 def _panel(
@@ -67,6 +72,13 @@ def _panel(
                     "scale": {"domain": labels, "range": [colour for _, colour in curves.values()]},
                     "legend": {"title": None},
                 },
+                # Where two curves are the same, both are seen.
+                "strokeDash": {
+                    "field": "curve",
+                    "type": "nominal",
+                    "scale": {"domain": labels, "range": [[1, 0], [6, 4] if symlog else [1, 0]]},
+                    "legend": None,
+                },
             },
         }
     ]
@@ -81,12 +93,12 @@ def _panel(
     return {"width": 290, "height": 230, "title": title, "layer": layers}
 
 
-def candidate_name(candidate: Mapping[str, Any], among: Mapping[str, Any] | None = None) -> str:
-    """The choices of a candidate in words; those that all candidates share are left out.
+def candidate_name(candidate: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> str:
+    """The choices of a candidate in words.
 
     Args:
         candidate: One of the facts' ``candidates``.
-        among: Choice → whether candidates differ in it; None: all are named.
+        other: Another one; choices that are the same in both are left out.
     """
     widths = "x".join(str(width) for width in candidate["hidden"]) or "no"
     temperature = candidate["temperature"]
@@ -98,13 +110,14 @@ def candidate_name(candidate: Mapping[str, Any], among: Mapping[str, Any] | None
         "hidden": f"hidden {widths}",
         "temperature": "" if temperature is None else f"temperature {temperature:.3g}",
     }
-    return ", ".join(text for choice, text in words.items() if text and (among is None or among[choice]))
+    return ", ".join(text for choice, text in words.items() if text and not (other and _same(candidate, other, choice)))
 
 
-def differing(candidates: list[Mapping[str, Any]]) -> dict[str, bool]:
-    """Choice → whether the candidates differ in it."""
-    choices = ("noise", "transform", "encoding", "whitened", "hidden", "temperature")
-    return {choice: len({str(candidate.get(choice)) for candidate in candidates}) > 1 for choice in choices}
+def _same(candidate: Mapping[str, Any], other: Mapping[str, Any], choice: str) -> bool:
+    # A trial may leave the temperature to the fit, which then tells it to more digits than anyone reads.
+    first, second = candidate.get(choice), other.get(choice)
+    numbers = isinstance(first, float) and isinstance(second, float)
+    return math.isclose(first, second, rel_tol=0.01) if numbers else first == second
 
 
 def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -112,16 +125,15 @@ def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     candidates = facts["training"]["candidates"]
     if len(candidates) < 2:
         return None
-    among = differing(candidates)
-    rows, names = [], []
+    kept = next((candidate for candidate in candidates if candidate["chosen"]), None)
+    rows = []
     for place, candidate in enumerate(candidates, start=1):
-        name = f"{place}. {candidate_name(candidate, among) or 'the same'}"
-        names.append(name)
+        name = f"{place}. {'kept' if candidate is kept else candidate_name(candidate, kept) or 'the same choices'}"
         stage = STAGES.get(candidate["stage"], (candidate["stage"], "circle"))[0]
         if candidate["crps"] is not None:
             rows.append(
                 {
-                    "name": name + (" (kept)" if candidate["chosen"] else ""),
+                    "name": name,
                     "crps": candidate["crps"],
                     "stage": stage,
                     "kept": "kept" if candidate["chosen"] else "not kept",
@@ -135,7 +147,7 @@ def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
         "data": {"values": rows},
         "mark": {"type": "point", "filled": True, "size": 85, "opacity": 1},
         "encoding": {
-            "y": {"field": "name", "type": "ordinal", "sort": order, "axis": axis(None, labelLimit=380, grid=True)},
+            "y": {"field": "name", "type": "ordinal", "sort": order, "axis": axis(None, labelLimit=300, grid=True)},
             "x": number("crps", named("CRPS on validation rows", facts["target"]["unit"]), tickCount=6),
             "shape": {
                 "field": "stage",
