@@ -33,7 +33,7 @@ def report(
     version: VersionOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="HTML file; by default report.html of the checkpoint, or NAME-report.html for DATA."),
+        typer.Option(help="HTML file; by default report.html of the checkpoint if it has none, else NAME-report.html."),
     ] = None,
     rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Show rows of DATA.")] = True,
     device: DeviceOption = "auto",
@@ -45,7 +45,9 @@ def report(
     from murho.model.report.rendering import HOW_TO_GET_CHARTS, can_draw
 
     directory = find_checkpoint(checkpoints, name, version)
-    page = output or (directory / PAGE_FILE if data is None else Path(f"{name}-report.html"))
+    # The report of a training shows rows that are kept nowhere else: it is never replaced unasked.
+    within = output is None and data is None and not (directory / PAGE_FILE).exists()
+    page = output or (directory / PAGE_FILE if within else Path(f"{name}-report.html"))
     if page.suffix.lower() not in (".html", ".htm"):
         raise OptionError(f"--output: {page} must end in .html")
     if not page.parent.is_dir():
@@ -55,14 +57,13 @@ def report(
         facts, shown = _of_data(directory, data, facts, device, with_rows=rows)
     source = None if data is None else data.name
     files = report_files(f"{name}, version {directory.name}", facts, shown, source=source)
-    within = output is None and data is None
     written = files if within else {page.name: files[PAGE_FILE]}
     _write(page.parent, written)
     print_lines([f"wrote {page}" + (f" and {len(written) - 1} pictures beside it" if len(written) > 1 else "")])
     if facts["held_out"] is None:
         sys.stderr.write(
-            f"note: version {directory.name} keeps no summary of held-out rows; murho report {name} DATA shows how good "
-            "its predictions are\n"
+            f"note: version {directory.name} keeps no summary of held-out rows; murho report {name} DATA shows how "
+            "good its predictions are\n"
         )
     if not can_draw():
         sys.stderr.write(f"note: without charts, because a package is missing: {HOW_TO_GET_CHARTS}\n")

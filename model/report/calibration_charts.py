@@ -224,7 +224,8 @@ def std_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def category_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """Coverage of 90 % bands by category of each categorical and boolean feature; None without such features."""
-    rows, chance, names = [], [], []
+    rows, chance = [], []
+    names: list[str] = []
     for feature, groups in facts["held_out"]["by_category"].items():
         for group in groups:
             if len(names) >= MOST_CATEGORIES:
@@ -247,7 +248,8 @@ def category_name(group: Mapping[str, Any]) -> str:
     """The name of a group of rows by category, for people."""
     if "merged" in group:
         return f"{group['merged']} small ones"
-    return {None: "missing", True: "yes", False: "no"}.get(group["category"], group["category"])
+    words = {None: "missing", True: "yes", False: "no"}
+    return words.get(group["category"], str(group["category"]))
 
 
 def _coverage(

@@ -157,8 +157,8 @@ def _of_training(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dic
             "curves",
             "training",
             "Training curves",
-            "Left: the fit to the rows. Validation that falls and levels off is good; a rise at the end means "
-            f"overfitting. Right: the free energy, which is that likelihood plus the KL from the prior{factor}.{joint}",
+            "Left: the fit to the rows; validation that falls and levels off is good, a rise at the end means "
+            f"overfitting. Right: the free energy, that likelihood plus the KL from the prior{factor}.{joint}",
             curve_chart(facts),
         ),
         (

@@ -66,7 +66,7 @@ def doubt_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _range(feature: Mapping[str, Any]) -> float:
     """How far the share differs along a feature, in bins of at least a few rows."""
-    shares = [place["share"] for place in feature["bins"] if place["rows"] >= 5] or [0.0]
+    shares: list[float] = [place["share"] for place in feature["bins"] if place["rows"] >= 5] or [0.0]
     return max(shares) - min(shares)
 
 

@@ -130,12 +130,16 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
     return facts_of_spec(checkpoint.spec, checkpoint.tensors)
 
 
-def _plain(value: Any) -> Any:
-    """Numbers that JSON has, rounded to six digits: a chart shows no more."""
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts with numbers that JSON has, rounded to six digits: a chart shows no more."""
+    return {key: _plain_value(value) for key, value in facts.items()}
+
+
+def _plain_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return _plain(value)
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [_plain_value(part) for part in value]
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value

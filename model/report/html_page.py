@@ -221,7 +221,7 @@ def _table(facts: Mapping[str, Any]) -> str:
                 percent(feature.get("missing_share")),
             ]
         )
-    parts = [table(["feature", "kind", "values", "distribution", "missing"], rows, texts=4)]
+    parts: list[str] = [table(["feature", "kind", "values", "distribution", "missing"], rows, texts=4)]
     target = facts["target"]
     if target.get("histogram"):
         spread = f"{target['min']:.4g} to {target['max']:.4g}, median {target['median']:.4g}, std {target['std']:.4g}"
@@ -264,7 +264,7 @@ def _numbers(facts: Mapping[str, Any]) -> str:
         "training": None if training["seconds"] is None else f"{training['seconds']:.0f} s",
         "made": f"{facts['created']}, Murho {facts['murho']}",
     }
-    parts = [facts_list(facts_of_model)]
+    parts: list[str] = [facts_list(facts_of_model)]
     if scores:
         parts += ["<h3>Scores</h3>", _score_table(scores), "<h3>Bands</h3>", _band_table(scores)]
     if "judges" in scores:

@@ -59,11 +59,11 @@ def shown_rows(
     tails = 2.0 * np.minimum(pit, 1.0 - pit)
     furthest = np.argsort(tails, kind="stable")[:MOST_SURPRISING]
     return {
-        "points": [point(row) for row in chosen],
+        "points": [point(int(row)) for row in chosen],
         "surprising": [
             {
                 "row": int(numbers[row]),
-                **point(row),
+                **point(int(row)),
                 "one_in": float(1.0 / max(tails[row], 1e-9)),
                 "cells": {feature.name: _cell(feature, columns[feature.name][row]) for feature in schema.features},
             }

@@ -116,8 +116,9 @@ def candidate_name(candidate: Mapping[str, Any], other: Mapping[str, Any] | None
 def _same(candidate: Mapping[str, Any], other: Mapping[str, Any], choice: str) -> bool:
     # A trial may leave the temperature to the fit, which then tells it to more digits than anyone reads.
     first, second = candidate.get(choice), other.get(choice)
-    numbers = isinstance(first, float) and isinstance(second, float)
-    return math.isclose(first, second, rel_tol=0.01) if numbers else first == second
+    if isinstance(first, float) and isinstance(second, float):
+        return math.isclose(first, second, rel_tol=0.01)
+    return bool(first == second)
 
 
 def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
