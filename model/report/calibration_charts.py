@@ -59,11 +59,12 @@ def agreement_chart(facts: Mapping[str, Any], points: Sequence[Mapping[str, floa
     margin = 0.03 * (max(shown) - min(shown))
     domain = (min(shown) - margin, max(shown) + margin)
     diagonal = [{"predicted": end, "observed": end} for end in domain]
+    area = bins if len(bins) > 1 else [bins[0] | {"predicted": end} for end in domain]
     title = named(target["name"], target["unit"])
     x = number("predicted", f"predicted mean of {title}", domain=domain)
     layers: list[dict[str, Any]] = [
         {
-            "data": {"values": bins},
+            "data": {"values": area},
             "mark": {"type": "area", "color": BAND, "opacity": 0.8},
             "encoding": {"x": x, "y": number("lower", f"observed {title}", domain=domain), "y2": {"field": "upper"}},
         },
