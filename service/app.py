@@ -79,6 +79,7 @@ def create_app(
     )
     source = source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
     registry, telemetry = Registry(source.place), Telemetry(scheduler)
+    scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)
     loader = Loader(source, registry, policy, lambda outcome: telemetry.reloads.labels(outcome).inc())
 
@@ -115,12 +116,16 @@ def create_app(
                 parts.registry.fail(f"loading failed with {type(error).__name__}: {error}")
         parts.watcher.start()
 
+    def reload() -> None:
+        parts.security.reload()
+        parts.watcher.reload()
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         # The first loading runs in the compute thread, which is warm then; later ones run beside it.
         scheduler.start(first=load)
         try:
-            with on_hangup(parts.watcher.reload):
+            with on_hangup(reload):
                 yield {"parts": parts}
         finally:
             parts.lifecycle.draining = parts.lifecycle.closing = True

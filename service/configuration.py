@@ -143,7 +143,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
         if name in Settings.model_fields:
             found[name] = key
         else:
-            unknown.append(f"{key} in the environment is no setting{_closest(name, PREFIX)}.")
+            unknown.append(f"{key} in the environment is no setting. {_closest(name, PREFIX)}")
     if unknown:
         raise OptionError(" ".join(unknown))
     return found
@@ -163,7 +163,9 @@ def _read(file: Path) -> dict[str, Any]:
         raise OptionError(f"The configuration file {file} can't be read: {error.strerror or error}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"The configuration file {file} isn't TOML: {error}.") from error
-    unknown = [f"{name!r} is no setting{_closest(name, '')}." for name in document if name not in Settings.model_fields]
+    unknown = [
+        f"{name!r} is no setting. {_closest(name, '')}" for name in document if name not in Settings.model_fields
+    ]
     if unknown:
         raise OptionError(f"{file}: {' '.join(unknown)}")
     return document
@@ -172,4 +174,4 @@ def _read(file: Path) -> dict[str, Any]:
 def _closest(name: str, prefix: str) -> str:
     close = difflib.get_close_matches(name.lower().replace("-", "_"), Settings.model_fields, n=1)
     shown = close[0].upper() if prefix and close else "".join(close)
-    return f"; did you mean {prefix}{shown}?" if close else "; `murho serve --show-settings` lists all of them"
+    return f"Did you mean {prefix}{shown}?" if close else "`murho serve --show-settings` lists all of them."

@@ -40,6 +40,10 @@ Outcome: TypeAlias = "Answer | BaseException | None"
 class Scheduler:
     """A bounded queue in front of one compute thread.
 
+    Attributes:
+        rates: How long the work of each model takes.
+        noticed: Called in the compute thread after each pass, with its number of jobs and its seconds.
+
     Args:
         compute: Computes one pass, called in the compute thread; returns one outcome for each slice, and never raises.
         max_pending: The most jobs waiting or in computation.
@@ -63,6 +67,7 @@ class Scheduler:
         self.clock = clock
         self.rates = WorkRates()
         self._compute = compute
+        self.noticed: Callable[[int, float], None] = lambda _jobs, _seconds: None
         self._heartbeat = heartbeat or Heartbeat()
         self._changed = threading.Condition(threading.Lock())
         self._short, self._long = Turns(), Turns()
@@ -191,7 +196,9 @@ class Scheduler:
             self._heartbeat.busy()
             outcomes = self._compute(slices)
             self._heartbeat.idle()
-            self._after(slices, outcomes, self.clock() - begin)
+            seconds = self.clock() - begin
+            self._after(slices, outcomes, seconds)
+            self.noticed(len(slices), seconds)
             # Otherwise finished jobs keep their arrays alive until the next ones come.
             del slices, outcomes
 

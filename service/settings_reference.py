@@ -1,4 +1,4 @@
-"""All settings for people: the commented example `deploy/murho.toml`, and the table in `docs/operations.md`.
+"""All settings for people: the commented example `deploy/murho.toml`, and the list in `docs/operations.md`.
 
 ``python -m murho.service.settings_reference`` writes both again, after a setting was added or changed.
 """
@@ -16,7 +16,7 @@ from murho.service.settings import Settings
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-__all__ = ["EXAMPLE", "PAGE", "example", "table", "with_table"]
+__all__ = ["EXAMPLE", "PAGE", "example", "listing", "with_listing"]
 
 EXAMPLE, PAGE = Path("deploy/murho.toml"), Path("docs/operations.md")
 BEGIN, END = "<!-- settings -->", "<!-- end of settings -->"
@@ -37,20 +37,21 @@ def example() -> str:
     return "\n".join(parts)
 
 
-def table() -> str:
-    """Returns the table of all settings, in Markdown."""
-    lines = ["| setting | default | what it sets |", "|---|---|---|"]
+def listing() -> str:
+    """Returns the list of all settings, in Markdown."""
+    items = []
     for name, field in Settings.model_fields.items():
-        shown = "" if field.default in (None, ()) else f"`{toml_value(field.default)}`"
-        lines.append(f"| `{name}` | {shown} | {_sentence(field).replace('|', chr(92) + '|')} |")
-    return "\n".join(lines)
+        default = "" if field.default in (None, ()) else f" (`{toml_value(field.default)}`)"
+        text = f"- `{name}`{default}: {_sentence(field)}"
+        items.append(textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False))
+    return "\n".join(items)
 
 
-def with_table(page: str) -> str:
-    """Returns a page with the table between its two marks."""
+def with_listing(page: str) -> str:
+    """Returns a page with the list between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{listing()}\n{END}{after}"
 
 
 def _sentence(field: FieldInfo) -> str:
@@ -68,4 +69,4 @@ if __name__ == "__main__":
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
     (root / EXAMPLE).parent.mkdir(exist_ok=True)
     (root / EXAMPLE).write_text(example())
-    (root / PAGE).write_text(with_table((root / PAGE).read_text()))
+    (root / PAGE).write_text(with_listing((root / PAGE).read_text()))

@@ -42,6 +42,8 @@ CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 PATIENCE = 150.0
 """Most seconds to wait for the answers that are missing at the end; what is missing then is lost."""
+FIRST_CONNECTIONS = 32
+"""How many are opened before requests are sent at a rate; others when they are needed."""
 LENGTHS_DIFFER = 0.25
 """An answer is wrong if its length differs by more than this share from that of the first answer to its request."""
 
@@ -144,11 +146,15 @@ class Load:
 
     async def run(self) -> dict[str, Any]:
         """Sends the load, waits for the answers, and returns the summary."""
+        for _ in range(self.connections if self.rate is None else min(self.connections, FIRST_CONNECTIONS)):
+            self._connect()
+        await asyncio.gather(*self._tasks)  # the time begins when they are open
         begin, processor = time.monotonic(), time.process_time()
         self._stop = begin + self.seconds
         if self.rate is None:
-            for _ in range(self.connections):
-                self._connect()
+            opened, self._idle = self._idle, []
+            for connection in opened:
+                self.free(connection)
             await asyncio.sleep(self.seconds)
         else:
             await self._send_at_rate(begin, self.rate)
@@ -232,8 +238,6 @@ class Load:
         count = int(rate * self.seconds)
         due = begin + np.cumsum(np.random.default_rng(self.seed).exponential(1.0 / rate, count))
         due = due[due < self._stop]
-        for _ in range(min(self.connections, 32)):
-            self._connect()
         sent = 0
         while sent < len(due):
             now = time.monotonic()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.processes import ProcessError
 from benchmarks.service_parts.measures import CONNECTIONS, middle
 
 if TYPE_CHECKING:
@@ -55,16 +56,16 @@ class _Probe(threading.Thread):
 
 
 class _Memory(threading.Thread):
-    """Reads the memory of a server every second."""
+    """Reads the memory of a server every so many seconds."""
 
-    def __init__(self, server: RunningServer) -> None:
+    def __init__(self, server: RunningServer, every: float) -> None:
         super().__init__(daemon=True)
-        self._server = server
+        self._server, self._every = server, every
         self.read: list[tuple[float, int]] = []
         self.done = threading.Event()
 
     def run(self) -> None:
-        while not self.done.wait(1.0):
+        while not self.done.wait(self._every):
             self.read.append((time.monotonic(), self._server.memory()))
 
 
@@ -86,9 +87,13 @@ def overload(bench: Bench, server: RunningServer, requests: Requests, body: byte
     bench.load(server, requests, connections=CONNECTIONS, seconds=1.0)
     measured = bench.load(server, requests, connections=CONNECTIONS, seconds=max(2.0, min(5.0, seconds)))
     alone = bench.load(server, requests, connections=1, seconds=1.0)
+    if measured["latency"] is None or alone["latency"] is None:
+        raise ProcessError(
+            f"the service answers {measured['count']} with {CONNECTIONS} connections, {alone['count']} with 1"
+        )
     usual = alone["latency"]["p50"]
     health, probe = _Probe(server.port, "/healthz"), _Probe(server.port, server.server.path, body)
-    memory = _Memory(server)
+    memory = _Memory(server, min(1.0, seconds / 20.0))
     for thread in (health, probe, memory):
         thread.start()
     offered = TIMES * measured["rate"]

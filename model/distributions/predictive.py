@@ -109,15 +109,15 @@ class Predictive:
     def with_wide(self, rule: WideRule, most: float) -> Predictive:
         """Add a wide component to each row's mixture.
 
-        It shifts the means of all draws alike and so leaves the epistemic spread as it is. The variance that it adds
-        is aleatoric.
+        It follows from all draws together and so belongs to none of them: function values stay as they are, as does
+        their spread. With a transform it moves the mean a little. The variance that it adds is aleatoric.
 
         Args:
             rule: How wide components follow from mixtures.
             most: Upper limit of the wider noise, see `model.distributions.wide_component.WideRule.component`.
         """
         mean, epistemic, aleatoric = split(self.means, self.noise)
-        std, share, means = torch.hypot(epistemic, aleatoric), rule.weight, self.means
+        std, share = torch.hypot(epistemic, aleatoric), rule.weight
         if isinstance(self.transform, Identity):
             wide = rule.component(mean, std, aleatoric, most)
             added = share * (wide.noise.square() - std.square())
@@ -127,10 +127,10 @@ class Predictive:
             centre, deviation = self.transform.moments(location, wide.noise)
             apart = centre - mean
             added = share * (deviation.square() - std.square() + (1.0 - share) * apart.square())
-            means, mean = torch.add(means, apart, alpha=share), torch.add(mean, apart, alpha=share)
+            mean = torch.add(mean, apart, alpha=share)
         aleatoric = aleatoric.square().add_(added).clamp_min_(0.0).sqrt_()
         mixture = replace(self.mixture, wide=wide)
-        return Predictive(means, self.noise, mixture, self.transform, (mean, epistemic, aleatoric))
+        return Predictive(self.means, self.noise, mixture, self.transform, (mean, epistemic, aleatoric))
 
     def split(self) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, epistemic_std and aleatoric_std, each ``[B]``, with the wide component; see `predictive.split`."""

@@ -46,7 +46,7 @@ class Rates:
         level: A further level.
         extreme: A level far out.
         threshold: A threshold.
-        number: A weight of a new draw, whatever its components.
+        number: A weight of a new draw: 4 to 16 ns by compiled code, the more the newer the memory for it is.
         far: What a row beyond the training range adds.
     """
 
@@ -61,7 +61,7 @@ class Rates:
 
 
 COMPILED = Rates(
-    shared=500_000.0, moments=25.0, plain=20.0, level=1.6, extreme=8.0, threshold=2.0, number=4.0, far=250.0
+    shared=500_000.0, moments=25.0, plain=20.0, level=1.6, extreme=8.0, threshold=2.0, number=8.0, far=250.0
 )
 TORCH = Rates(
     shared=1_500_000.0, moments=60.0, plain=490.0, level=30.0, extreme=90.0, threshold=45.0, number=30.0, far=1500.0

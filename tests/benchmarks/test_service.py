@@ -114,7 +114,7 @@ def test_the_benchmark_runs(
     assert all(done["wrong"] == done["lost"] == 0 for rounds in measured["rates"].values() for done in rounds)
     assert measured["rates"]["fixed"][0]["rate"] > 2 * measured["rates"]["asgi"][0]["rate"]
     assert measured["overload"]["lost"] == 0
-    assert len(measured["claims"]) == 14
+    assert len(measured["claims"]) == 13
 
 
 def test_peers_are_kept_only_if_there_are_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,24 +11,24 @@ import httpx
 import pytest
 
 from benchmarks.service_parts.servers import free_port
-from tests.e2e.support import MURHO, serve
+from tests.e2e.support import MURHO
 from tests.e2e.traffic import Traffic, asks, wait_until
 
 if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
+    from tests.e2e.support import Service
 
 
 @pytest.mark.xfail(strict=False, reason="a log line that can't be written costs its request an answer")
-def test_a_disk_that_fills_up_stops_no_answer(own: Path, posterior: Posterior, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with serve(own, log) as service:
-        service.wait_for_line("(Ready: )")
-        service.wait_for_line("(API documentation)")
-        # From here on every write to the log fails, as on a full disk.
-        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (log.stat().st_size, resource.RLIM_INFINITY))
-        with Traffic(service.port, asks(posterior, 20), threads=3) as traffic:
+def test_a_disk_that_fills_up_stops_no_answer(busy: Service, posterior: Posterior) -> None:
+    process, limit = busy.process.pid, resource.RLIMIT_FSIZE
+    # Every write to the log fails, as on a full disk.
+    resource.prlimit(process, limit, (len(busy.log().encode()), resource.RLIM_INFINITY))
+    try:
+        with Traffic(busy.port, asks(posterior, 20), threads=3) as traffic:
             traffic.wait_for(30)
-        service.stop()
+    finally:
+        resource.prlimit(process, limit, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     traffic.require()
 
 

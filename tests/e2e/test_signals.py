@@ -70,7 +70,6 @@ def test_a_killed_service_starts_again_and_answers_the_same(own: Path, posterior
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="a second signal does not stop a service at once yet")
 def test_a_second_sigterm_stops_at_once(own: Path, posterior: Posterior, tmp_path: Path) -> None:
     fault = EngineFault(tmp_path / "fault")
     with serve(own, tmp_path / "log", fault.environment) as service:

@@ -90,7 +90,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 def listed(service: Service) -> dict[str, Any]:
     response = service.client.get("/models")
-    assert response.status_code == 200
+    assert response.status_code == 200, response.text
     answer: dict[str, Any] = response.json()
     return answer
 

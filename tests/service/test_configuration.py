@@ -41,9 +41,9 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"MURHO_PORTT": "1"}, "MURHO_PORTT in the environment is no setting; did you mean MURHO_PORT?"),
-        ({"MURHO_MAXROWS": "1"}, "did you mean MURHO_MAX_ROWS?"),
-        ({"MURHO_XYZ": "1"}, "MURHO_XYZ in the environment is no setting; `murho serve --show-settings`"),
+        ({"MURHO_PORTT": "1"}, "MURHO_PORTT in the environment is no setting. Did you mean MURHO_PORT?"),
+        ({"MURHO_MAXROWS": "1"}, "Did you mean MURHO_MAX_ROWS?"),
+        ({"MURHO_XYZ": "1"}, "MURHO_XYZ in the environment is no setting. `murho serve --show-settings`"),
         ({"MURHO_PORT": "tcp://10.0.0.1:8000"}, "enableServiceLinks: false"),
         ({"MURHO_PORT": "many"}, "MURHO_PORT is 'many': it should be a valid integer"),
     ],
@@ -73,7 +73,7 @@ def test_variables_of_others_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("max_row = 1", "'max_row' is no setting; did you mean max_rows?"),
+        ("max_row = 1", "'max_row' is no setting. Did you mean max_rows?"),
         ("[limits]\nrows = 1", "'limits' is no setting"),
         ("port = ", "isn't TOML"),
         ("port = 99999", "port in"),

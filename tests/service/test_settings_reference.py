@@ -6,7 +6,7 @@ from pathlib import Path
 
 from murho.service.configuration import read_configuration
 from murho.service.settings import Settings
-from murho.service.settings_reference import EXAMPLE, PAGE, example, with_table
+from murho.service.settings_reference import EXAMPLE, PAGE, example, with_listing
 
 ROOT = Path(__file__).parents[2]
 RENEW = "run `python -m murho.service.settings_reference`"
@@ -25,4 +25,4 @@ def test_the_committed_example_has_every_setting_with_its_default(tmp_path: Path
 
 def test_the_page_on_operations_has_every_setting() -> None:
     page = (ROOT / PAGE).read_text()
-    assert page == with_table(page), RENEW
+    assert page == with_listing(page), RENEW

@@ -250,8 +250,7 @@ def answer_rows(
                 factor = math.exp(top)
                 offset, least_noise = -shift, least
                 if draws.shape[1]:
-                    moved = factor * (final_moments[0] - target_moments[0])
-                    _in_unit(target_mean if blocks > 2 else of_target[0], moved - shift, factor, draws[number])
+                    _in_unit(target_mean if blocks > 2 else of_target[0], -shift, factor, draws[number])
             moments[0, number] = offset + factor * final_moments[0]
             moments[1, number] = factor * math.sqrt(final_moments[1])
             moments[2, number] = factor * max(math.sqrt(final_moments[2]), least_noise)

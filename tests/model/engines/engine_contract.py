@@ -93,7 +93,7 @@ class Case:
             other, deviation = target.transform.moments(centre, wide.noise)
             second = torch.lerp(variance + mean.square(), deviation.square() + other.square(), rule.weight)
             moved = torch.lerp(mean, other, rule.weight)
-            of_draws, mean, variance = of_draws + (moved - mean), moved, second - moved.square()
+            mean, variance = moved, second - moved.square()
         answer = {
             "mean": mean,
             "epistemic_std": epistemic,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from murho.model.engines import draw_cache
 from murho.model.engines.draw_cache import DrawCache
-from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draw_maker import DrawMaker, make_draws
 from murho.model.engines.draws import mirrored
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 
@@ -45,7 +45,7 @@ def _assert_same(one: Draws, other: Draws) -> None:
 @pytest.fixture
 def made() -> Iterator[Mock]:
     """Counts how often draws are made."""
-    with patch.object(draw_cache, "make_draws", wraps=make_draws) as make:
+    with patch.object(DrawMaker, "make", autospec=True, side_effect=DrawMaker.make) as make:
         yield make
 
 

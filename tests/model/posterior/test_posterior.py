@@ -16,7 +16,7 @@ import torch
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.training_range import TrainingRange
 from murho.model.engines import draw_cache
-from murho.model.engines.draw_maker import make_draws
+from murho.model.engines.draw_maker import DrawMaker
 from murho.model.engines.draws import mirrored
 from murho.model.engines.forward import forward
 from murho.model.engines.prediction import PredictOptions
@@ -272,7 +272,7 @@ def test_draws_and_their_mirror_images_are_made_once_a_request(
     monkeypatch.setattr(posterior, "tile_values", 100 * OPTIONS.samples)
     options = dataclasses.replace(OPTIONS, mc_error=True)
     with (
-        patch.object(draw_cache, "make_draws", wraps=make_draws) as make,
+        patch.object(DrawMaker, "make", autospec=True, side_effect=DrawMaker.make) as make,
         patch.object(draw_cache, "mirrored", wraps=mirrored) as mirror,
     ):
         first = posterior.predict(columns, options)

@@ -177,3 +177,32 @@ def test_only_rows_marked_as_warned_have_a_warning(rent: Posterior, make: Any) -
     assert not warned.all()
     if make is with_rare_categories:  # here `outside` does not tell
         assert not listed <= set(np.flatnonzero(outside).tolist())
+
+
+@pytest.mark.parametrize("noise", [True, False])
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_few_draws_have_finite_and_moderate_standard_errors(
+    rent: Posterior, mixture: Posterior, samples: int, noise: bool
+) -> None:
+    for posterior in (rent, mixture):
+        columns = rows_of(posterior, 20, missing=False)
+        answer = posterior.predict(columns, PredictOptions(samples=samples, noise=noise, mc_error=True))
+        wide = present(posterior.predict(columns, PredictOptions()).std)
+        errors = present(answer.mc_error)
+        for error in (errors.mean, errors.std, *errors.percentiles.T):
+            assert np.isfinite(error).all()
+            assert (error <= 10.0 * wide).all()
+        if samples == 1:
+            assert (errors.mean > 0.0).all()
+            assert (errors.std > 0.0).all()
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_a_draw_is_the_same_whatever_the_number_of_draws(mixture: Posterior, noise: bool, engine: str) -> None:
+    posterior = Posterior(mixture.spec, mixture._tensors, engine=engine)
+    columns = rows_of(posterior, 20, missing=False)
+    many = posterior.predict(columns, PredictOptions(samples=100, draws=True, noise=noise))
+    for samples in (1, 2, 7, 64):
+        few = posterior.predict(columns, PredictOptions(samples=samples, draws=True, noise=noise))
+        apart = np.abs(present(few.draws) - present(many.draws)[:, :samples])
+        assert (apart <= 1e-5 * np.maximum(np.abs(present(few.draws)), present(many.std)[:, None])).all()
