@@ -37,12 +37,19 @@ if TYPE_CHECKING:
     from benchmarks.datasets import Split
     from murho.model.fitting.fit_types import Epoch
     from murho.model.posterior.posterior import Posterior
+    from murho.model.training.candidates import Attempt, Stage
 
 __all__ = ["Job", "Silence", "fit_all", "judge_rows", "measure", "quantiles_of", "sources", "timed_fit"]
 
 
 class Silence:
     """A reporter that prints nothing."""
+
+    def stage(self, stage: Stage) -> None:
+        """Does nothing."""
+
+    def scored(self, attempt: Attempt) -> None:
+        """Does nothing."""
 
     def say(self, message: str) -> None:
         """Does nothing."""

@@ -91,8 +91,8 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
             options = self.with_kinds(options, table)
             options, table = self.with_weights(options, table, sample_weight)
             table = table.append_column(target, pa.array(np.asarray(targets, dtype=np.float64)))
-            with use_threads_for_fitting(device):
-                trained = train(table, target, options, reporter=self.reporter(), device=device)
+            with use_threads_for_fitting(device), self.reporter() as reporter:
+                trained = train(table, target, options, reporter=reporter, device=device)
         names = {"columns": self._names(), "named": hasattr(self, "feature_names_in_")}
         spec = replace(trained.spec, records={**trained.spec.records, "estimator": names})
         if sample_weight is not None:  # given to `fit`, not to the estimator: a copy of it has no such column

@@ -11,7 +11,7 @@ import textwrap
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from murho.model.fitting.fit_types import Epoch
-    from murho.model.training.candidates import Reporter
+    from murho.model.training.candidates import Attempt, Stage
     from murho.model.training.option_texts import OptionText
 
 __all__ = ["DataError", "ParameterError", "TrainingParameters", "as_value_errors"]
@@ -77,6 +77,18 @@ def _parameter(option: re.Match[str]) -> str:
 
 class Silence:
     """A `model.training.candidates.Reporter` without output."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def stage(self, stage: Stage) -> None:
+        """Do nothing."""
+
+    def scored(self, attempt: Attempt) -> None:
+        """Do nothing."""
 
     def say(self, message: str) -> None:
         """Do nothing."""
@@ -199,7 +211,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         table = table.append_column(name, pa.array(weights))
         return options.model_copy(update={"weight": name}), table
 
-    def reporter(self) -> Reporter:
+    def reporter(self) -> TerminalReporter | Silence:
         """A reporter that shows the progress of a fit if ``verbose``, and nothing otherwise."""
         return TerminalReporter() if self.verbose else Silence()
 

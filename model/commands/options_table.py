@@ -38,8 +38,12 @@ def _command_rows() -> Iterator[tuple[str, ...]]:
     for parameter in inspect.signature(train).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in TrainOptions.model_fields:
             (option,) = parameter.annotation.__metadata__
+            name = flag(parameter.name)
+            if parameter.default is True:
+                yield f"`{name}`, `--no-{name[2:]}`", option.help, "", "yes"
+                continue
             default = "" if parameter.default in (None, False) else str(parameter.default)
-            yield f"`{flag(parameter.name)}`", option.help, "", default
+            yield f"`{name}`", option.help, "", default
 
 
 def _name(text: OptionText) -> str:

@@ -23,6 +23,7 @@ from murho.model.errors import OptionError
 from murho.model.training.options import make_options, read_config
 
 if TYPE_CHECKING:
+    from murho.model.commands.training_progress import TerminalReporter
     from murho.model.training.train import Trained
 
 __all__ = ["train"]
@@ -40,6 +41,12 @@ def train(
     snapshot_every: Annotated[
         float, typer.Option(min=0.0, help="Seconds between snapshots for --resume; 0: after every epoch.")
     ] = 30.0,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
+    ] = True,
+    report_rows: Annotated[
+        bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
+    ] = True,
     device: DeviceOption = "auto",
     json: JsonOption = False,
     **given: Any,
@@ -63,23 +70,40 @@ def train(
     check_writable(checkpoints, chosen_name)
     resolved = resolve_device(device)
 
-    reporter = TerminalReporter()
     table = read_table(data)
-    with Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots:
+    with (
+        TerminalReporter() as reporter,
+        Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots,
+    ):
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(table, column, options, reporter=reporter, device=resolved, snapshots=snapshots)
         with interrupts_held_back():
-            directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors)
+            extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if report else {}
+            directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors, extras=extras)
             if not trained.spec.training["interrupted"]:
                 snapshots.remove()
-    _report(trained, directory, as_json=json)
+    _print_outcome(trained, directory, as_json=json)
 
 
 def _name_of(data: Path) -> str:
     return data.name.split(".")[0] or data.name
 
 
-def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
+def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, with_rows: bool) -> dict[str, bytes]:
+    """The files of the report; none, with a warning, where it can't be made: it must never cost the checkpoint."""
+    from murho.model.report.files import training_report
+    from murho.model.training.candidates import Stage
+
+    fits = len(trained.evidence.attempts)
+    reporter.stage(Stage("drawing the report", fits, fits, done=0.99, share=0.0))
+    try:
+        return training_report(name, trained, with_rows=with_rows)
+    except Exception as error:
+        reporter.say(f"warning: the report could not be made: {type(error).__name__}: {error}")
+        return {}
+
+
+def _print_outcome(trained: Trained, directory: Path, *, as_json: bool) -> None:
     from murho.model.evaluation import metrics
 
     spec = trained.spec
@@ -94,9 +118,13 @@ def _report(trained: Trained, directory: Path, *, as_json: bool) -> None:
             }
         )
         return
+    interrupted = " (interrupted)" if spec.training["interrupted"] else ""
     lines = [
-        f"on {spec.metrics['n']} held-out rows, after {spec.training['seconds']:.1f} s:",
-        *metrics.summary(spec.metrics, spec.schema.target.unit),
-        f"saved {directory}" + (" (interrupted)" if spec.training["interrupted"] else ""),
+        f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
+        *(f"  {line}" for line in metrics.summary(spec.metrics, spec.schema.target.unit)),
+        f"saved {directory}{interrupted}",
     ]
+    page = directory / "report.html"
+    if page.is_file():
+        lines.append(f"report: {page}")
     print_lines(lines)

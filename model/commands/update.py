@@ -54,8 +54,8 @@ def update(
     check_writable(checkpoints, name)
     rows = read_labelled_rows(data, revision.posterior)
     _say_outside(rows)
-    with use_threads_for_fitting(resolved):
-        updated = update_revision(revision, rows, options, reporter=TerminalReporter(), device=resolved)
+    with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
+        updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)
     written = updated.revision
     directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
     if json:

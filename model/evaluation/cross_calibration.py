@@ -16,6 +16,7 @@ from murho.model.evaluation.ensemble_estimate import (
     report_bands,
     report_scores,
 )
+from murho.model.evaluation.held_out_rows import HeldOutRows, held_out_rows
 from murho.model.evaluation.judged_rows import SAMPLES, judge_rows
 from murho.model.evaluation.weighted_means import RowWeights
 
@@ -29,10 +30,37 @@ if TYPE_CHECKING:
     from murho.model.evaluation.judged_rows import JudgedRows
     from murho.model.posterior.posterior import Posterior
 
-__all__ = ["SAMPLES", "calibrate_and_score"]
+__all__ = ["SAMPLES", "Calibrated", "calibrate_and_score", "calibrate_held_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What held-out rows say of a fit.
+
+    Attributes:
+        conformal: The map to calibrated bands, or None.
+        metrics: The estimate of what is served, as `calibrate_and_score` returns it.
+        held_out: The predictions for these rows.
+    """
+
+    conformal: ConformalMap | None
+    metrics: dict[str, Any]
+    held_out: HeldOutRows
 
 
 def calibrate_and_score(
+    posterior: Posterior,
+    encoded: NDArray[np.float32],
+    targets: NDArray[np.float64],
+    groups: Sequence[HeldOut],
+    **options: Any,
+) -> tuple[ConformalMap | None, dict[str, Any]]:
+    """The map and the metrics of `calibrate_held_out`, which describes arguments and options."""
+    calibrated = calibrate_held_out(posterior, encoded, targets, groups, **options)
+    return calibrated.conformal, calibrated.metrics
+
+
+def calibrate_held_out(
     posterior: Posterior,
     encoded: NDArray[np.float32],
     targets: NDArray[np.float64],
@@ -44,7 +72,7 @@ def calibrate_and_score(
     even: bool = False,
     narrow: bool = True,
     earlier: ConformalMap | None = None,
-) -> tuple[ConformalMap | None, dict[str, Any]]:
+) -> Calibrated:
     """The conformal map of held-out rows, and an estimate of what will be served.
 
     Answers mix all members, but only few members, the judges, have not seen a held-out row. Scores and bands of all
@@ -71,11 +99,11 @@ def calibrate_and_score(
         earlier: A map of other rows, with which these are pooled (`model.distributions.pooling`); None: there is none.
 
     Returns:
-        The map, or None, and the metrics: ``n, rmse, mae, r2, nll, crps``, ``raw`` and, with a map, ``calibrated``,
-        each with ``coverage``, ``width`` and ``interval_score``. ``standard_errors`` has those of ``rmse``, ``mae``,
-        ``nll``, ``crps`` and both coverages. ``members`` is the number of members that all this describes, of
-        ``all_members``. If these are more than a row's judges, ``judges`` has the judges' own scores: ``members``,
-        ``n`` and the keys above, without ``calibrated``.
+        The map, or None, the predictions for the rows, and the metrics: ``n, rmse, mae, r2, nll, crps``, ``raw`` and,
+        with a map, ``calibrated``, each with ``coverage``, ``width`` and ``interval_score``. ``standard_errors`` has
+        those of ``rmse``, ``mae``, ``nll``, ``crps`` and both coverages. ``members`` is the number of members that all
+        this describes, of ``all_members``. If these are more than a row's judges, ``judges`` has the judges' own
+        scores: ``members``, ``n`` and the keys above, without ``calibrated``.
     """
     judged = judge_rows(posterior, encoded, targets, groups)
     all_members = judged.members
@@ -95,6 +123,7 @@ def calibrate_and_score(
     raw, raw_errors = report_bands(judged, every, narrowing=narrowing, narrowing_error=error)
     report: dict[str, Any] = {"n": len(judged), **scores, "raw": raw}
     standard_errors: dict[str, Any] = {**errors, "raw": {"coverage": raw_errors}}
+    maps: dict[int, ConformalMap] = {}
     if conformal is not None:
         maps = {int(group): mapped.fit(judged.groups != group) or conformal for group in np.unique(judged.groups)}
         bands, bands_errors = report_bands(judged, every, narrowing=narrowing, narrowing_error=error, maps=maps)
@@ -109,7 +138,7 @@ def calibrate_and_score(
         own, _ = report_scores(judged.together, judged.targets, every)
         bands, _ = report_bands(judged, every)
         report["judges"] = {"members": int(judged.judges.min()), "n": len(judged), **own, "raw": bands}
-    return conformal, report
+    return Calibrated(conformal, report, held_out_rows(judged, every, narrowing=narrowing, maps=maps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from murho.model.evaluation.judged_rows import JudgedRows
     from murho.model.evaluation.weighted_means import RowWeights
 
-__all__ = ["described_members", "extrapolated", "narrowing_of", "report_bands", "report_scores"]
+__all__ = ["described_members", "extrapolated", "narrowing_of", "percentiles_at", "report_bands", "report_scores"]
 
 NARROWEST = 0.5
 """Least narrowing."""
@@ -136,7 +136,7 @@ def report_bands(
     if narrowing is not None:
         scores = narrowing * scores
         scale = np.sqrt(np.maximum(extrapolated(judged)["variance"], 0.0) / judged.together["variance"])
-    at = _percentiles(judged.percentiles, np.concatenate([reach, scores[:, None]], axis=1)) * scale[:, None]
+    at = percentiles_at(judged.percentiles, np.concatenate([reach, scores[:, None]], axis=1)) * scale[:, None]
     lower, upper, truth = at[:, 0:-1:2], at[:, 1:-1:2], at[:, -1:]
     inside = (scores[:, None] >= reach[:, 0::2]) & (scores[:, None] <= reach[:, 1::2])
     missed = np.maximum(lower - truth, 0.0) + np.maximum(truth - upper, 0.0)
@@ -153,7 +153,7 @@ def report_bands(
     return report, _by_coverage(errors)
 
 
-def _percentiles(at_grid: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def percentiles_at(at_grid: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Percentiles ``[n, K]`` at normal scores of each row's own, from those at `GRID`, on lines between these."""
     step = GRID[1] - GRID[0]
     position = (scores - GRID[0]) / step

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import Advance
 
-__all__ = ["evaluate_in_full", "evaluate_rows", "evaluate_table"]
+__all__ = ["evaluate_in_full", "evaluate_rows", "evaluate_table", "score_columns"]
 
 ROWS_PER_CHUNK = 4_096
 """Rows encoded at a time; encoded rows can be many times as wide as the table."""
@@ -132,7 +132,7 @@ def evaluate_in_full(
         chunk = slice(start, start + ROWS_PER_CHUNK)
         of_chunk = {name: column[chunk] for name, column in columns.items()}
         of_weights = None if weights is None else weights[chunk]
-        parts.append(_score_columns(posterior, of_chunk, targets[chunk], samples, of_weights))
+        parts.append(score_columns(posterior, of_chunk, targets[chunk], samples, of_weights))
         advance(len(targets[chunk]))
     row_scores = RowScores.joined(parts)
     report = row_scores.report()
@@ -151,7 +151,7 @@ def evaluate_in_full(
     }
 
 
-def _score_columns(
+def score_columns(
     posterior: Posterior, columns: Columns, targets: np.ndarray, samples: int, weights: np.ndarray | None
 ) -> RowScores:
     """Score labelled rows; those with missing cells that the training rows did not have are imputed."""

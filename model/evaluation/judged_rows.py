@@ -28,7 +28,7 @@ FURTHEST_SCORE = 3.0
 """Limit of the size of a normal score in means: a larger one marks an odd row and tells little about the members."""
 GRID = np.linspace(-5.0, 5.0, 41)
 """Normal scores at which a row's percentiles are computed; between and beyond them they are taken from a line."""
-_ARRAYS = ("rows", "groups", "judges", "targets", "scores", "percentiles", "outside")
+_ARRAYS = ("rows", "groups", "judges", "targets", "means", "scores", "percentiles", "outside")
 _TABLES = ("alone", "together")
 
 
@@ -42,6 +42,7 @@ class JudgedRows:
         judges: J, the number of members that judge the row together.
         members: M, the number of members that will answer.
         targets: Observed targets.
+        means: Predicted means under the mixture of the judges.
         alone: Scores under single judges, the mean over them, by name: ``square`` and ``absolute`` error of the mean,
             ``nll`` (nats), ``crps``, ``variance`` of the predictive, and ``reach``, the size of the normal score, at
             most `FURTHEST_SCORE`.
@@ -56,6 +57,7 @@ class JudgedRows:
     judges: NDArray[np.int64]
     members: int
     targets: NDArray[np.float64]
+    means: NDArray[np.float64]
     alone: dict[str, NDArray[np.float64]]
     together: dict[str, NDArray[np.float64]]
     scores: NDArray[np.float64]
@@ -111,7 +113,8 @@ def _judged(
     members = posterior.architecture.members
     predictive = drawn.predictive()
     scores = _normal_scores(predictive, truth)
-    together = alone = _values(predictive, truth, scores)
+    split = predictive.split()
+    together = alone = _values(predictive, truth, scores, split)
     judges = members if group.members is None else len(group.members)
     if 1 < judges < members:
         # The draws of one judge are some of the draws of all, so no row goes through the network twice.
@@ -119,7 +122,7 @@ def _judged(
         for member in group.members or ():
             own = drawn.members == member
             single = drawn.target.predictive(drawn.outputs[own], drawn.members[own])
-            singles.append(_values(single, truth, _normal_scores(single, truth)))
+            singles.append(_values(single, truth, _normal_scores(single, truth), single.split()))
         alone = {name: np.mean([single[name] for single in singles], axis=0) for name in together}
     levels = (100.0 * torch.special.ndtr(torch.from_numpy(GRID))).tolist()
     return JudgedRows(
@@ -128,6 +131,7 @@ def _judged(
         judges=np.full(len(rows), judges),
         members=members,
         targets=_array(truth),
+        means=_array(split[0]),
         alone=alone,
         together=together,
         scores=scores,
@@ -136,8 +140,10 @@ def _judged(
     )
 
 
-def _values(predictive: Predictive, truth: Tensor, scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    mean, epistemic, aleatoric = predictive.split()
+def _values(
+    predictive: Predictive, truth: Tensor, scores: NDArray[np.float64], split: tuple[Tensor, Tensor, Tensor]
+) -> dict[str, NDArray[np.float64]]:
+    mean, epistemic, aleatoric = split
     return {
         "square": _array((mean - truth).square()),
         "absolute": _array((mean - truth).abs()),

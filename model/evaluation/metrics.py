@@ -177,7 +177,10 @@ def _sum(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> ND
 
 
 def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
-    """Held-out metrics as lines for people, with standard errors where they are known.
+    """Held-out metrics as a few lines for people, each of at most 80 characters if the unit is short.
+
+    What describes the answers that are served comes alone: the scores of raw bands, of other levels and of the judges
+    are in the report and in ``model.json``.
 
     Args:
         scores: The ``metrics`` of a checkpoint.
@@ -185,21 +188,17 @@ def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
     """
     suffix = f" {unit}" if unit else ""
     errors = scores.get("standard_errors", {})
-    lines = [
-        "   ".join(
-            f"{title} {plus_minus(scores[key], errors.get(key))}{suffix if key != 'nll' else ' nats'}"
-            for key, title in (("rmse", "RMSE"), ("mae", "MAE"), ("nll", "NLL"), ("crps", "CRPS"))
-        )
+    kind = "calibrated" if scores.get("calibrated") else "raw"
+    shown = [
+        f"{title} {plus_minus(scores[key], errors.get(key))}{suffix if key != 'nll' else ' nats'}"
+        for key, title in (("rmse", "RMSE"), ("crps", "CRPS"), ("nll", "NLL"))
     ]
-    for kind in ("raw", "calibrated"):
-        if scores.get(kind):  # a checkpoint without calibration has none
-            spread = errors.get(kind, {}).get("coverage", {})
-            shares = [
-                f"{level} %: {100.0 * share:.1f}{f' ± {100.0 * spread[level]:.1f}' if level in spread else ''} %"
-                for level, share in scores[kind]["coverage"].items()
-            ]
-            lines.append("   ".join([f"{f'coverage of {kind} bands':<{len('coverage of calibrated bands')}}", *shares]))
-    return [*lines, *_basis(scores)]
+    coverage, width = (scores[kind].get(name, {}).get("90") for name in ("coverage", "width"))
+    error = errors.get(kind, {}).get("coverage", {}).get("90")
+    covered = f"{100.0 * coverage:.1f}{f' ± {100.0 * error:.1f}' if error is not None else ''} %"
+    wide = "" if width is None else f" of them, {width:.4g}{suffix} wide on average"
+    named = "90 % bands" if kind == "calibrated" else "90 % bands (raw: too few rows to calibrate)"
+    return ["   ".join(shown), f"{named} cover {covered}{wide}", *_basis(scores)]
 
 
 def _basis(scores: Mapping[str, Any]) -> list[str]:
@@ -208,20 +207,15 @@ def _basis(scores: Mapping[str, Any]) -> list[str]:
     if described is None or members is None:
         return []
     if "judges" in scores:
-        judges = scores["judges"]["members"]
-        lines = [
-            f"estimated for all {members} members, from the {judges} that have not seen each row; ±: standard error"
-        ]
+        lines = [f"(estimated for all {members} members by the {scores['judges']['members']} that have not seen a row)"]
     elif described == 1 < members:
-        lines = [f"scores of a single member, that has not seen the row: all {members} do better; ±: standard error"]
+        lines = [f"(scores of a single member, that has not seen the row: all {members} do better)"]
     elif described < members:
-        lines = [f"scores of the {described} of {members} members that have not seen each row; ±: standard error"]
+        lines = [f"(scores of the {described} of {members} members that have not seen a row)"]
     else:
-        lines = ["±: standard error"]
+        lines = []
     if scores.get("calibrated"):
-        lines.append(
-            "calibrated coverage is near its name by construction: rows kept aside, and murho evaluate, tell more"
-        )
+        lines.append("(near 90 % by construction: murho evaluate on rows kept aside tells more)")
     return lines
 
 

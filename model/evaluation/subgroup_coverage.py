@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns, Feature, Schema
     from murho.model.evaluation.row_scores import RowScores
 
-__all__ = ["BAND", "FEW_ROWS", "coverage_by_category", "coverage_by_std", "spearman"]
+__all__ = ["BAND", "FEW_ROWS", "CategoryRows", "category_parts", "coverage_by_category", "coverage_by_std", "spearman"]
 
 BAND = 90
 """Nominal coverage of the band, per cent."""
@@ -83,7 +83,7 @@ def coverage_by_category(row_scores: RowScores, schema: Schema, columns: Columns
                 **({"merged": part.merged} if part.merged else {}),
                 **_group(row_scores, part.rows),
             }
-            for part in _parts(feature, columns[feature.name])
+            for part in category_parts(feature, columns[feature.name])
         ]
         for feature in schema.features
         if feature.kind in kinds
@@ -91,17 +91,20 @@ def coverage_by_category(row_scores: RowScores, schema: Schema, columns: Columns
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class CategoryRows:
+    """Rows of one category, or of ``merged`` small ones."""
+
     category: str | bool | None
     rows: NDArray[np.int64]
     merged: int = 0
 
     @property
     def mergeable(self) -> bool:
+        """Whether the category has so few rows that it is merged with others."""
         return len(self.rows) < FEW_ROWS and self.category is not None
 
 
-def _parts(feature: Feature, column: NDArray[Any]) -> list[_Part]:
+def category_parts(feature: Feature, column: NDArray[Any]) -> list[CategoryRows]:
     """Rows of each category, the largest part first, with small categories merged at the end."""
     if feature.kind is FeatureKind.BOOLEAN:
         cells: list[str | bool | None] = [None if np.isnan(cell) else bool(cell) for cell in column]
@@ -111,12 +114,12 @@ def _parts(feature: Feature, column: NDArray[Any]) -> list[_Part]:
     codes = np.array([numbers.setdefault(cell, len(numbers)) for cell in cells])
     order = np.argsort(codes, kind="stable")
     rows_of = np.split(order, np.cumsum(np.bincount(codes, minlength=len(numbers)))[:-1])
-    parts = [_Part(category, rows_of[number]) for category, number in numbers.items()]
+    parts = [CategoryRows(category, rows_of[number]) for category, number in numbers.items()]
     parts.sort(key=lambda part: (-len(part.rows), part.category is None, str(part.category)))
     small = [part for part in parts if part.mergeable]
     if len(small) < 2:
         return parts
-    merged = _Part(None, np.sort(np.concatenate([part.rows for part in small])), merged=len(small))
+    merged = CategoryRows(None, np.sort(np.concatenate([part.rows for part in small])), merged=len(small))
     return [*(part for part in parts if not part.mergeable), merged]
 
 

@@ -290,7 +290,7 @@ def fit(
             if number % running.epochs_between == 0 or last:
                 running.validate(number)
             elapsed = time.monotonic() - began
-            epoch = Epoch(number, options.epochs, nll, kl, running.measured, elapsed)
+            epoch = Epoch(number, options.epochs, nll, kl, running.measured, elapsed, running.schedule.share_done)
             running.history.append(epoch)
             if progress is not None:
                 progress.epoch(epoch)

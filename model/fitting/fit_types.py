@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class Epoch:
         kl: ``KL / N``, mean over the epoch.
         validation: Negative log likelihood of the mixture in the last validation; NaN before the first.
         seconds: Seconds since the fit began.
+        progress: Share of the schedule that is done, from 0 to 1: a fit with a budget may end before its last epoch.
     """
 
     number: int
@@ -103,6 +104,7 @@ class Epoch:
     kl: float
     validation: float
     seconds: float
+    progress: float = field(default=0.0, compare=False)
 
     @property
     def free_energy(self) -> float:

@@ -53,6 +53,11 @@ class Schedule:
         return self._progress >= self._total
 
     @property
+    def share_done(self) -> float:
+        """Share of the schedule that is done, from 0 to 1."""
+        return min(1.0, self._progress / self._total)
+
+    @property
     def warm(self) -> bool:
         """Whether parameters may be kept: always on a temperature path, else once the warm-up is over."""
         return self._options.temperature_path or self._progress >= self._options.warm_up_steps

@@ -214,7 +214,14 @@ def check_writable(root: Path, name: str) -> None:
         raise CheckpointError(f"{root / name}: can't write checkpoints here: {error.strerror or error}") from error
 
 
-def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> Path:
+def write_checkpoint(
+    root: Path,
+    name: str,
+    spec: ModelSpec,
+    tensors: Mapping[str, Tensor],
+    *,
+    extras: Mapping[str, bytes] | None = None,
+) -> Path:
     """Write the next version of a checkpoint, all of it or nothing.
 
     Args:
@@ -222,6 +229,8 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
         name: Name of the checkpoint.
         spec: The content of ``model.json`` except `model.posterior.model_spec.FILE_FIELDS`, which are added here.
         tensors: mu, rho and noise parameters by name, float32.
+        extras: Further files by path, such as those of a report. No reader of checkpoints needs them; where they can't
+            be written, the checkpoint is written without.
 
     Returns:
         The directory ``root/name/version``; the version is one above the highest existing one.
@@ -257,6 +266,7 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
         temporary.chmod(0o755)
         write_durably(temporary / TENSORS_FILE, content)
         write_durably(temporary / FACTS_FILE, sealed(complete))
+        _write_extras(temporary, extras or {})
         sync_directory(temporary)
         goal = _rename_to_next_version(temporary, home)
         sync_directory(home)
@@ -270,6 +280,23 @@ def write_checkpoint(root: Path, name: str, spec: ModelSpec, tensors: Mapping[st
         if temporary is not None and temporary.exists():
             shutil.rmtree(temporary, ignore_errors=True)
     return goal
+
+
+def _write_extras(directory: Path, extras: Mapping[str, bytes]) -> None:
+    """Write all further files, or none of them."""
+    made: list[Path] = []
+    try:
+        for name, content in extras.items():
+            path = directory / name
+            if path.parent != directory:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            made.append(path)
+            path.write_bytes(content)
+    except OSError:
+        for path in made:
+            path.unlink(missing_ok=True)
+            if path.parent != directory:
+                shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _rename_to_next_version(temporary: Path, home: Path) -> Path:

@@ -36,6 +36,7 @@ __all__ = [
     "Layer",
     "cut",
     "extrapolation_inputs",
+    "held_weights",
     "is_removed",
     "signal_to_noise",
 ]
@@ -157,7 +158,7 @@ def cut(
     names = [f"layers.{index}.weight" for index in range(len(architecture.layers))]
     means = [tensors[f"{name}.mu"] for name in names]
     rhos = [tensors[f"{name}.rho"] for name in names]
-    held = [_held(architecture, index, held_inputs) for index in range(len(names))]
+    held = [held_weights(architecture, index, held_inputs) for index in range(len(names))]
     free = torch.cat([part.flatten() for part in held]).logical_not()
     ratios = torch.cat([signal_to_noise(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
     gone = torch.cat([is_removed(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
@@ -180,7 +181,7 @@ def cut(
     return pruned, Cut(fraction, threshold, layers, _histogram(ratios[removed]), _histogram(ratios[free & ~removed]))
 
 
-def _held(architecture: Architecture, index: int, inputs: Sequence[int]) -> Tensor:
+def held_weights(architecture: Architecture, index: int, inputs: Sequence[int]) -> Tensor:
     """Mask of the weights of a layer from the given encoded features, ``[M, inputs, outputs]``."""
     width, outputs = architecture.layers[index]
     held = torch.zeros(architecture.members, width, outputs, dtype=torch.bool)

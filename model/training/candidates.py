@@ -11,11 +11,38 @@ if TYPE_CHECKING:
 
     from murho.model.fitting.fit_types import Epoch, Fit
 
-__all__ = ["Attempt", "Candidate", "Reporter", "SearchResult"]
+__all__ = ["Attempt", "Candidate", "Reporter", "SearchResult", "Stage", "stage_title"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a training: a fit, or what follows the fits.
+
+    Attributes:
+        title: What it does, for people.
+        number: Number of the fit, from 1.
+        fits: How many fits the training will take, as far as is known.
+        done: Share of the whole training that is done when the stage begins, from 0 to 1.
+        share: Share of the whole training that the stage takes.
+    """
+
+    title: str
+    number: int
+    fits: int
+    done: float
+    share: float
 
 
 class Reporter(Protocol):
     """Gets the progress of a training."""
+
+    def stage(self, stage: Stage) -> None:
+        """Show that a stage of a training begins. A single fit outside of a search has no stage."""
+        ...
+
+    def scored(self, attempt: Attempt) -> None:
+        """Show the scores of a finished fit."""
+        ...
 
     def say(self, message: str) -> None:
         """Show a line for people."""
@@ -75,6 +102,7 @@ class Attempt:
         crps: CRPS, the target's unit; infinite if the fit failed.
         seconds: Duration of fit and scoring.
         rows: NLL and CRPS of every validation row, ``[2, N]``; None if the fit failed.
+        history: All epochs of the fit; empty if it failed.
     """
 
     candidate: Candidate
@@ -83,6 +111,14 @@ class Attempt:
     crps: float
     seconds: float
     rows: Tensor | None = field(default=None, repr=False, compare=False)
+    history: tuple[Epoch, ...] = field(default=(), repr=False, compare=False)
+
+    def __str__(self) -> str:
+        """The candidate and its scores in one line."""
+        return (
+            f"{stage_title(self.stage)}{self.candidate}: validation NLL {self.nll:.3f} nats, CRPS {self.crps:.4g} "
+            f"({self.seconds:.1f} s)"
+        )
 
     @property
     def loss(self) -> float:
@@ -99,6 +135,11 @@ class Attempt:
         return facts | {"stage": self.stage, "nll": self.nll, "crps": self.crps, "seconds": self.seconds}
 
 
+def stage_title(stage: str) -> str:
+    """How the title of a fit begins: with the stage, if it is not the full fit."""
+    return "" if stage == "full" else f"{stage}: "
+
+
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The outcome of a search.
@@ -108,9 +149,11 @@ class SearchResult:
         fit: The fit of the best candidate.
         attempts: All fits, in order.
         interrupted: Whether an interruption ended the search.
+        best: The attempt of the best candidate.
     """
 
     candidate: Candidate
     fit: Fit
     attempts: tuple[Attempt, ...]
     interrupted: bool
+    best: Attempt

@@ -31,7 +31,7 @@ from murho.model.fitting.cross_fit_rows import held_out_row_scores
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
-from murho.model.training.candidates import Attempt, Candidate, SearchResult
+from murho.model.training.candidates import Attempt, Candidate, SearchResult, Stage, stage_title
 from murho.model.training.comparison import is_better
 from murho.model.training.resuming import fit_or_resume
 from murho.model.training.search_space import TEMPERATURES, SearchDimension, is_simpler, next_temperature
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
 
-__all__ = ["default_budget", "search", "trial"]
+__all__ = ["SHARE_OF_SEARCH", "default_budget", "search", "trial"]
 
 HIDDEN = (64, 64)
 STEPS = 5_000
@@ -74,6 +74,8 @@ WELL_HIDDEN = 0.01
 larger variance without whitening."""
 NARROW = 0.05
 """Difference of two losses, nats, below which later choices may reverse the order."""
+SHARE_OF_SEARCH = 0.96
+"""Share of a training that its search takes, for the progress: the rest calibrates and scores."""
 SECOND_SEED = 10
 """Added to the seed for the settling fit; a fit uses its seed and the next few."""
 
@@ -108,7 +110,8 @@ class _Search:
         # A budget that the user has set is in seconds of the clock; the default is in work, the same on every machine.
         self.budget = options.budget or default_budget(len(data.split.training))
         self.began, self.work = time.monotonic() - snapshots.carried, 0.0
-        self.time_left = 1.0
+        self.time_left = self.time_planned = 1.0
+        self.fits_planned = 1
         self.few = len(data.split.training) < FEW_ROWS
         self.narrow: dict[str, Candidate] = {}
         self.interrupted = False
@@ -136,6 +139,8 @@ class _Search:
         left = self.budget - (began - self.began if options.budget else self.work)
         share = self.time_of(stage)
         budget = max(0.1, left) * share / max(share, self.time_left)
+        title = f"{stage_title(stage)}{candidate}"
+        self.reporter.stage(self.stage_of(title, share))
         self.time_left -= share
         settling = initial is not None
         fit_options = FitOptions(
@@ -164,7 +169,6 @@ class _Search:
             budget_by_clock=options.budget is not None,
         )
 
-        title = "" if stage == FULL else f"{stage}: "
         outcome: Fit | None = None
         try:
             scored = fit_or_resume(
@@ -174,7 +178,7 @@ class _Search:
                 validation,
                 fit_options,
                 lambda outcome: self.score(candidate, outcome, validation),
-                title=f"{title}{candidate}",
+                title=title,
                 initial=initial,
                 reporter=self.reporter,
                 device=torch.device(self.device),
@@ -183,20 +187,35 @@ class _Search:
             self.failure = error
             self.work += budget  # how far it came is not known once it is resumed
             attempt = Attempt(candidate, stage, math.inf, math.inf, time.monotonic() - began)
-            self.reporter.say(f"{title}{candidate}: passed over: {error}")
+            self.reporter.say(f"{title}: passed over: {error}")
         else:
             outcome = scored.fit
             scoring = WorkModel(outcome.network.architecture, self.device.partition(":")[0])
             self.work += outcome.work + scoring.score(len(validation), outcome.likelihood.means)
             candidate = replace(candidate, temperature=outcome.temperature)
-            attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows)
-            self.reporter.say(
-                f"{title}{candidate}: validation NLL {attempt.nll:.3f} nats, CRPS {attempt.crps:.4g} "
-                f"({attempt.seconds:.1f} s)"
-            )
+            attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows, outcome.history)
+            self.reporter.scored(attempt)
             self.interrupted = outcome.stopped == "interrupted"
         self.attempts.append(attempt)
         return attempt, outcome
+
+    def stage_of(self, title: str, share: float) -> Stage:
+        """The next fit as a stage of the training."""
+        number = len(self.attempts) + 1
+        done = 1.0 - max(0.0, self.time_left) / self.time_planned
+        return Stage(
+            title,
+            number,
+            max(number, self.fits_planned),
+            SHARE_OF_SEARCH * done,
+            SHARE_OF_SEARCH * share / self.time_planned,
+        )
+
+    def plan(self, stage: str) -> None:
+        """Add a fit to what was planned."""
+        self.fits_planned += 1
+        self.time_left += self.time_of(stage)
+        self.time_planned += self.time_of(stage)
 
     def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
         """NLL and CRPS of every validation row, ``[2, N]``."""
@@ -224,7 +243,7 @@ class _Search:
             raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
         if self.best.stage != SETTLING:
             self.reporter.say("these parameters have not settled: noisy rows have counted less than they should")
-        return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted)
+        return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted, self.best)
 
     def _run(self) -> None:
         """Run the trials, then the full fit and the settling fit. An interruption of a fit ends the search."""
@@ -232,7 +251,8 @@ class _Search:
         dimensions = list(self._dimensions())
         trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
         stages = [TRIAL] * trials + [FULL, SETTLING]
-        self.time_left = sum(self.time_of(stage) for stage in stages)
+        self.time_left = self.time_planned = sum(self.time_of(stage) for stage in stages)
+        self.fits_planned = len(stages)
         if dimensions:
             self._keep(*self.fit(chosen, TRIAL))
             for dimension in dimensions:
@@ -262,7 +282,7 @@ class _Search:
         for name, narrow_loser in self.narrow.items():
             candidate = replace(chosen, **{name: getattr(narrow_loser, name)})
             if candidate not in (narrow_loser, chosen) and not self.interrupted:
-                self.time_left += self.time_of(TRIAL)
+                self.plan(TRIAL)
                 self._keep(*self.fit(candidate, TRIAL))
                 chosen = self._chosen(temperature_path=True)
         return chosen
@@ -306,7 +326,7 @@ class _Search:
             return
         temperature = next_temperature(chosen.temperature, trial, attempt.loss)
         if temperature != chosen.temperature:
-            self.time_left += self.time_of(SETTLING)
+            self.plan(SETTLING)
             another = replace(attempt.candidate, temperature=temperature)
             # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
             self._keep(*self.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")

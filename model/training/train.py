@@ -18,19 +18,21 @@ from murho.model.encoding.distribution_fit import FEWEST_ROWS
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.selection import engine_worth
-from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
+from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_held_out
 from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.spec_parts import LikelihoodSpec
+from murho.model.training.candidates import Stage
+from murho.model.training.evidence import Evidence
 from murho.model.training.extrapolation_prior import with_extrapolation_prior
 from murho.model.training.extrapolation_trial import extrapolation_trial
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out, left_out_groups
 from murho.model.training.last_fit import fit_to_newest_rows
-from murho.model.training.search import search
+from murho.model.training.search import SHARE_OF_SEARCH, search
 from murho.model.training.snapshots import Snapshots
 from murho.model.training.target_limits import target_limits
 from murho.model.training.time_feature import choose_time_feature
@@ -59,10 +61,12 @@ class Trained:
     Attributes:
         tensors: mu, rho and noise parameters by name.
         posterior: The posterior with these tensors.
+        evidence: What a report shows beside them.
     """
 
     tensors: dict[str, torch.Tensor]
     posterior: Posterior
+    evidence: Evidence
 
     @property
     def spec(self) -> ModelSpec:
@@ -160,6 +164,7 @@ def train(
         data,
         options=options,
         known=known,
+        row_numbers=labelled + 1,
         began=began - snapshots.carried,
         reporter=reporter,
         device=device,
@@ -191,6 +196,7 @@ def _finished(
     *,
     options: TrainOptions,
     known: Mapping[str, Any],
+    row_numbers: NDArray[np.int64],
     began: float,
     reporter: Reporter,
     device: str,
@@ -203,12 +209,15 @@ def _finished(
         result: Outcome of the search; it is not changed.
         options: Validated options.
         known: Facts of the table, for ``model.json``.
+        row_numbers: Number of each row in the user's table, from 1, ``[N]``.
         began: When the training began, in monotonic seconds.
         reporter: Gets the progress.
         device: Device of the fits.
         hurried: Whether to calibrate and score on `ROWS_IN_A_HURRY` rows at most.
     """
     chosen, candidate = result.fit, result.candidate
+    fits = len(result.attempts)
+    reporter.stage(Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0))
     schema, split, targets = data.schema, data.split, data.targets
     standardisation = data.standardisation(candidate.transform)
 
@@ -244,7 +253,7 @@ def _finished(
         groups = [replace(group, rows=group.rows[:most]) for group in groups]
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     engine = engine_worth(len(targets), SAMPLES)
-    conformal, metrics = calibrate_and_score(
+    calibrated = calibrate_held_out(
         Posterior(spec, tensors, engine=engine),
         data.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,
@@ -274,8 +283,11 @@ def _finished(
         "targets": _distribution_of(targets[split.learned]),
         "seconds": round(time.monotonic() - began, 3),
     }
-    spec = spec.made_now(calibration=conformal, metrics=metrics, training=facts)
-    return Trained(tensors, Posterior(spec, tensors, engine=engine))
+    spec = spec.made_now(calibration=calibrated.conformal, metrics=calibrated.metrics, training=facts)
+    evidence = Evidence(
+        data.columns, targets, row_numbers, split.learned, calibrated.held_out, result.attempts, result.best
+    )
+    return Trained(tensors, Posterior(spec, tensors, engine=engine), evidence)
 
 
 def _range_of(targets: NDArray[np.float64]) -> tuple[float, float]:

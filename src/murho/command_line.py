@@ -15,21 +15,54 @@ from murho.model.runtime.processors import let_threads_sleep
 __all__ = ["app", "main"]
 
 COMMANDS = {
-    "train": ("murho.model.commands.train", "Fit a Bayesian network to a table and save it as a checkpoint."),
-    "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP."),
-    "key": ("murho.service.key_command", "Make an API key for a service."),
-    "predict": ("murho.model.commands.predict", "Score a file, offline or through a running service."),
-    "evaluate": ("murho.model.commands.evaluate", "Judge a checkpoint on labelled rows."),
+    "train": (
+        "murho.model.commands.train",
+        "Fit a Bayesian network to a table and save it as a checkpoint.",
+        "Make a model",
+    ),
     "update": (
         "murho.model.commands.update",
         "Learn from new rows; writes the next version of a checkpoint.",
+        "Make a model",
     ),
     "prune": (
         "murho.model.commands.prune",
         "Remove the weights with the lowest signal-to-noise ratio; writes the next version.",
+        "Make a model",
     ),
+    "predict": (
+        "murho.model.commands.predict",
+        "Score a file, offline or through a running service.",
+        "Use and judge a model",
+    ),
+    "evaluate": (
+        "murho.model.commands.evaluate",
+        "Judge a checkpoint on labelled rows.",
+        "Use and judge a model",
+    ),
+    "report": (
+        "murho.model.commands.report",
+        "Write the report of a checkpoint, or for new labelled rows.",
+        "Use and judge a model",
+    ),
+    "models": ("murho.model.commands.models", "List the checkpoints of a directory.", "Use and judge a model"),
+    "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
+    "key": ("murho.service.key_command", "Make an API key for a service.", "Run a service"),
+    "doctor": ("murho.service.doctor_command", "Say what is wrong with this installation.", "Run a service"),
 }
-"""Command → the module with a function of that name, and its line in ``murho --help``."""
+"""Command → the module with a function of that name, its line in ``murho --help``, and the group of lines there."""
+
+EXAMPLES = """Examples:
+
+  murho train examples/cars.csv --target Miles_per_Gallon
+
+  murho predict examples/cars.csv --model cars --output scored.csv
+
+  murho report cars
+
+  murho serve --port 8000
+
+  murho --install-completion   (completes commands and options in your shell)"""
 
 
 class LazyGroup(TyperGroup):
@@ -38,7 +71,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replaces the placeholder of the called command by the command."""
         if args and args[0] in COMMANDS:
-            module, help_line = COMMANDS[args[0]]
+            module, help_line, _ = COMMANDS[args[0]]
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             single.command(args[0], help=help_line)(getattr(import_module(module), args[0]))
             self.commands[args[0]] = typer.main.get_command(single)
@@ -50,14 +83,16 @@ app = typer.Typer(
     cls=LazyGroup,
     help="Predictions with error bars: Bayes-by-Backprop networks for tables, and a service that answers from them.",
     no_args_is_help=True,
-    add_completion=False,
+    epilog=EXAMPLES,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 
 
 def _entry(name: str) -> None:
-    @app.command(name, help=COMMANDS[name][1])
+    _, help_line, panel = COMMANDS[name]
+
+    @app.command(name, help=help_line, rich_help_panel=panel)
     def listed() -> None:
         """A placeholder for the help page; `LazyGroup` replaces it."""
 

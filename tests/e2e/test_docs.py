@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from murho.command_line import COMMANDS
 from murho.model.training.options import make_options, read_config
 from murho.service.configuration import OF_OTHERS
 from murho.service.settings import Settings
@@ -163,7 +164,7 @@ def test_every_command_line_that_documents_show_has_a_command_and_options_that_e
     found = 0
     for path in PAGES:
         text = re.sub(r"murho:cpu\s+", "murho ", path.read_text().replace("\\\n", " "))
-        for command, words in re.findall(r"\bmurho (train|serve|predict|evaluate|update|prune)\b([^`\n]*)", text):
+        for command, words in re.findall(rf"\bmurho ({'|'.join(COMMANDS)})\b([^`\n]*)", text):
             named = set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", words))
             assert named <= options_of(command), (path, command, words)
             found += bool(named)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from murho.model.training.snapshot_files import INDEX
 from tests.e2e.support import MURHO, murho
 from tests.support import ROOT
 
@@ -19,14 +20,16 @@ if TYPE_CHECKING:
 CARS = ROOT / "examples" / "cars.csv"
 TRAIN = ("train", CARS, "--target", "Miles_per_Gallon", "--hidden", 8, "--epochs", 30, "--budget", 1000)
 
+SCORED, CALIBRATING = "the first fit is scored", "chose "
+
 
 def _heed_interrupts() -> None:
     # Where the tests run in the background, signals of the keyboard are ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _interrupt_at(word: str, times: int, where: Path) -> tuple[int, str, str]:
-    """Train, send SIGINT as soon as a word was said a number of times; exit code, stdout and stderr."""
+def _interrupt_at(moment: str, where: Path) -> tuple[int, str, str]:
+    """Train, send SIGINT as soon as the first fit is scored, or as a word is said; exit code, stdout and stderr."""
     log = where / "log"
     command = [str(part) for part in (MURHO, *TRAIN, "--checkpoints", where)]
     with (
@@ -35,7 +38,10 @@ def _interrupt_at(word: str, times: int, where: Path) -> tuple[int, str, str]:
     ):
         try:
             for _ in range(20_000):
-                if log.read_text().count(word) >= times:
+                if moment == SCORED and _has_scored(where):
+                    time.sleep(0.2)  # until it is compared with the best one so far
+                    break
+                if moment in log.read_text():
                     break
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.005)
@@ -46,15 +52,15 @@ def _interrupt_at(word: str, times: int, where: Path) -> tuple[int, str, str]:
     return process.returncode, output.decode(), log.read_text()
 
 
-@pytest.mark.parametrize(
-    ("word", "times"),
-    [
-        (" s)\n", 1),  # the first trial is scored
-        ("chose ", 1),  # calibration begins
-    ],
-)
-def test_ctrl_c_saves_the_best_so_far_and_says_how_to_go_on(tmp_path: Path, word: str, times: int) -> None:
-    code, output, said = _interrupt_at(word, times, tmp_path)
+def _has_scored(where: Path) -> bool:
+    """Whether the snapshot has the outcome of a fit; a log says nothing within ten seconds."""
+    index = where / "cars" / ".training" / INDEX
+    return index.is_file() and '"finished"' in index.read_text()
+
+
+@pytest.mark.parametrize("moment", [SCORED, CALIBRATING])
+def test_ctrl_c_saves_the_best_so_far_and_says_how_to_go_on(tmp_path: Path, moment: str) -> None:
+    code, output, said = _interrupt_at(moment, tmp_path)
     assert code == 0, said
     assert "(interrupted)" in output
     assert "interrupted: " in said
@@ -62,7 +68,7 @@ def test_ctrl_c_saves_the_best_so_far_and_says_how_to_go_on(tmp_path: Path, word
     facts = json.loads((tmp_path / "cars" / "1" / "model.json").read_text())
     assert facts["training"]["interrupted"] is True
     assert facts["calibration"] is not None
-    if word == "chose ":
+    if moment == CALIBRATING:
         resumed = murho(*TRAIN, "--checkpoints", tmp_path, "--resume")
         assert "(interrupted)" not in resumed.stdout
         facts = json.loads((tmp_path / "cars" / "2" / "model.json").read_text())

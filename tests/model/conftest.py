@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from murho.model.fitting.fit_types import Epoch
+    from murho.model.training.candidates import Attempt, Stage
     from murho.model.training.train import Trained
 
 Value = TypeVar("Value")
@@ -39,7 +40,14 @@ class Notes:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.titles: list[str] = []
+        self.stages: list[Stage] = []
         self.epochs = 0
+
+    def stage(self, stage: Stage) -> None:
+        self.stages.append(stage)
+
+    def scored(self, attempt: Attempt) -> None:
+        self.say(str(attempt))
 
     def say(self, message: str) -> None:
         self.lines.append(message)

@@ -33,7 +33,7 @@ except ImportError:  # Windows: two processes that start at once both compile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["as_written", "compiled", "exactly_as_written", "part", "summing_part", "widest_vectors"]
+__all__ = ["as_written", "compiled", "exactly_as_written", "kept_code", "part", "summing_part", "widest_vectors"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -141,6 +141,15 @@ def _code_folder(function: Callable[..., Any]) -> Iterator[None]:
                 yield
             return
     raise OSError("no folder for compiled code is writable")
+
+
+def kept_code() -> tuple[Path | None, bool]:
+    """The folder that keeps compiled code (None where none is writable), and whether it holds some already."""
+    for home in _homes(Path(__file__).parent):
+        existing = next(place for place in (home, *home.parents) if place.exists())
+        if os.access(existing, os.W_OK):
+            return home, any(home.glob(f"{PREFIX}*"))
+    return None, False
 
 
 def _homes(source: Path) -> list[Path]:

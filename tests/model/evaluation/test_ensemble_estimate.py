@@ -20,6 +20,7 @@ def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) 
         judges=np.full(rows, judges),
         members=members,
         targets=np.zeros(rows),
+        means=np.zeros(rows),
         alone={"reach": alone},
         together={"reach": together},
         scores=together,

@@ -99,20 +99,21 @@ def test_parts_add_up(percentiles: np.ndarray, targets: np.ndarray, cut: int) ->
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
 
 
-def test_summary_shows_units_and_both_kinds_of_bands() -> None:
+def test_summary_shows_units_and_says_that_bands_are_raw() -> None:
     shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
     scores = {"rmse": 1.0, "mae": 1.0, "nll": 1.0, "crps": 1.0, "raw": shares, "calibrated": None}
-    lines = summary(scores, "mpg")
-    assert "RMSE 1 mpg" in lines[0]
-    assert lines[1:] == ["coverage of raw bands          90 %: 87.5 %"]
+    assert summary(scores, "mpg") == [
+        "RMSE 1 mpg   CRPS 1 mpg   NLL 1 nats",
+        "90 % bands (raw: too few rows to calibrate) cover 87.5 % of them, 4 mpg wide on average",
+    ]
 
 
 @pytest.mark.parametrize(
     ("basis", "says"),
     [
-        ({"members": 10, "all_members": 10, "judges": {"members": 2}}, "all 10 members, from the 2 that have not seen"),
+        ({"members": 10, "all_members": 10, "judges": {"members": 2}}, "all 10 members by the 2 that have not seen"),
         ({"members": 1, "all_members": 5}, "a single member, that has not seen the row: all 5 do better"),
-        ({"members": 1, "all_members": 1}, "±: standard error"),
+        ({"members": 1, "all_members": 1}, "cover 90.0 %"),
     ],
 )
 def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> None:
@@ -121,16 +122,16 @@ def test_summary_says_what_it_rests_on(basis: dict[str, object], says: str) -> N
     lines = summary(scores | basis, None)
     assert says in lines[-2]
     assert "by construction" in lines[-1]
-    assert len(summary(scores | basis | {"calibrated": None}, None)) == len(lines) - 2
+    assert len(summary(scores | basis | {"calibrated": None}, None)) == len(lines) - 1
 
 
-def test_summary_shows_standard_errors_and_as_many_digits_as_they_leave() -> None:
+def test_summary_shows_standard_errors_as_many_digits_as_they_leave_and_fits_80_columns() -> None:
     shares = {"coverage": {"90": 0.875}, "width": {"90": 4.0}}
     scores = {"rmse": 2.6912, "mae": 1234.5, "nll": -0.5, "crps": 1.0, "raw": shares, "calibrated": shares}
-    errors = {"rmse": 0.1134, "mae": 33.0, "nll": 0.1, "crps": float("inf"), "raw": {"coverage": {"90": 0.0123}}}
-    lines = summary(scores | {"standard_errors": errors}, "mpg")
-    assert lines == [
-        "RMSE 2.69 ± 0.11 mpg   MAE 1234 ± 33 mpg   NLL -0.50 ± 0.10 nats   CRPS 1 mpg",
-        "coverage of raw bands          90 %: 87.5 ± 1.2 %",
-        "coverage of calibrated bands   90 %: 87.5 %",
+    errors = {"rmse": 0.1134, "nll": 0.1, "crps": float("inf"), "calibrated": {"coverage": {"90": 0.0123}}}
+    lines = summary(scores | {"standard_errors": errors, "members": 10, "all_members": 10}, "mpg")
+    assert lines[:2] == [
+        "RMSE 2.69 ± 0.11 mpg   CRPS 1 mpg   NLL -0.50 ± 0.10 nats",
+        "90 % bands cover 87.5 ± 1.2 % of them, 4 mpg wide on average",
     ]
+    assert max(map(len, lines)) <= 80

@@ -75,3 +75,12 @@ def test_it_goes_on_from_where_it_stood() -> None:
         schedule.step()
     assert second.learning_rate == first.learning_rate
     assert second.to_json() == first.to_json()
+
+
+def test_the_share_done_goes_from_0_to_1() -> None:
+    schedule = Schedule(small_options(), 4)
+    shares = [schedule.share_done]
+    for _ in range(5):
+        schedule.step()
+        shares.append(schedule.share_done)
+    assert shares == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]

@@ -250,3 +250,26 @@ def test_links_are_known_by_their_own_name(tmp_path: Path) -> None:
 def test_a_checkpoint_in_its_first_training_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "cars" / ".training").mkdir(parents=True)
     assert list_checkpoints(tmp_path) == []
+
+
+def test_extras_lie_beside_the_two_files_and_a_disk_that_fills_costs_them_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extras = {"page.html": b"<html>", "pictures/a.png": b"png", "pictures/b.png": b"png"}
+    first = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
+    assert {str(path.relative_to(first)) for path in first.rglob("*") if path.is_file()} == {
+        "model.json",
+        "model.safetensors",
+        *extras,
+    }
+    write_bytes = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.name == "b.png":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    second = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
+    assert sorted(path.name for path in second.iterdir()) == ["model.json", "model.safetensors"]
+    assert read_checkpoint(second)[0].to_json() == FACTS

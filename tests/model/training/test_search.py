@@ -19,7 +19,7 @@ from murho.model.training.options import make_options
 from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.search import FEW_ROWS, default_budget, warm_up_share
 from murho.model.training.train import train
-from tests.model.conftest import Notes, make_table
+from tests.model.conftest import Notes, make_table, train_quickly
 
 if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Epoch, Fit
@@ -246,3 +246,15 @@ def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
     assert trained.spec.training["interrupted"]
     assert len(trained.spec.training["candidates"]) == 2
     assert trained.posterior.architecture.hidden == (6,)
+
+
+def test_stages_of_a_search_count_up_and_their_shares_add_up() -> None:
+    notes = Notes()
+    train_quickly(make_table(), notes, noise="auto", temperature=None, members=2)
+    fits, last = notes.stages[:-1], notes.stages[-1]
+    assert [stage.number for stage in fits] == list(range(1, len(fits) + 1))
+    assert all(stage.number <= stage.fits for stage in fits)
+    assert fits[0].done == 0.0
+    assert [stage.done for stage in notes.stages] == sorted(stage.done for stage in notes.stages)
+    assert all(stage.done + stage.share <= 1.0 for stage in notes.stages)
+    assert last.title == "calibrating and scoring on held-out rows"

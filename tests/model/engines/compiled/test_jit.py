@@ -172,3 +172,9 @@ def test_a_directory_of_the_user_s_is_heeded(modules: Path) -> None:
     assert list(elsewhere.rglob("*.nbc"))
     assert not list((modules / "__pycache__").rglob("*.nbc"))
     assert ask(modules, NUMBA_CACHE_DIR=str(elsewhere)) == ["8.0", "1", "0"]
+
+
+def test_the_folder_of_kept_code_is_known_and_filled() -> None:
+    folder, filled = jit.kept_code()
+    assert folder is not None
+    assert filled

@@ -1,0 +1,83 @@
+"""The command `murho models`: lists the checkpoints of a directory. It reads no tensor, so it answers at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from murho.model.commands.shared_options import CheckpointsOption, print_json, print_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from murho.model.posterior.checkpoint_summaries import CheckpointSummary
+
+__all__ = ["age_of", "model_lines", "models"]
+
+SPANS = ((31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def models(
+    checkpoints: CheckpointsOption = Path("checkpoints"),
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List the checkpoints of a directory: target, rows, CRPS on held-out rows, and age of the latest version."""
+    from murho.model.posterior.checkpoint_summaries import summaries
+
+    found = summaries(checkpoints)
+    if json:
+        print_json({"checkpoints": str(checkpoints), "models": [summary.to_json() for summary in found]})
+    elif found:
+        print_lines(model_lines(found, datetime.now(UTC)))
+    else:
+        print_lines([f"no checkpoint in {checkpoints}; train one: murho train FILE --target COLUMN"])
+
+
+def model_lines(found: Sequence[CheckpointSummary], now: datetime) -> list[str]:
+    """A table for people, a line for each checkpoint.
+
+    Args:
+        found: The checkpoints.
+        now: The present time, for their age.
+    """
+    rows = [("NAME", "VERSIONS", "TARGET", "ROWS", "CRPS", "AGE")]
+    for each in found:
+        versions = _versions(each.versions)
+        if each.problem is not None:
+            rows.append((each.name, versions, each.problem, "", "", ""))
+            continue
+        unit = f" {each.unit}" if each.unit else ""
+        rows.append(
+            (
+                each.name,
+                versions,
+                each.target or "",
+                "" if each.rows is None else f"{each.rows:,}",
+                "" if each.crps is None else f"{each.crps:.4g}{unit}",
+                "" if each.created is None else age_of(each.created, now),
+            )
+        )
+    sound = [row for row in rows if row[3] or row[4] or row[5]]
+    # A problem is as long as it is; it moves no column.
+    widths = [max(len(row[column]) for row in (rows if column < 2 else sound)) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _versions(versions: Sequence[str]) -> str:
+    """``2``, ``1, 2``, or the first, the last and the number of many: ``1 to 12 (9)``."""
+    if len(versions) > 3:
+        return f"{versions[0]} to {versions[-1]} ({len(versions)})"
+    return ", ".join(versions) or "none"
+
+
+def age_of(created: datetime, now: datetime) -> str:
+    """``3 days``: how long ago, in the largest unit of which there is at least one."""
+    seconds = (now - created).total_seconds()
+    for length, name in SPANS:
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return "just now"

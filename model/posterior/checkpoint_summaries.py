@@ -1,0 +1,103 @@
+"""What the checkpoints of a directory are, in short: from ``model.json`` alone, without reading a tensor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from murho.model.errors import CheckpointError
+from murho.model.posterior.checkpoint import FACTS_FILE
+from murho.model.posterior.checkpoint_directories import list_checkpoints
+from murho.model.posterior.seal import check_seal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.posterior.checkpoint_directories import CheckpointReference
+
+__all__ = ["CheckpointSummary", "summaries"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSummary:
+    """One name of a directory of checkpoints; all but ``name``, ``versions`` and ``problem`` are of its latest version.
+
+    Attributes:
+        name: Name of the checkpoint.
+        versions: Its versions, the latest last; empty if there is none.
+        target: The predicted column; None, as the next ones, where the file does not tell.
+        unit: Its unit.
+        rows: Number of rows learned from.
+        crps: CRPS on held-out rows, the target's unit.
+        created: When it was made.
+        problem: Why the latest version can't be used, or None.
+    """
+
+    name: str
+    versions: tuple[str, ...]
+    target: str | None = None
+    unit: str | None = None
+    rows: int | None = None
+    crps: float | None = None
+    created: datetime | None = None
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as JSON data."""
+        return {
+            "name": self.name,
+            "versions": list(self.versions),
+            "target": self.target,
+            "unit": self.unit,
+            "rows": self.rows,
+            "crps": self.crps,
+            "created": None if self.created is None else self.created.isoformat(),
+            "problem": self.problem,
+        }
+
+
+def summaries(root: Path) -> list[CheckpointSummary]:
+    """The checkpoints of a directory, by name.
+
+    Raises:
+        CheckpointError: The directory can't be read.
+    """
+    by_name: dict[str, list[CheckpointReference]] = {}
+    for reference in list_checkpoints(root):
+        by_name.setdefault(reference.name, []).append(reference)
+    return [_summary(name, references) for name, references in by_name.items()]
+
+
+def _summary(name: str, references: list[CheckpointReference]) -> CheckpointSummary:
+    versions = tuple(reference.version for reference in references if reference.problem is None)
+    if not versions:
+        return CheckpointSummary(name, (), problem=references[-1].problem)
+    latest = next(reference for reference in reversed(references) if reference.problem is None)
+    try:
+        facts = orjson.loads((latest.path / FACTS_FILE).read_bytes())
+        check_seal(facts)
+        return CheckpointSummary(name, versions, **_fields(facts))
+    except OSError as error:
+        problem = f"{FACTS_FILE} can't be read: {error.strerror or error}"
+    except (orjson.JSONDecodeError, CheckpointError, AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"{FACTS_FILE} is damaged: {error}"
+    return CheckpointSummary(name, versions, problem=problem)
+
+
+def _fields(facts: dict[str, Any]) -> dict[str, Any]:
+    target, training = facts["schema"]["target"], facts.get("training", {})
+    rows = facts.get("update", {}).get("total_rows") or training.get("rows")
+    crps = facts.get("metrics", {}).get("crps")
+    created = facts.get("created")
+    when = None if created is None else datetime.fromisoformat(created)
+    return {
+        "target": str(target["name"]),
+        "unit": target["unit"],
+        "rows": None if rows is None else int(rows),
+        "crps": float(crps) if crps is not None and math.isfinite(crps) else None,
+        "created": when if when is None or when.tzinfo else when.replace(tzinfo=UTC),
+    }

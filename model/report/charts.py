@@ -1,0 +1,176 @@
+"""The charts of a report in their order, each with a title and a caption that says what is good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from murho.model.report.calibration_charts import (
+    agreement_chart,
+    category_chart,
+    pit_chart,
+    reliability_chart,
+    spread_chart,
+    std_chart,
+)
+from murho.model.report.chart_style import styled
+from murho.model.report.doubt_charts import doubt_chart, weight_chart
+from murho.model.report.training_charts import candidate_chart, curve_chart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Chart", "charts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart of a report.
+
+    Attributes:
+        name: Name of its PNG file, without the extension.
+        section: Section of the report: ``predictions``, ``doubt`` or ``training``.
+        title: What it shows.
+        caption: What to look for and what is good, in one or two sentences.
+        specification: The Vega-Lite specification, with its data.
+    """
+
+    name: str
+    section: str
+    title: str
+    caption: str
+    specification: dict[str, Any]
+
+
+def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> list[Chart]:
+    """The charts that the facts allow.
+
+    Args:
+        facts: The facts of a report, `model.report.facts`.
+        rows: Rows to show, `model.report.shown_rows`; None: the chart of predictions has bins in place of points.
+    """
+    made: list[tuple[str, str, str, str, dict[str, Any] | None]] = []
+    if facts["held_out"] is not None:
+        made += _of_held_out(facts, rows)
+    if facts["doubt"] is not None:
+        made.append(
+            (
+                "doubt",
+                "doubt",
+                "Where doubt comes from",
+                "The part of the predicted variance that is epistemic, in tenths of the rows along each feature; the "
+                f"dashed line is its mean, {_percent(facts['doubt']['share'])}. Where bars are high, more rows like "
+                "these would make predictions sharper; where they are low, what is left is noise.",
+                doubt_chart(facts),
+            )
+        )
+    weights = facts["weights"]
+    if weights is not None:
+        made.append(
+            (
+                "weights",
+                "doubt",
+                "What the weights know",
+                f"{_percent(weights['below_one'])} of the weights have a mean below their standard deviation: the rows "
+                "leave their sign open. Many such weights are normal; murho prune removes those that matter least.",
+                weight_chart(facts),
+            )
+        )
+    made += _of_training(facts)
+    return [
+        Chart(name, section, title, caption, styled(chart))
+        for name, section, title, caption, chart in made
+        if chart is not None
+    ]
+
+
+def _of_held_out(
+    facts: Mapping[str, Any], rows: Mapping[str, Any] | None
+) -> list[tuple[str, str, str, str, dict[str, Any] | None]]:
+    points = [] if rows is None else rows["points"]
+    kind = "calibrated" if "calibrated" in facts["held_out"]["pit"] else "raw"
+    dots = (
+        "Each dot is a row."
+        if points
+        else "In bins of the prediction, a dot is the median of what was observed, and its line holds 90 % of it."
+    )
+    grey = "The grey area is what chance alone allows in 95 % of cases."
+    return [
+        (
+            "predicted",
+            "predictions",
+            "Predicted and observed",
+            f"{dots} Good predictions lie along the dashed diagonal, and about one row in ten outside its 90 % band; "
+            f"the light area is the mean {kind} band.",
+            agreement_chart(facts, points),
+        ),
+        (
+            "reliability",
+            "predictions",
+            "Reliability",
+            "The share of rows below each percentile, and inside each central band, against the share that was "
+            f"promised. Good curves follow the diagonal: above it, bands (right) are too wide. {grey}",
+            reliability_chart(facts),
+        ),
+        (
+            "pit",
+            "predictions",
+            "Probability integral transform",
+            "Where the observed values lie in their predicted distributions. Flat is good; a hill in the middle means "
+            f"bands that are too wide, high ends too narrow ones, a slope a bias. {grey}",
+            pit_chart(facts),
+        ),
+        (
+            "coverage-by-std",
+            "predictions",
+            "Coverage where the model is sure, and where it is not",
+            "Dots near 90 % from left to right are good: bands are then honest both for rows that the model calls easy "
+            f"and for those that it calls hard. {grey}",
+            std_chart(facts),
+        ),
+        (
+            "spread",
+            "predictions",
+            "Does the predicted spread tell the error?",
+            "Each dot is a tenth of the rows. Dots along the diagonal are good; a flat line would mean that the "
+            "predicted standard deviation does not tell easy rows from hard ones.",
+            spread_chart(facts),
+        ),
+        (
+            "coverage-by-category",
+            "predictions",
+            "Coverage by category",
+            "The number of rows is in brackets. Look for dots outside of the grey range: bands are then too narrow "
+            "(left) or too wide (right) for this group.",
+            category_chart(facts),
+        ),
+    ]
+
+
+def _of_training(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dict[str, Any] | None]]:
+    fits = facts["training"]["curves"] or []
+    temperature = facts["training"]["temperature"]
+    factor = "" if temperature == 1.0 else f"; the fit counts the KL {temperature:.3g} times, its temperature"
+    joint = " The dotted line is where the settling fit begins." if len(fits) > 1 else ""
+    return [
+        (
+            "curves",
+            "training",
+            "Training curves",
+            "Left: the fit to the rows; validation that falls and levels off is good, a rise at the end means "
+            f"overfitting. Right: the free energy, that likelihood plus the KL from the prior{factor}.{joint}",
+            curve_chart(facts),
+        ),
+        (
+            "candidates",
+            "training",
+            "Candidates tried",
+            "The score of every fit on rows that it has not seen, in order, named by how it differs from the "
+            "kept one; lower is better. Trials are short fits, so only fits of the same kind compare.",
+            candidate_chart(facts),
+        ),
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %"

@@ -1,0 +1,302 @@
+"""The page of a report: one HTML file with everything in it, which asks nothing of a network."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from murho.model.evaluation.metrics import plus_minus
+from murho.model.report.chart_style import named
+from murho.model.report.html_parts import Markup, bars, facts_list, number, percent, table, text
+from murho.model.report.page_style import STYLE
+from murho.model.report.rendering import HOW_TO_GET_CHARTS, can_draw
+from murho.model.report.training_charts import candidate_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from murho.model.report.rendering import Drawing
+
+__all__ = ["html_page"]
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def html_page(
+    name: str,
+    facts: Mapping[str, Any],
+    drawn: Sequence[Drawing],
+    rows: Mapping[str, Any] | None = None,
+    *,
+    source: str | None = None,
+) -> str:
+    """The whole page.
+
+    Args:
+        name: Name of the checkpoint, and its version if it is known.
+        facts: The facts of the report.
+        drawn: Its charts.
+        rows: Rows to show, `model.report.shown_rows`; None: no rows.
+        source: The file of the rows, where they are not the held-out rows of the training.
+    """
+    target = named(facts["target"]["name"], facts["target"]["unit"])
+    parts = [
+        f"<header><h1>{text(name)}</h1><p class='muted'>{text(_subtitle(facts))}</p></header>",
+        _summary(facts, source),
+        *_warnings(facts),
+        "<nav><a href='#predictions'>Predictions</a><a href='#doubt'>Doubt</a><a href='#training'>Training</a>"
+        "<a href='#table'>Table</a><a href='#numbers'>Numbers</a></nav>",
+        "<h2 id='predictions'>How good are its predictions?</h2>",
+        _without_held_out(facts),
+        *_figures(drawn, "predictions"),
+        _surprising(facts, rows),
+        "<h2 id='doubt'>What does it not know?</h2>",
+        "<p>The predicted variance has two parts. Noise (aleatoric) is in the data, and stays. Doubt (epistemic) is "
+        "what the networks do not agree on, and more rows make it smaller.</p>",
+        *_figures(drawn, "doubt"),
+        "<h2 id='training'>How was it trained?</h2>",
+        *_figures(drawn, "training"),
+        _candidates(facts),
+        "<h2 id='table'>The table in short</h2>",
+        _table(facts),
+        "<h2 id='numbers'>Numbers for a model card</h2>",
+        _numbers(facts),
+    ]
+    return (
+        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        f"<title>{escape(name)}: {escape(target)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in parts if part)
+        + f"\n<footer>Made by Murho {text(facts['murho'])}. This file needs no network.</footer>\n</main>\n</body>\n"
+        "</html>\n"
+    )
+
+
+def _subtitle(facts: Mapping[str, Any]) -> str:
+    training, target = facts["training"], named(facts["target"]["name"], facts["target"]["unit"])
+    created = "" if facts["created"] is None else f", trained {facts['created'][:16].replace('T', ' ')} UTC"
+    rows = "" if facts["table"]["rows"] is None else f" on {facts['table']['rows']:,} rows"
+    members = training["members"]
+    networks = "one Bayesian network" if members == 1 else f"a mixture of {members} Bayesian networks"
+    return f"Predicts {target}: {networks}{created}{rows}."
+
+
+def _summary(facts: Mapping[str, Any], source: str | None) -> str:
+    scores, unit = facts["scores"], facts["target"]["unit"]
+    if not scores:
+        return "<p>The checkpoint has no scores.</p>"
+    errors = scores.get("standard_errors", {})
+    suffix = f" {unit}" if unit else ""
+    kind = "calibrated" if scores.get("calibrated") else "raw"
+    bands = scores[kind]
+    error = errors.get(kind, {}).get("coverage", {}).get("90")
+    cover = f"{100 * bands['coverage']['90']:.1f}{f' ± {100 * error:.1f}' if error else ''} %"
+    cards = [
+        ("RMSE of the mean", plus_minus(scores["rmse"], errors.get("rmse")) + suffix),
+        ("CRPS, lower is better", plus_minus(scores["crps"], errors.get("crps")) + suffix),
+        (f"covered by {kind} 90 % bands", cover),
+        ("mean width of these bands", f"{bands['width']['90']:.4g}{suffix}"),
+        ("R², explained variance", None if scores.get("r2") is None else f"{scores['r2']:.3f}"),
+    ]
+    shown = "".join(
+        f"<div class='card'><b>{_large(value)}</b><span>{text(title)}</span></div>" for title, value in cards if value
+    )
+    if source is not None:
+        basis = f"On the {scores['n']:,} labelled rows of {source}."
+    else:
+        basis = f"On {scores['n']:,} rows that the networks behind each prediction have not seen. "
+        basis += _basis(scores)
+    return f"<div class='cards'>{shown}</div><p class='muted'>{text(basis)}</p>"
+
+
+def _large(value: str) -> Markup:
+    """A number, with its error and unit in smaller type."""
+    head, _, tail = value.partition(" ")
+    return Markup(f"{escape(head)} <small>{escape(tail)}</small>")
+
+
+def _basis(scores: Mapping[str, Any]) -> str:
+    described, members = scores.get("members"), scores.get("all_members")
+    words = "± is one standard error."
+    if "judges" in scores:
+        judges = scores["judges"]["members"]
+        words = f"Estimated for all {members} networks from the {judges} that have not seen a row; {words}"
+    elif described is not None and members is not None and described < members:
+        words = f"These are the scores of {described} of the {members} networks, which together do better; {words}"
+    if scores.get("calibrated"):
+        words += " The calibrated coverage is near 90 % by construction; murho evaluate on rows kept aside tells more."
+    return words
+
+
+def _warnings(facts: Mapping[str, Any]) -> list[str]:
+    notes = [f"Advice: {message}" for message in facts["table"]["advice"] if message]
+    if facts["training"]["interrupted"]:
+        notes.append("The training was interrupted: this is the best fit up to then.")
+    if not can_draw():
+        notes.append(f"There are no charts, because the package that draws them is missing: {HOW_TO_GET_CHARTS}.")
+    return [f"<p class='note'>{text(note)}</p>" for note in notes]
+
+
+def _figures(drawn: Sequence[Drawing], section: str) -> list[str]:
+    return [
+        f"<figure><h3>{text(drawing.chart.title)}</h3><figcaption>{text(drawing.chart.caption)}</figcaption>"
+        f"{drawing.element()}</figure>"
+        for drawing in drawn
+        if drawing.chart.section == section
+    ]
+
+
+def _without_held_out(facts: Mapping[str, Any]) -> str:
+    if facts["held_out"] is not None:
+        return ""
+    return (
+        "<p class='note'>This checkpoint keeps no summary of held-out rows. Labelled rows draw these charts: "
+        "murho report NAME DATA.</p>"
+    )
+
+
+def _surprising(facts: Mapping[str, Any], rows: Mapping[str, Any] | None) -> str:
+    if rows is None or not rows["surprising"]:
+        return ""
+    unit = facts["target"]["unit"]
+    features = [feature["name"] for feature in facts["table"]["features"]]
+    cells = [
+        [
+            row["row"],
+            number(row["observed"]),
+            number(row["predicted"]),
+            f"{row['lower']:.4g} to {row['upper']:.4g}",
+            f"{row['one_in']:,.0f}" if row["one_in"] < 1e6 else "over a million",
+            *(row["cells"][feature] for feature in features),
+        ]
+        for row in rows["surprising"]
+    ]
+    heads = ["row", named("observed", unit), "predicted", "90 % band", "one in", *features]
+    count = facts["held_out"]["rows"]
+    return (
+        "<h3>The most surprising rows</h3><p class='muted'>Rows of your table that lie furthest out in their predicted "
+        f"distributions: one row in so many should lie as far out. Of {count:,} rows, one is expected at about "
+        f"{count:,}; rarer ones deserve a look: a typing error, or something that the features do not tell.</p>"
+        + table(heads, cells, texts=0)
+    )
+
+
+def _candidates(facts: Mapping[str, Any]) -> str:
+    candidates = facts["training"]["candidates"]
+    if not candidates:
+        return ""
+    rows = [
+        [
+            place,
+            candidate["stage"] + (", kept" if candidate["chosen"] else ""),
+            candidate_name(candidate),
+            number(candidate["nll"]),
+            number(candidate["crps"]),
+            None if candidate["seconds"] is None else f"{candidate['seconds']:.1f}",
+        ]
+        for place, candidate in enumerate(candidates, start=1)
+    ]
+    shown = table(["", "stage", "candidate", "NLL (nats)", "CRPS", "seconds"], rows, texts=3)
+    return f"<details><summary>All candidates with their scores</summary>{shown}</details>"
+
+
+def _table(facts: Mapping[str, Any]) -> str:
+    of_table = facts["table"]
+    rows = []
+    for feature in of_table["features"]:
+        if feature["categories"] is not None:
+            values = f"{len(feature['categories'])} categories"
+        elif feature["kind"] == "boolean":
+            values = "yes or no"
+        else:
+            low, high = (f"{end:.6g}" if isinstance(end, float) else end for end in (feature["min"], feature["max"]))
+            values = f"{low} to {high}" + (f" {feature['unit']}" if feature["unit"] else "")
+        rows.append(
+            [
+                feature["name"],
+                feature["kind"],
+                values,
+                _distribution(feature),
+                percent(feature.get("missing_share")),
+            ]
+        )
+    parts: list[str] = [table(["feature", "kind", "values", "distribution", "missing"], rows, texts=4)]
+    target = facts["target"]
+    if target.get("histogram"):
+        spread = f"{target['min']:.4g} to {target['max']:.4g}, median {target['median']:.4g}, std {target['std']:.4g}"
+        shown = bars(target["histogram"]["counts"], f"histogram of {target['name']}")
+        parts.append(f"<p>The target, {text(named(target['name'], target['unit']))}: {text(spread)}.</p>{shown}")
+    if of_table["left_out_rows"]:
+        parts.append(f"<p>{of_table['left_out_rows']:,} rows were left out: they have no target, or weight 0.</p>")
+    if of_table["left_out"]:
+        parts.append("<p>Columns that were left out:</p>")
+        parts.append(table(["column", "reason"], list(of_table["left_out"].items()), texts=2))
+    return "".join(parts)
+
+
+def _distribution(feature: Mapping[str, Any]) -> Markup | None:
+    label = f"distribution of {feature['name']}"
+    if feature.get("histogram"):
+        return bars(feature["histogram"]["counts"], label)
+    if feature.get("counts"):
+        return bars([part["rows"] for part in feature["counts"]], label)
+    return None
+
+
+def _numbers(facts: Mapping[str, Any]) -> str:
+    scores, training = facts["scores"], facts["training"]
+    temperature = training["temperature"]
+    meaning = "1: Bayes' rule" if temperature == 1.0 else "below 1: sharper than Bayes' rule, chosen on rows not seen"
+    facts_of_model = {
+        "target": named(facts["target"]["name"], facts["target"]["unit"]),
+        "rows learned from": facts["table"]["rows"],
+        "rows for calibration": training["calibration_rows"],
+        "networks": training["members"],
+        "hidden layers": " x ".join(str(width) for width in training["hidden"]) or "none",
+        "parameters": f"{training['parameters']:,} (mu and rho)",
+        "noise": training["noise"],
+        "transform of the target": training["transform"],
+        "encoding": training["encoding"],
+        "prior": training["prior"],
+        "temperature": f"{temperature:.3g} ({meaning if temperature <= 1.0 else 'above 1: more cautious'})",
+        "seed": training["seed"],
+        "training": None if training["seconds"] is None else f"{training['seconds']:.0f} s",
+        "made": f"{facts['created']}, Murho {facts['murho']}",
+    }
+    parts: list[str] = [facts_list(facts_of_model)]
+    if scores:
+        parts += ["<h3>Scores</h3>", _score_table(scores), "<h3>Bands</h3>", _band_table(scores)]
+    if "judges" in scores:
+        judges = scores["judges"]
+        rows = [[title, number(judges[key])] for key, title in (("rmse", "RMSE"), ("nll", "NLL"), ("crps", "CRPS"))]
+        rows += [[f"raw {level} % bands cover", percent(share)] for level, share in judges["raw"]["coverage"].items()]
+        parts += [
+            "<h3>The judges alone</h3>",
+            f"<p class='muted'>What the {judges['members']} networks that have not seen a row score together, without "
+            "calibration. The estimates above start from these numbers; nobody is served them.</p>",
+            table(["", "value"], rows),
+        ]
+    return "".join(parts)
+
+
+def _score_table(scores: Mapping[str, Any]) -> Markup:
+    errors = scores.get("standard_errors", {})
+    titles = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "nll": "NLL (nats)", "crps": "CRPS"}
+    rows = [
+        [title, None if scores.get(key) is None else plus_minus(scores[key], errors.get(key))]
+        for key, title in titles.items()
+    ]
+    return table(["score", "value"], rows)
+
+
+def _band_table(scores: Mapping[str, Any]) -> Markup:
+    kinds = [kind for kind in ("calibrated", "raw") if scores.get(kind)]
+    heads = ["central band", *(f"{kind}: {what}" for kind in kinds for what in ("covers", "mean width"))]
+    rows = []
+    for level in scores[kinds[0]]["coverage"]:
+        row: list[object] = [f"{level} %"]
+        for kind in kinds:
+            row += [percent(scores[kind]["coverage"][level]), number(scores[kind]["width"][level])]
+        rows.append(row)
+    return table(heads, rows)

@@ -1,0 +1,187 @@
+"""Checks of an installation: each says what it found, and what to do where something is wrong."""
+
+import importlib
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from murho.model.errors import CheckpointError, MurhoError
+from murho.model.posterior.checkpoint import list_checkpoints
+from murho.model.runtime.processors import available_processors
+
+__all__ = ["CHECKS", "Finding", "Place", "examine", "summary_of"]
+
+OLDEST_PYTHON = (3, 11)
+CHARTS, COMPILED = "pip install '.[charts]' in a clone of Murho", "pip install '.[compiled]' in a clone of Murho"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        check: What was looked at.
+        status: ``ok``; ``note``, something that may be missed; ``problem``, something that does not work.
+        found: What was found and, if it is wrong, what to do.
+    """
+
+    check: str
+    status: Literal["ok", "note", "problem"]
+    found: str
+
+    def to_json(self) -> dict[str, str]:
+        """Returns the finding as JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a service would use: directory of checkpoints, device and address."""
+
+    checkpoints: Path
+    device: str
+    host: str
+    port: int
+
+
+def examine(place: Place) -> Iterator[Finding]:
+    """Runs all checks, one after the other; a check that fails is a problem, and the next ones follow."""
+    for name, check in CHECKS.items():
+        try:
+            yield from check(place)
+        except Exception as error:
+            yield Finding(name, "problem", f"the check failed: {type(error).__name__}: {error}")
+
+
+def _versions(_: Place) -> Iterator[Finding]:
+    python, needed = platform.python_version(), ".".join(map(str, OLDEST_PYTHON))
+    if sys.version_info >= OLDEST_PYTHON:
+        yield Finding("python", "ok", python)
+    else:
+        yield Finding("python", "problem", f"{python}: Murho needs Python {needed} or newer")
+    yield Finding("murho", "ok", metadata.version("murho"))
+    for package in ("torch", "numpy"):
+        try:
+            importlib.import_module(package)
+        except Exception as error:
+            yield Finding(
+                package, "problem", f"it can't be imported ({error}): install Murho again, such as make setup"
+            )
+        else:
+            yield Finding(package, "ok", metadata.version(package))
+    extras = (
+        ("numba", "answers on a CPU take several times as long", COMPILED),
+        ("vl-convert-python", "reports have no charts", CHARTS),
+    )
+    for package, without, install in extras:
+        try:
+            yield Finding(package, "ok", metadata.version(package))
+        except metadata.PackageNotFoundError:
+            yield Finding(package, "note", f"not installed: {without}; {install}")
+
+
+def _device(place: Place) -> Iterator[Finding]:
+    import torch
+
+    from murho.model.runtime.devices import resolve_device
+
+    try:
+        device = resolve_device(place.device)
+    except MurhoError as error:
+        yield Finding("device", "problem", str(error))
+        return
+    name = f" ({torch.cuda.get_device_name(device)})" if device.startswith("cuda") else ""
+    yield Finding("device", "ok", f"{device}{name}")
+
+
+def _threads(_: Place) -> Iterator[Finding]:
+    count = available_processors()
+    yield Finding("threads", "ok", f"{count}, one for each processor that this process may use")
+
+
+def _engine(_: Place) -> Iterator[Finding]:
+    try:
+        from murho.model.engines.compiled.jit import kept_code
+        from murho.model.engines.compiled.loader import compile_kernels
+    except ModuleNotFoundError:
+        yield Finding("compiled engine", "note", f"Numba is not installed, PyTorch answers; {COMPILED}")
+        return
+    folder, filled = kept_code()
+    try:
+        kernels = compile_kernels()
+    except Exception as error:
+        yield Finding(
+            "compiled engine", "problem", f"it can't be compiled here, PyTorch answers, more slowly: {error!r}"
+        )
+        return
+    network = "" if kernels.forward_draws is not None else "; PyTorch computes the network, as this build has no MKL"
+    yield Finding("compiled engine", "ok", f"it works{network}")
+    if folder is None:
+        yield Finding(
+            "code cache", "note", "no folder is writable, so every start compiles for 20 s: set NUMBA_CACHE_DIR"
+        )
+    else:
+        yield Finding("code cache", "ok", f"{folder}" + ("" if filled else " (filled just now)"))
+
+
+def _checkpoints(place: Place) -> Iterator[Finding]:
+    from murho.model.posterior.posterior import Posterior
+
+    root = place.checkpoints
+    try:
+        found = list_checkpoints(root)
+    except CheckpointError as error:
+        yield Finding("checkpoints", "problem", str(error))
+        return
+    if not found:
+        there = "has no checkpoint" if root.is_dir() else "does not exist"
+        yield Finding("checkpoints", "note", f"{root.absolute()} {there}: murho train FILE --target COLUMN makes one")
+        return
+    sound = 0
+    for reference in found:
+        where = f"{reference.name}/{reference.version}".rstrip("/")
+        if reference.problem is not None:
+            yield Finding(f"checkpoint {where}", "problem", reference.problem)
+            continue
+        try:
+            Posterior.load(reference.path, engine="torch")
+        except MurhoError as error:
+            yield Finding(f"checkpoint {where}", "problem", str(error))
+        else:
+            sound += 1
+    yield Finding("checkpoints", "ok", f"{sound} of {len(found)} versions in {root.absolute()} can be loaded")
+
+
+def _port(place: Place) -> Iterator[Finding]:
+    from murho.service.errors import ServiceError
+    from murho.service.server import listen
+
+    try:
+        listen(place.host, place.port).close()
+    except ServiceError as error:
+        yield Finding("port", "problem", str(error))
+    else:
+        yield Finding("port", "ok", f"{place.port} of {place.host} is free")
+
+
+CHECKS: dict[str, Callable[[Place], Iterator[Finding]]] = {
+    "versions": _versions,
+    "device": _device,
+    "threads": _threads,
+    "compiled engine": _engine,
+    "checkpoints": _checkpoints,
+    "port": _port,
+}
+"""Name of a check → what it yields. A new check is a function and a line here."""
+
+
+def summary_of(findings: list[Finding]) -> dict[str, Any]:
+    """Returns the findings as JSON data."""
+    return {
+        "ok": all(finding.status != "problem" for finding in findings),
+        "findings": [finding.to_json() for finding in findings],
+    }

@@ -1,0 +1,90 @@
+"""`murho report`, and the report of `murho train`."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pyarrow.csv
+import pytest
+
+from tests.model.conftest import make_table
+from tests.support import call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = ("--epochs", 10, "--noise", "homoscedastic", "--hidden", 8, "--encoding", "standard", "--transform", "none")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("data") / "flats.csv"
+    pyarrow.csv.write_csv(make_table(), path)
+    return path
+
+
+@pytest.fixture
+def root(rent_checkpoints: Path, tmp_path: Path) -> Path:
+    """A checkpoint without a report."""
+    shutil.copytree(rent_checkpoints, tmp_path / "checkpoints")
+    return tmp_path / "checkpoints"
+
+
+def test_a_training_writes_its_report_into_the_checkpoint(data: Path, tmp_path: Path) -> None:
+    done = call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
+    version = tmp_path / "flats" / "1"
+    assert f"report: {version / 'report.html'}" in done.stdout
+    assert "surprising" in (version / "report.html").read_text()
+    assert (version / "report" / "predicted.png").is_file()
+    # The rows that the page shows are kept nowhere else: it is not replaced unasked.
+    again = call_murho("report", "flats", "--checkpoints", tmp_path, cwd=tmp_path)
+    assert "wrote flats-report.html" in again.stdout
+    page = (tmp_path / "flats-report.html").read_text()
+    assert "flats, version 1" in page
+    assert "Training curves" in page
+    assert "surprising" not in page
+
+
+def test_a_training_without_a_report_or_without_rows(data: Path, tmp_path: Path) -> None:
+    call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, "--no-report", *QUICK)
+    assert sorted(path.name for path in (tmp_path / "flats" / "1").iterdir()) == ["model.json", "model.safetensors"]
+    call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, "--no-report-rows", *QUICK)
+    assert "surprising" not in (tmp_path / "flats" / "2" / "report.html").read_text()
+
+
+def test_a_report_that_fails_costs_no_training(data: Path, tmp_path: Path) -> None:
+    with mock.patch("murho.model.report.files.html_page", side_effect=RuntimeError("no ink")):
+        done = call_murho("train", data, "--target", "rent", "--checkpoints", tmp_path, *QUICK)
+    assert "warning: the report could not be made: RuntimeError: no ink" in done.stderr
+    assert "report:" not in done.stdout
+    assert (tmp_path / "flats" / "1" / "model.safetensors").is_file()
+
+
+def test_a_checkpoint_without_a_report_gets_one_of_what_is_known(root: Path) -> None:
+    done = call_murho("report", "rent", "--checkpoints", root)
+    assert "report.html and 2 pictures beside it" in done.stdout
+    assert "murho report rent DATA" in done.stderr
+    assert (root / "rent" / "1" / "report" / "weights.png").is_file()
+
+
+def test_new_rows_are_judged_in_a_file_of_their_own(root: Path, data: Path, tmp_path: Path) -> None:
+    done = call_murho("report", "rent", data, "--checkpoints", root, "--output", tmp_path / "june.html")
+    assert done.stdout == f"wrote {tmp_path / 'june.html'}\n"
+    page = (tmp_path / "june.html").read_text()
+    assert "On the 160 labelled rows of flats.csv." in page
+    assert "surprising" in page
+    assert not (root / "rent" / "1" / "report.html").exists()
+
+
+@pytest.mark.parametrize(("output", "message"), [("x.pdf", "must end in .html"), ("no/x.html", "does not exist")])
+def test_a_bad_output_is_refused(root: Path, tmp_path: Path, output: str, message: str) -> None:
+    done = call_murho("report", "rent", "--checkpoints", root, "--output", tmp_path / output, code=2)
+    assert message in done.stderr
+
+
+def test_a_file_that_does_not_fit_is_named(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
+    done = call_murho("report", "rent", tmp_path / "bad.csv", "--checkpoints", root, code=1)
+    assert "bad.csv" in done.stderr

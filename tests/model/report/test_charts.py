@@ -1,0 +1,85 @@
+"""The charts: which there are, that they are Vega-Lite that draws, and that pictures fit a light and a dark page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from murho.model.report import rendering
+from murho.model.report.chart_style import COLOURS
+from murho.model.report.charts import charts
+from murho.model.report.rendering import Drawing, draw
+
+ALL = [
+    "predicted",
+    "reliability",
+    "pit",
+    "coverage-by-std",
+    "spread",
+    "coverage-by-category",
+    "doubt",
+    "weights",
+    "curves",
+    "candidates",
+]
+
+
+def test_every_chart_has_a_title_and_a_caption_of_at_most_three_sentences(
+    facts: dict[str, Any], rows: dict[str, Any]
+) -> None:
+    made = charts(facts, rows)
+    assert [chart.name for chart in made] == ALL
+    for chart in made:
+        assert chart.title
+        assert 1 <= chart.caption.count(". ") + 1 <= 3
+        assert chart.caption.endswith(".")
+
+
+def test_specifications_are_json_that_asks_for_nothing(facts: dict[str, Any], rows: dict[str, Any]) -> None:
+    for chart in charts(facts, rows):
+        text = json.dumps(chart.specification, allow_nan=False)
+        assert '"url"' not in text
+
+
+def test_without_held_out_rows_and_curves_there_are_fewer_charts(facts: dict[str, Any]) -> None:
+    bare = {**facts, "held_out": None, "doubt": None, "training": {**facts["training"], "curves": None}}
+    assert [chart.name for chart in charts(bare)] == ["weights", "candidates"]
+
+
+def test_without_rows_the_predictions_come_in_bins(facts: dict[str, Any], rows: dict[str, Any]) -> None:
+    with_points, with_bins = (json.dumps(charts(facts, shown)[0].specification) for shown in (rows, None))
+    assert '"inside"' in with_points
+    assert '"inside"' not in with_bins
+
+
+def test_pictures_take_all_colours_from_the_page(facts: dict[str, Any]) -> None:
+    for drawing in draw(facts):
+        element = drawing.element()
+        assert element.startswith("<svg")
+        assert "var(--ink)" in element
+        assert not [colour for colour in COLOURS if colour in element]
+        assert "http://" not in element.replace("http://www.w3.org/", "")
+
+
+def test_a_picture_is_a_png(facts: dict[str, Any]) -> None:
+    picture = Drawing.of(charts(facts)[3]).png(scale=1.0)
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 2_000
+
+
+def test_without_the_extra_nothing_is_drawn(facts: dict[str, Any]) -> None:
+    with mock.patch.object(rendering, "find_spec", return_value=None):
+        assert draw(facts) == []
+
+
+@pytest.mark.parametrize("name", ['<b>&"x"</b>', "größe", "a.b[0]", "x" * 300])
+def test_any_name_of_a_feature_can_be_drawn(facts: dict[str, Any], name: str) -> None:
+    changed = json.loads(json.dumps(facts))
+    changed["doubt"]["features"][0]["name"] = name
+    changed["held_out"]["by_category"] = {name: changed["held_out"]["by_category"]["district"]}
+    for chart in charts(changed):
+        if chart.name in ("doubt", "coverage-by-category"):
+            assert "<b>" not in Drawing.of(chart).element()

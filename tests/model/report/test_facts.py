@@ -1,0 +1,120 @@
+"""The facts of a report: plain JSON, small, without rows, the same numbers as everywhere else."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pytest
+
+from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.report.facts import FACTS_PATH, facts_of_spec, report_facts
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.training.train import Trained
+
+KEYS = {
+    "format",
+    "created",
+    "murho",
+    "rows_are",
+    "target",
+    "table",
+    "training",
+    "scores",
+    "held_out",
+    "doubt",
+    "weights",
+}
+
+
+def test_the_facts_are_plain_json_of_a_few_tens_of_kilobytes(facts: dict[str, Any]) -> None:
+    assert set(facts) == KEYS
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert len(json.dumps(facts)) < 50_000
+
+
+def test_the_coverage_of_the_reliability_diagram_is_that_of_the_metrics(
+    facts: dict[str, Any], trained: Trained
+) -> None:
+    reliability = facts["held_out"]["reliability"]
+    for kind in ("raw", "calibrated"):
+        for level, share in trained.spec.metrics[kind]["coverage"].items():
+            # One row in 160 is 0.006: bands count their ends, and knots of the map are rounded.
+            assert reliability["bands"][kind][int(level) - 1] == pytest.approx(share, abs=0.013)
+
+
+def test_the_parts_of_the_rows_are_all_of_them(facts: dict[str, Any]) -> None:
+    held_out = facts["held_out"]
+    assert held_out["rows"] == 160
+    assert held_out["independent"] == pytest.approx(160.0)
+    assert sum(group["rows"] for group in held_out["by_std"]) == 160
+    assert sum(group["rows"] for group in held_out["by_category"]["district"]) == 160
+    assert sum(group["rows"] for group in held_out["agreement"]) == 160
+    assert sum(held_out["pit"]["raw"]) == pytest.approx(1.0, abs=1e-3)
+    assert sum(facts["target"]["histogram"]["counts"]) == 160
+
+
+def test_the_table_tells_how_many_cells_are_missing_and_how_values_are_spread(facts: dict[str, Any]) -> None:
+    size, district, lift, day = facts["table"]["features"]
+    assert 0.02 < size["missing_share"] < 0.2
+    assert sum(size["histogram"]["counts"]) == round(160 * (1.0 - size["missing_share"]))
+    assert sum(part["rows"] for part in district["counts"]) == 160
+    assert [part["category"] for part in lift["counts"]] == [True, False]
+    assert day["histogram"]["edges"][0] == day["min"]
+
+
+def test_curves_are_those_of_the_kept_fit_and_of_the_full_fit_before_it(
+    facts: dict[str, Any], trained: Trained
+) -> None:
+    training = facts["training"]
+    assert [fit["stage"] for fit in training["curves"]] == ["full", "settling"]
+    for fit in training["curves"]:
+        sums = np.array(fit["nll"]) + np.array(fit["kl"])
+        np.testing.assert_allclose(fit["free_energy"], sums, rtol=1e-3, atol=1e-3)
+    assert [candidate["chosen"] for candidate in training["candidates"]].count(True) == 1
+    assert len(training["candidates"]) == len(trained.evidence.attempts)
+
+
+def test_the_epistemic_share_is_a_share_and_its_bins_hold_all_rows(facts: dict[str, Any]) -> None:
+    doubt = facts["doubt"]
+    assert 0.0 < doubt["share"] < 1.0
+    for feature in doubt["features"]:
+        assert sum(place["rows"] for place in feature["bins"]) == doubt["rows"]
+        mean = np.average(
+            [p["share"] for p in feature["bins"]], weights=[p["rows"] * p["std"] ** 2 for p in feature["bins"]]
+        )
+        assert mean == pytest.approx(doubt["share"], rel=1e-3)
+
+
+def test_stored_facts_are_read_back_and_without_them_model_json_tells(
+    facts: dict[str, Any], trained: Trained, tmp_path: Path
+) -> None:
+    stored = {str(FACTS_PATH): orjson.dumps(facts)}
+    first = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors, extras=stored)
+    assert report_facts(first) == facts
+    second = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors)
+    bare = report_facts(second)
+    assert set(bare) == KEYS
+    assert (bare["held_out"], bare["doubt"], bare["training"]["curves"]) == (None, None, None)
+    assert bare["scores"] == facts["scores"]
+    assert bare["weights"] == facts["weights"]
+    assert report_facts(second, trained.spec) == facts_of_spec(trained.spec)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"format": 99}', b"[]"])
+def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: Path) -> None:
+    directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors, extras={str(FACTS_PATH): damage})
+    assert report_facts(directory, trained.spec)["held_out"] is None
+
+
+def test_checkpoints_of_before_have_facts() -> None:
+    (directory,) = (ROOT / "tests" / "fixtures" / "checkpoints" / "rents").iterdir()
+    facts = report_facts(directory)
+    assert set(facts) == KEYS
+    assert facts["target"]["name"]

@@ -1,0 +1,44 @@
+"""A report for labelled rows says what `murho evaluate` says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+
+from murho.model.errors import TableError
+from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.report import labelled_rows
+from murho.model.report.facts import facts_of_spec
+from murho.model.report.labelled_rows import report_of_rows
+from tests.model.conftest import make_table
+
+if TYPE_CHECKING:
+    from murho.model.posterior.posterior import Posterior
+
+
+def test_scores_and_coverage_are_those_of_an_evaluation(rent: Posterior) -> None:
+    table = make_table(90, seed=5)
+    made = report_of_rows(rent, facts_of_spec(rent.spec), table)
+    evaluated = evaluate_table(rent, table)
+    assert made.facts["rows_are"] == "given"
+    assert made.facts["scores"]["crps"] == pytest.approx(evaluated["crps"], rel=1e-5)
+    for kind in ("raw", "calibrated"):
+        bands = made.facts["held_out"]["reliability"]["bands"][kind]
+        assert bands[89] == pytest.approx(evaluated[kind]["coverage"]["90"], abs=0.012)
+        by_std = [(group["rows"], group[kind]) for group in made.facts["held_out"]["by_std"]]
+        assert sum(rows * share for rows, share in by_std) / 90 == pytest.approx(bands[89], abs=0.012)
+    inside = [point["lower"] <= point["observed"] <= point["upper"] for point in made.rows["points"]]
+    assert sum(inside) / 90 == pytest.approx(evaluated["calibrated"]["coverage"]["90"], abs=0.012)
+
+
+def test_of_many_rows_some_are_taken(rent: Posterior) -> None:
+    with mock.patch.object(labelled_rows, "MOST_ROWS", 30):
+        made = report_of_rows(rent, facts_of_spec(rent.spec), make_table(60, seed=5))
+    assert (made.chosen, made.left_out, made.facts["held_out"]["rows"]) == (30, 0, 30)
+
+
+def test_a_table_without_the_target_is_refused(rent: Posterior) -> None:
+    with pytest.raises(TableError, match="rent"):
+        report_of_rows(rent, facts_of_spec(rent.spec), make_table(9).drop_columns(["rent"]))
