@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import re
 import shutil
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.e2e.browser import PHONE, Visit, started_browser, visiting
@@ -143,8 +145,6 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
     visit.answered()
     row = typical(site)
     answer = asked(site, {"inputs": [row, {**row, "Weight": 1500}], "include": ["draws"]})
-    import numpy as np
-
     draws = np.array(answer["draws"])
     mean, doubt, noise = (np.array(answer[key])[:, None] for key in ("mean", "epistemic_std", "aleatoric_std"))
     values = mean + (draws - draws.mean(1, keepdims=True)) * doubt / draws.std(1, keepdims=True)
@@ -152,6 +152,25 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
     observed = values[:, None, :] + noise[:, :, None] * random.standard_normal((2, 2000, 1))
     expected = 100 * float((observed[0] > observed[1]).mean())
     assert float(visit.text("#more").strip("<> %\u202f")) == pytest.approx(expected, abs=2.5)
+
+
+def test_the_probability_of_more_is_exact_for_normal_rows(visit: Visit) -> None:
+    code = """async () => {
+      const {exceeds, LEVELS, normalQuantile} = await import('/web/page/distribution.js');
+      const shared = Array.from({length: 4000}, (_, i) => normalQuantile((i + 0.5) / 4000));
+      const answer = (ahead, doubt, noise, sign) => ({
+        mean: [ahead, 0], std: [0, 1].map(() => Math.hypot(doubt, noise)), epistemic_std: [doubt, doubt],
+        aleatoric_std: [noise, noise],
+        draws: [shared.map((z) => ahead + doubt * z), shared.map((z) => sign * doubt * z)],
+        percentiles: {levels: LEVELS, values: [ahead, 0].map((mean) => LEVELS.map(
+          (level) => mean + Math.hypot(doubt, noise) * normalQuantile(level / 100)))}});
+      return [answer(0, 1, 1, 1), answer(1, 2, 1, 1), answer(1, 2, 1, -1), answer(3, 1, 0.5, 1)]
+        .map((item) => exceeds(item).observed);
+    }"""
+    # Shared doubt cancels; opposed doubt adds up: std 2 * 2 for the function, sqrt(2) for the noise.
+    spreads = [2**0.5, 2**0.5, (4**2 + 2) ** 0.5, 0.5 * 2**0.5]
+    exact = [NormalDist().cdf(ahead / spread) for ahead, spread in zip([0, 1, 1, 3], spreads, strict=True)]
+    assert visit.page.evaluate(code) == pytest.approx(exact, abs=2e-3)
 
 
 def test_the_map_shows_means_and_doubt(visit: Visit) -> None:

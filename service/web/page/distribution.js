@@ -45,12 +45,36 @@ export function normalCdf(z) {
   return z > 0 ? 1 - tail : tail;
 }
 
+/** The standard normal quantile: normalCdf inverted by bisection. */
+export function normalQuantile(probability) {
+  let [low, high] = [-8, 8];
+  for (let i = 0; i < 40; i += 1) {
+    const middle = (low + high) / 2;
+    if (normalCdf(middle) < probability) low = middle;
+    else high = middle;
+  }
+  return (low + high) / 2;
+}
+
+/** A line through points of rising x (ties allowed), which goes on beyond the outermost ones as it was there. */
+function along(xs, ys, x) {
+  let at = xs.findIndex((known) => known > x);
+  if (at < 0) at = xs.length - 1;
+  const to = Math.max(at, 1);
+  let [from, end] = [to - 1, to];
+  if (x < xs[0]) while (end < xs.length - 1 && xs[end] === xs[from]) end += 1;
+  else while (from > 0 && xs[end] === xs[from]) from -= 1;
+  if (xs[end] === xs[from]) return x === xs[end] ? (ys[0] + ys[ys.length - 1]) / 2 : x > xs[end] ? 8 : -8;
+  return ys[from] + ((x - xs[from]) / (xs[end] - xs[from])) * (ys[end] - ys[from]);
+}
+
 /**
  * The probability that A exceeds B, from one answer for both rows that lists the draws.
  *
- * Draw k is one function for both rows, so doubt that they share cancels. Each row's draws are stretched to its calibrated
- * epistemic std. The noise of the rows is independent, and taken as normal. Returns the probability for two
- * observations, and for the two function values.
+ * Draw k is one function for both rows, so doubt that they share cancels: their correlation is the covariance of the
+ * draws, stretched to the calibrated epistemic std, over the product of both std. The noise is independent. The rows'
+ * own distributions are their percentiles, as they are drawn, joined by a normal copula of this correlation.
+ * Returns the probability for two observations, and for the two function values (a share of draws).
  */
 export function exceeds(answer) {
   const [a, b] = answer.draws.map((draws, row) => {
@@ -59,16 +83,20 @@ export function exceeds(answer) {
     const stretch = std > 0 ? answer.epistemic_std[row] / std : 1;
     return draws.map((value) => answer.mean[row] + (value - mean) * stretch);
   });
-  const noise = Math.hypot(answer.aleatoric_std[0], answer.aleatoric_std[1]);
+  const ofFunction = a.reduce((sum, value, k) => sum + (value > b[k] ? 1 : value === b[k] ? 0.5 : 0), 0) / a.length;
+  const shared = a.reduce((sum, value, k) => sum + (value - answer.mean[0]) * (b[k] - answer.mean[1]), 0) / a.length;
+  const spread = answer.std[0] * answer.std[1];
+  const correlation = spread > 0 ? Math.max(-0.9999, Math.min(0.9999, shared / spread)) : 0;
+  const { levels, values } = answer.percentiles;
+  const scores = levels.map((level) => normalQuantile(level / 100));
+  const points = 400;
   let observed = 0;
-  let function_ = 0;
-  a.forEach((value, k) => {
-    const ahead = value - b[k];
-    const half = ahead === 0 ? 0.5 : 0;
-    function_ += ahead > 0 ? 1 : half;
-    observed += noise > 0 ? normalCdf(ahead / noise) : ahead > 0 ? 1 : half;
-  });
-  return { observed: observed / a.length, function: function_ / a.length };
+  for (let i = 0; i < points; i += 1) {
+    const score = normalQuantile((i + 0.5) / points);
+    const less = along(values[1], scores, along(scores, values[0], score)); // the score of A's value among B's
+    observed += normalCdf((less - correlation * score) / Math.sqrt(1 - correlation ** 2)) / points;
+  }
+  return { observed, function: ofFunction };
 }
 
 /** What the share of doubt in the variance means, in words. */
