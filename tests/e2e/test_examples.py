@@ -26,9 +26,9 @@ def run(script: str, *arguments: object) -> str:
     return done.stdout
 
 
-def words(text: str) -> list[str]:
+def words(text: str) -> list[list[str]]:
     """What is printed, without its numbers."""
-    return ["".join(c for c in line if c.isalpha() or c == " ").split() for line in text.splitlines() if line]  # type: ignore[misc]
+    return ["".join(c for c in line if c.isalpha() or c == " ").split() for line in text.splitlines() if line]
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_a_script_prints_what_its_page_says_and_draws_its_figure(script: str, tm
     assert f"python examples/{script}" in shown
     printed = words(shown)
     # The lines of a quick run are those of the page, apart from their numbers.
-    missing = [line for line in last if line not in printed and line[:1] not in (["drew"], ["A"])]
+    missing = [line for line in last if line not in printed and line[:1] not in [["drew"], ["A"]]]
     assert missing == []
 
 
