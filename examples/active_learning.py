@@ -127,6 +127,10 @@ def main():
     parser.add_argument("--data", help="another table (CSV)")
     parser.add_argument("--target", help="its target")
     options = parser.parse_args()
+    if options.seeds < 2:
+        parser.error("--seeds is at least 2: a standard error needs two runs")
+    if (options.data is None) != (options.target is None):
+        parser.error("--data and --target go together")
     seeds, end = (2, 30) if options.quick else (options.seeds, 100)
 
     random, clever = [], []
