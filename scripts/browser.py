@@ -3,8 +3,8 @@
     .venv/bin/python scripts/browser.py           prints the path of the browser; installs one if it must
     .venv/bin/python scripts/browser.py --find    only looks
 
-MURHO_BROWSER names another browser. Debian's package is taken where this runs as root on a system with apt, and
-Playwright's own build anywhere else. Without any the tests of the page are skipped; with MURHO_BROWSER=required they
+TEST_BROWSER names another browser. Debian's package is taken where this runs as root on a system with apt, and
+Playwright's own build anywhere else. Without any the tests of the page are skipped; with TEST_BROWSER=required they
 fail.
 """
 
@@ -26,7 +26,7 @@ OF_PLAYWRIGHT = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*.ap
 
 def find_browser() -> str | None:
     """The path of a browser on this machine; None if there is none."""
-    named = os.environ.get("MURHO_BROWSER", "")
+    named = os.environ.get("TEST_BROWSER", "")
     if named not in {"", "required"}:
         return named
     for name in NAMES:
@@ -64,7 +64,7 @@ def main() -> int:
         install_browser()
     browser = find_browser()
     if browser is None:
-        sys.stderr.write("No Chromium: the tests of the page are skipped. Install chromium, or set MURHO_BROWSER.\n")
+        sys.stderr.write("No Chromium: the tests of the page are skipped. Install chromium, or set TEST_BROWSER.\n")
         return 1
     sys.stdout.write(f"{browser}\n")
     return 0

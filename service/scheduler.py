@@ -276,7 +276,8 @@ class Scheduler:
 
     def too_late(self, job: Job) -> DeadlineError:
         """Returns the error of a job whose deadline has passed; it says what took the time, and what helps."""
-        said = f"There was no answer within {job.deadline - job.submitted:.2g} seconds: "
+        seconds = job.deadline - job.submitted
+        said = f"There was no answer within {round(seconds, 1 if seconds > 0.09 else 3):g} seconds: "
         if job.begun is None:
             others = max(0, self._pending - 1)
             return DeadlineError(f"{said}the request waited for its turn behind {others} others. Try again later.")

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter
 
-from murho.service.overview import overview
 from murho.service.parts import PartsDependency
 from murho.service.responses import JSONBytes
 
@@ -18,4 +17,6 @@ async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
     row, `reliability` is how often raw bands held the held-out rows. What an older checkpoint does not have is null.
     """
+    from murho.service.overview import overview  # here: the service answers /healthz before torch is loaded
+
     return JSONBytes(overview(parts.registry.snapshot.find(name)))

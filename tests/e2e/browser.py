@@ -40,7 +40,7 @@ def started_browser() -> Iterator[Browser]:
     found = runpy.run_path(str(ROOT / "scripts" / "browser.py"))["find_browser"]()
     if found is None:
         message = "no Chromium on this machine: .venv/bin/python scripts/browser.py installs one"
-        if os.environ.get("MURHO_BROWSER") == "required":
+        if os.environ.get("TEST_BROWSER") == "required":
             pytest.fail(message)
         pytest.skip(message)
     with playwright.sync_playwright() as running:

