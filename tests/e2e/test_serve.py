@@ -165,8 +165,8 @@ def test_requests_in_flight_are_answered_before_the_service_ends(checkpoints: Pa
 
 def test_what_takes_longer_than_the_grace_is_answered_503(checkpoints: Path, tmp_path: Path) -> None:
     answers: list[httpx.Response] = []
-    request = {"inputs": [ROW] * 60_000, "samples": 1500}
-    with serve(checkpoints, tmp_path / "log", drain_grace="0.2") as service:
+    request = {"inputs": [ROW] * 100_000, "samples": 4096}
+    with serve(checkpoints, tmp_path / "log", drain_grace="0.2", max_pending_cost="1000000000") as service:
         service.wait_for_line("(Ready: )")
         thread = threading.Thread(
             target=lambda: answers.append(httpx.post(f"{service.address}/predict", json=request, timeout=60))
