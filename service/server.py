@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["DrainingServer", "address_of", "configure", "listen", "serve_until_stopped"]
 
 LATE_SECONDS = 0.2
-"""In this time a client whose connection was accepted at the very end sends its request, and is sent elsewhere."""
+"""In this time a client whose connection came at the very end sends its request, and is sent elsewhere."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -155,7 +155,7 @@ class DrainingServer(uvicorn.Server):
             listening.close()
         for one in accepted:
             await loop.connect_accepted_socket(lambda: self._make_connection(loop), one)
-        if accepted:
+        if self._any_new():
             await asyncio.sleep(LATE_SECONDS)
         await super().shutdown(sockets)
 
