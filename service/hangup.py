@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["on_hangup"]
 
+CLOSING_SECONDS = 0.1
+"""So long a terminal may still open after the signal that says that it was closed."""
+
 
 @contextmanager
 def on_hangup(act: Callable[[], object]) -> Iterator[None]:
@@ -27,13 +30,17 @@ def on_hangup(act: Callable[[], object]) -> Iterator[None]:
         return
     in_terminal = signal.getsignal(number) is not signal.SIG_IGN and _has_terminal()
 
-    def receive() -> None:
+    loop = asyncio.get_running_loop()
+
+    def decide() -> None:
         if in_terminal and not _has_terminal():
             os.kill(os.getpid(), signal.SIGTERM)
         else:
             act()
 
-    loop = asyncio.get_running_loop()
+    def receive() -> None:
+        loop.call_later(CLOSING_SECONDS if in_terminal else 0, decide)
+
     loop.add_signal_handler(number, receive)
     try:
         yield

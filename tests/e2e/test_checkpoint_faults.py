@@ -46,7 +46,7 @@ def test_nothing_that_happens_to_the_files_changes_an_answer(
             time.sleep(NOTICED)
             traffic.wait_for(20)
             assert service.client.get("/models/cars").json()["version"] != "3"
-            for file in sorted(own.glob("cars/*/*")):
+            for file in sorted(path for path in own.glob("cars/**/*") if path.is_file()):
                 with file.open("r+b") as opened:
                     opened.truncate(10)
             traffic.requests = [*known, *fresh]  # with draws that are not made yet

@@ -41,7 +41,7 @@ def place_of(service: Service) -> tuple[str, int]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_service_at_once(checkpoints: Path, tmp_path: Path, number: int) -> None:
-    with serve(checkpoints, tmp_path / "log", max_pending_cost="1000000000") as service:
+    with serve(checkpoints, tmp_path / "log", max_pending_cost="100000000000") as service:
         service.wait_for_line("(Ready: )")
 
         def ask() -> None:
