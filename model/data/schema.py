@@ -34,6 +34,8 @@ __all__ = [
 MOST_CATEGORIES = 200
 """Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""
 
+FEWEST_CLASSES = 2
+
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Feature name → canonical column ``[B]``."""
 
@@ -94,10 +96,48 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The predicted column: its name and, if one was given, its unit."""
+    """The predicted column.
+
+    Attributes:
+        name: The column's name.
+        unit: Its unit, if one was given.
+        classes: The C classes of a classifier, sorted; None: the target is a number.
+    """
 
     name: str
     unit: str | None
+    classes: tuple[str, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The target as JSON data; ``classes`` only if it has any."""
+        classes = {} if self.classes is None else {"classes": list(self.classes)}
+        return {"name": self.name, "unit": self.unit, **classes}
+
+    @classmethod
+    def from_json(cls, data: object, where: str) -> Self:
+        """The inverse of `to_json`.
+
+        Args:
+            data: The object.
+            where: Its path in the file, for messages.
+
+        Raises:
+            CheckpointError: The data have another form; the message names the field.
+        """
+        fields = expect_fields(data, where, ("name", "unit"), optional=("classes",))
+        classes = fields.get("classes")
+        if classes is not None and (
+            not isinstance(classes, list)
+            or len(classes) < FEWEST_CLASSES
+            or not all(isinstance(name, str) for name in classes)
+            or classes != sorted(set(classes))
+        ):
+            raise wrong(f"{where}.classes", "at least two texts that differ, sorted", classes)
+        return cls(
+            expect_text(fields["name"], f"{where}.name"),
+            _unit(fields["unit"], f"{where}.unit"),
+            None if classes is None else tuple(classes),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +185,7 @@ class Schema:
                 }
                 for feature in self.features
             ],
-            "target": {"name": self.target.name, "unit": self.target.unit},
+            "target": self.target.to_json(),
             "left_out": dict(self.left_out),
         }
 
@@ -161,11 +201,7 @@ class Schema:
         if not isinstance(listed, list) or not listed:
             raise wrong("schema.features", "a list of at least one feature", listed)
         features = tuple(_feature(item, f"schema.features[{index}]") for index, item in enumerate(listed))
-        target_fields = expect_fields(fields["target"], "schema.target", ("name", "unit"))
-        target = Target(
-            expect_text(target_fields["name"], "schema.target.name"),
-            _unit(target_fields["unit"], "schema.target.unit"),
-        )
+        target = Target.from_json(fields["target"], "schema.target")
         names = [feature.name for feature in features]
         if len({*names, target.name}) != len(names) + 1:
             raise wrong("schema.features", "names that differ from each other and from the target's", names)

@@ -67,6 +67,7 @@ def plan_columns(
     ignore: Collection[str] = (),
     groups: Collection[str] = (),
     overrides: Mapping[str, ColumnOverride] | None = None,
+    classes: tuple[str, ...] | None = None,
 ) -> ColumnPlan:
     """Infer kinds, units and missing policy from the whole table.
 
@@ -80,6 +81,7 @@ def plan_columns(
         ignore: Columns to leave out.
         groups: Columns to leave out because they only name groups of rows.
         overrides: Column → kind and unit given by the user.
+        classes: Classes of the target, already checked; None: it is a number.
 
     Returns:
         The plan.
@@ -92,7 +94,8 @@ def plan_columns(
     overrides = overrides or {}
     require_column(table, target, "the target")
     _check_options(table, target, ignore, overrides)
-    _check_target(table, target)
+    if classes is None:
+        _check_target(table, target)
     kinds: dict[str, FeatureKind] = {}
     units: dict[str, str | None] = {}
     missing: dict[str, bool] = {}
@@ -116,7 +119,7 @@ def plan_columns(
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise TableError(f"no column is left as a feature: {reasons or 'the target is the only column'}")
     unit = overrides[target].unit if target in overrides else None
-    return ColumnPlan(kinds, units, missing, Target(target, unit), left_out)
+    return ColumnPlan(kinds, units, missing, Target(target, unit, classes), left_out)
 
 
 def columns_from_table(
@@ -229,8 +232,9 @@ def _check_options(
             raise OptionError(f"the {what} column {name!r} is not in the table{_hints(name, table.column_names)}")
     if target in ignore:
         raise OptionError(f"the target {target!r} can't be ignored")
-    if target in overrides and overrides[target].kind not in {None, FeatureKind.NUMERIC}:
-        raise OptionError(f"the target {target!r} is predicted as a number: it can't be {overrides[target].kind}")
+    kind = overrides[target].kind if target in overrides else None
+    if kind is FeatureKind.DATE:
+        raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {kind}")
 
 
 def _check_target(table: pa.Table, target: str) -> None:

@@ -12,21 +12,17 @@ import numpy as np
 import torch
 
 from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
-from murho.model.engines.forward import FEW_ROWS, forward
+from murho.model.engines.compiled_forward import CompiledForward
 from murho.model.engines.prediction_plan import SPREADS
-from murho.model.engines.torch_engine import TorchEngine
 from murho.model.likelihoods.likelihood import NOISE_FLOOR
 from murho.model.runtime.threads import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
     from torch import Tensor
 
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.compiled.loader import Kernels
-    from murho.model.engines.draws import Draws
     from murho.model.engines.prediction_plan import PredictionPlan
     from murho.model.engines.target_model import TargetModel
     from murho.model.likelihoods.likelihood import Likelihood
@@ -34,16 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["CompiledEngine"]
 
 NOTHING = np.empty(0)
-TILE_FLOATS = 2**19
-"""Hidden values of a layer in a tile of a thread's forward pass: two buffers of 2 MiB."""
-LEAST_ROWS, MOST_ROWS = 256, 1024
-"""Limits of the rows in such a tile."""
 
 
-class CompiledEngine:
+class CompiledEngine(CompiledForward):
     """The engine of compiled code, see `model.engines.engine.Engine`."""
-
-    name = "compiled"
 
     def __init__(self, target: TargetModel, kernels: Kernels, *, components_per_thread: int = 2**16) -> None:
         """Prepare the constants of a target model.
@@ -53,8 +43,8 @@ class CompiledEngine:
             kernels: The compiled functions.
             components_per_thread: Rows times components that justify one more thread: about a millisecond of work.
         """
-        self._reference, self._target, self._kernels = TorchEngine(target), target, kernels
-        self.draw_weights: Callable[..., None] | None = kernels.draw_weights
+        super().__init__(target, kernels)
+        self._target: TargetModel = target
         self._components_per_thread = components_per_thread
         self._noise = _noise_of_members(target.likelihood, target.members)
         wide, transform = target.wide, target.transform
@@ -70,22 +60,6 @@ class CompiledEngine:
         """
         known = target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
         return known and target.limits is None
-
-    def forward(self, draws: Draws, rows: Tensor) -> Tensor:
-        """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""
-        forward_draws = self._kernels.forward_draws
-        if forward_draws is None or draws.activation != "silu" or len(draws.layers) == 1 or len(rows) <= FEW_ROWS:
-            return forward(draws, rows)
-        samples, batch = len(draws), len(rows)
-        inputs = rows.new_ones((rows.shape[1] + 1, batch))
-        inputs[:-1] = rows.T
-        outputs = rows.new_empty((samples, draws.layers[-1].shape[1], batch))
-        widest = max(layer.shape[1] for layer in draws.layers[:-1])
-        most = max(LEAST_ROWS, min(MOST_ROWS, TILE_FLOATS // widest))
-        at_a_time = -(-batch // -(-batch // most))
-        arrays = draws.layers, inputs.numpy(), outputs.numpy(), len(inputs) if draws.skip else 0, at_a_time
-        in_parts(samples, 1, lambda part: forward_draws(*arrays, part.start, part.stop))
-        return outputs.transpose(1, 2)
 
     def answer(
         self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.draws import Draws
-    from murho.model.engines.prediction_plan import PredictionPlan
+    from murho.model.engines.target_models import AnyPlan
 
 __all__ = ["Engine"]
 
@@ -41,7 +41,7 @@ class Engine(Protocol):
         ...
 
     def answer(
-        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+        self, plan: AnyPlan, outputs: Tensor, members: Tensor, outside: Outside
     ) -> dict[str, NDArray[Any]]:
         """The numbers that a plan requests.
 
@@ -52,7 +52,7 @@ class Engine(Protocol):
             outside: The rows beyond the training rows.
 
         Returns:
-            The requested numbers in the target's unit, by the names of `prediction.Prediction`, without the Monte
+            The requested numbers in the target's unit, by the names of `prediction.Prediction` or `class_prediction.ClassPrediction`, without the Monte
             Carlo standard errors.
         """
         ...

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.wide_component import WideComponent
 
-__all__ = ["MonteCarloError", "monte_carlo_error"]
+__all__ = ["MonteCarloError", "error_of_averages", "monte_carlo_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,20 @@ class MonteCarloError:
     mean: NDArray[np.float64]
     std: NDArray[np.float64]
     percentiles: NDArray[np.float64]
+
+
+def error_of_averages(drawn: Tensor, mirror: Tensor, members: int) -> Tensor:
+    """Standard errors of averages over the draws.
+
+    Args:
+        drawn: One value per draw, ``[S, B]``; draw k is of member k mod M.
+        mirror: The same for the mirror images.
+        members: M.
+
+    Returns:
+        ``[B]``.
+    """
+    return _Strata.of(len(drawn), members, drawn).error(drawn, mirror)
 
 
 def monte_carlo_error(

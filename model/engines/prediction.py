@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
     from murho.model.engines.monte_carlo_error import MonteCarloError
 
-__all__ = ["DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "PredictOptions", "Prediction", "Question"]
+__all__ = ["DEFAULT_COVERAGE", "DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "PredictOptions", "Prediction", "Question"]
 
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
+DEFAULT_COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class PredictOptions:
         calibrated: Whether std, its parts, percentiles and exceedance are to be calibrated, if the checkpoint has a
             calibration and the answer describes a new observation.
         mc_error: Whether to add Monte Carlo standard errors.
+        coverage: Coverage of prediction sets, strictly between 0 and 1; for classes alone.
     """
 
     samples: int = DEFAULT_SAMPLES
@@ -41,6 +43,7 @@ class PredictOptions:
     draws: bool = False
     calibrated: bool = True
     mc_error: bool = False
+    coverage: float = DEFAULT_COVERAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +96,7 @@ class Prediction:
     mc_error: MonteCarloError | None = None
     outside: NDArray[np.bool_] | None = None
     warned: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        """B."""
+        return len(self.mean)

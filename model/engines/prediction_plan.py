@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from murho.model.distributions.calibrated_spread import CalibratedSpread
 from murho.model.distributions.mixtures import FURTHEST_SCORE, normal_cdf, score_of_tails
 from murho.model.distributions.predictive import function_exceedance, function_quantiles
+from murho.model.engines.prediction import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,6 +111,10 @@ class PredictionPlan:
         if options.draws:
             answer["draws"] = predictive.means.T
         return answer
+
+    def prediction(self, answer: dict[str, Any], **facts: Any) -> Prediction:
+        """The prediction of an answer's arrays and of what else belongs to it."""
+        return Prediction(**facts, **answer)
 
     def of_quantiles(self, spreads: Mapping[str, Tensor], quantiles: Tensor, outside: Outside) -> dict[str, Tensor]:
         """The part of an answer that follows from quantiles: percentiles, and with a calibration the spread.

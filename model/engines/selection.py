@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
     from murho.model.engines.engine import Engine
-    from murho.model.engines.target_model import TargetModel
+    from murho.model.engines.target_models import AnyTargetModel
 
 __all__ = ["ENGINES", "engine_worth", "select_engine"]
 
@@ -23,7 +23,7 @@ ENGINES = ("auto", "torch")
 """``auto``: compiled code on a CPU, where it is available; ``torch``: PyTorch, which saves a second of loading."""
 
 
-def select_engine(target: TargetModel, device: torch.device, choice: str = "auto") -> Engine:
+def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "auto") -> Engine:
     """Select the engine for a target model.
 
     ``auto`` selects compiled code on a CPU, if Numba is installed and works, for the observation models and transforms
@@ -46,8 +46,12 @@ def select_engine(target: TargetModel, device: torch.device, choice: str = "auto
     if kernels is None:
         return reference
     from murho.model.engines.compiled_engine import CompiledEngine
+    from murho.model.engines.compiled_forward import CompiledForward
+    from murho.model.engines.target_model import TargetModel
 
-    return CompiledEngine(target, kernels) if CompiledEngine.supports(target) else reference
+    if isinstance(target, TargetModel):
+        return CompiledEngine(target, kernels) if CompiledEngine.supports(target) else reference
+    return CompiledForward(target, kernels)
 
 
 def engine_worth(rows: int, samples: int) -> str:

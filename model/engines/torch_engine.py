@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.draws import Draws
-    from murho.model.engines.prediction_plan import PredictionPlan
-    from murho.model.engines.target_model import TargetModel
+    from murho.model.engines.target_models import AnyPlan, AnyTargetModel
 
 __all__ = ["TorchEngine"]
 
@@ -25,7 +24,7 @@ class TorchEngine:
 
     name = "torch"
 
-    def __init__(self, target: TargetModel) -> None:
+    def __init__(self, target: AnyTargetModel) -> None:
         """Keep the target model, which maps outputs to the distribution of the target."""
         self._target = target
         self.draw_weights: Callable[..., None] | None = None
@@ -35,7 +34,7 @@ class TorchEngine:
         return forward(draws, rows)
 
     def answer(
-        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+        self, plan: AnyPlan, outputs: Tensor, members: Tensor, outside: Outside
     ) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
         predictive = self._target.predictive(outputs, members, widened=plan.options.samples > 0)

@@ -11,30 +11,22 @@ from torch import Tensor
 
 from murho.model.data.splits import folds_of, partition_of
 from murho.model.distributions.ensemble_extrapolation import ensemble_score
-from murho.model.distributions.limited_predictive import LimitedPredictive
-from murho.model.distributions.predictive import Predictive
+from murho.model.fitting.row_scorers import LEAST_LOG_DENSITY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from murho.model.distributions.transforms import Standardisation
+    from murho.model.fitting.row_scorers import RowScorer
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
 
 __all__ = [
     "DRAWS",
-    "LEAST_LOG_DENSITY",
     "Rows",
     "SeenRows",
     "held_out_row_scores",
     "mixture_nll",
 ]
-
-LEAST_LOG_DENSITY = -15.0
-"""Floor of the log density of a validation row, nats: that of a target 5.3 standard deviations from the mean.
-
-A single cell with a misplaced decimal point may lie thousands of standard deviations off. Without the floor, it alone
-would decide when to stop and which observation model to keep."""
 
 DRAWS = 32
 """Draws per row of `held_out_row_scores`, divided among the judges of the row."""
@@ -219,45 +211,39 @@ def mixture_nll(
 
 def held_out_row_scores(
     network: BayesianNetwork,
-    likelihood: Likelihood,
     rows: Rows,
     targets: Tensor,
-    standardisation: Standardisation,
+    scorer: RowScorer,
     *,
     seed: int,
     draws: int = DRAWS,
 ) -> Tensor:
-    """Negative log likelihood and CRPS of the mixture, in the target's unit: comparable over fits of any transform.
+    """Scores of the mixture of the judges of every row.
 
-    Both are extrapolated to all members if several, but not all, have not seen a row
+    They are extrapolated to all members if several, but not all, have not seen a row
     (`model.distributions.ensemble_extrapolation.ensemble_score`).
 
     Args:
         network: The fitted network, on the CPU.
-        likelihood: Its observation model.
         rows: The rows; only members that have not seen a row judge it.
-        targets: Targets of the rows, ``[N]``, float64, the target's unit.
-        standardisation: Transform, location and scale of the targets in the fit.
+        targets: Targets of the rows, ``[N]``, float64: the target's unit, or class indices.
+        scorer: Scores the rows.
         seed: Seed of the draws.
         draws: Draws per row, S, divided among the judges of the row.
 
     Returns:
-        Negative log likelihood of each row in nats, with the floor of `mixture_nll`, and its CRPS: ``[2, N]``, float64.
-        If rows have weights, each row's scores are multiplied by its weight over the mean weight of these rows.
+        Both scores of each row, ``[2, N]``, float64. If rows have weights, each row's scores are multiplied by its
+        weight over the mean weight of these rows.
     """
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
     draws = max(1, draws // judges)
-    spread = float(rows.mean((targets - rows.mean(targets)).square()).sqrt())
-    floor = LEAST_LOG_DENSITY - math.log(spread or standardisation.scale)
     kept: list[Tensor] | None = None
     with torch.no_grad():
         for numbers, places in rows.judged_by(members, 1024):
-            parts = likelihood.components(network(rows.features[numbers], generator, draws))
             chunk = [
                 part.expand(members, draws * numbers.shape[-1], -1).unflatten(1, (draws, -1)).movedim(1, 2)
-                for part in parts
-                if part is not None
+                for part in scorer.parts(network(rows.features[numbers], generator, draws))
             ]
             if kept is None:
                 kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in chunk]
@@ -265,35 +251,10 @@ def held_out_row_scores(
                 places.put(part, into)
         alone, together = torch.zeros((2, len(rows))).double(), torch.zeros((2, len(rows))).double()
         for block in torch.arange(len(rows)).split(1024):
-            mixtures = [part[:, block].double().movedim(2, 1) for part in kept or ()]
-            observed = targets[block]
-            together[:, block] = _scores(mixtures, observed, standardisation, floor)
+            parts = [part[:, block].double().movedim(2, 1) for part in kept or ()]
+            together[:, block] = scorer.scores(parts, targets[block])
             for judge in range(judges if judges > 1 else 0):
-                alone[:, block] += (
-                    _scores([part[judge : judge + 1] for part in mixtures], observed, standardisation, floor) / judges
-                )
+                alone[:, block] += scorer.scores([part[judge : judge + 1] for part in parts], targets[block]) / judges
     # The extrapolation is linear, so it may be made row by row.
     scores = ensemble_score(alone, together, judges, members)
     return scores if rows.weights is None else scores * (rows.weights / rows.weights.mean()).to(scores)
-
-
-def _scores(mixtures: Sequence[Tensor], targets: Tensor, standardisation: Standardisation, floor: float) -> Tensor:
-    """NLL and CRPS of every row, ``[2, B]``.
-
-    Args:
-        mixtures: Means, noise and, if any, weights of the components in standardised units, ``[J, S, B, K]`` each.
-        targets: ``[B]``.
-        standardisation: Transform, location and scale of the targets in the fit.
-        floor: Floor of the log density of a row.
-    """
-    means, noise, *weights = (part.flatten(0, 1) for part in mixtures)
-    predictive = Predictive.of(
-        means * standardisation.scale + standardisation.location,
-        noise * standardisation.scale,
-        weights[0] if weights else None,
-        standardisation.transform,
-    )
-    if standardisation.limits is not None:
-        predictive = LimitedPredictive.clipped(predictive, standardisation.limits)
-    nll = -predictive.log_density(targets).clamp_min(floor)
-    return torch.stack((nll, predictive.crps(targets)))

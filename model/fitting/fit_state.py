@@ -76,6 +76,7 @@ def make_model(options: FitOptions, inputs: int, generator: torch.Generator) -> 
         members=options.members,
         sigma=options.noise_sigma,
         components=options.noise_components,
+        classes=options.classes,
     )
     likelihood.limits = options.limits
     architecture = Architecture(

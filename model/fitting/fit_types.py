@@ -24,9 +24,10 @@ class FitOptions:
 
     Attributes:
         prior: Prior of all weights and biases.
-        noise: One of `model.likelihoods.registry.NOISE_KINDS`.
+        noise: One of `model.likelihoods.registry.KINDS`.
         noise_sigma: Known noise, standardised units, for ``fixed``.
         noise_components: Gaussians per row, K, for ``mixture``.
+        classes: Number of classes, C; None: the target is a number.
         rows_before: Earlier rows that taught the initial noise (`model.likelihoods.likelihood.Likelihood.remember`).
         limits: Minimum and maximum of the target, standardised (`model.likelihoods.likelihood.Likelihood`); None: there
             are none.
@@ -60,6 +61,7 @@ class FitOptions:
     noise: str = "homoscedastic"
     noise_sigma: float | None = None
     noise_components: int | None = None
+    classes: int | None = None
     rows_before: int = 0
     limits: tuple[float, float] | None = None
     hidden: tuple[int, ...] = (50, 50)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.distributions.transforms import TRANSFORMS, Standardisation
+from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardisation
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import OptionError, TableError
@@ -39,7 +39,7 @@ class TrainingData:
     Attributes:
         schema: Features and target.
         columns: Canonical columns of all rows, ``[N]`` each.
-        targets: ``[N]``, the target's unit.
+        targets: ``[N]``, the target's unit, or class indices.
         split: Training, validation and calibration rows, and the folds of the members.
         weights: Weight of each row, ``[N]``, of mean 1 over the training rows; None: all are 1.
         limits: Limits of the target; None: there are none.
@@ -78,6 +78,8 @@ class TrainingData:
 
     def fits(self, transform: str) -> bool:
         """Whether the training targets lie in a transform's domain."""
+        if self.schema.target.classes is not None:
+            return transform == Identity.kind
         return TRANSFORMS[transform].fit(self._training_targets()) is not None
 
     def standardisation(self, transform: str) -> Standardisation:
@@ -87,6 +89,8 @@ class TrainingData:
             OptionError: The training targets lie outside of the transform's domain.
             TableError: The training targets are all the same.
         """
+        if self.schema.target.classes is not None:  # networks learn the class indices as they are
+            return Standardisation(Identity(), 0.0, 1.0)
         targets = self._training_targets()
         fitted = TRANSFORMS[transform].fit(targets)
         if fitted is None:

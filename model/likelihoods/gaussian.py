@@ -10,12 +10,12 @@ from torch import Tensor
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
 from murho.model.likelihoods.censoring import tail_terms
-from murho.model.likelihoods.likelihood import Likelihood, beta_weights
+from murho.model.likelihoods.likelihood import NumericLikelihood, beta_weights
 
 __all__ = ["GaussianNoise"]
 
 
-class GaussianNoise(Likelihood):
+class GaussianNoise(NumericLikelihood):
     """``N(y; output_0, noise^2)``. A subclass defines the noise."""
 
     outputs = 1
@@ -79,10 +79,6 @@ class GaussianNoise(Likelihood):
             The derivative by the second output, ``[M, B]``; None if the network has no second output.
         """
         return None
-
-    def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
-        """Means of ``outputs``, noise of ``others``; see `Likelihood.with_scatter_of`."""
-        return torch.cat((outputs[..., :1], others[..., 1:]), dim=-1)
 
     def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
         """One Gaussian per row (K = 1), without weights; see `Likelihood.components`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from murho.model.errors import OptionError
+from murho.model.likelihoods.bernoulli import Bernoulli
+from murho.model.likelihoods.categorical import Categorical
 from murho.model.likelihoods.fixed import FixedNoise
 from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
@@ -14,7 +16,7 @@ from murho.model.likelihoods.mixture import MixtureNoise
 if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
 
-__all__ = ["LIKELIHOODS", "NOISE_KINDS", "make_likelihood"]
+__all__ = ["CLASS_KINDS", "KINDS", "LIKELIHOODS", "NOISE_KINDS", "make_likelihood"]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     likelihood.kind: likelihood
@@ -23,27 +25,38 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
         HomoscedasticNoise,
         HeteroscedasticNoise,
         MixtureNoise,
+        Bernoulli,
+        Categorical,
     )
 }
 """Every observation model, by its name on the command line and in ``model.json``."""
 
-NOISE_KINDS = tuple(LIKELIHOODS)
+KINDS = tuple(LIKELIHOODS)
+NOISE_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "number")
+"""The kinds for numbers, the values of ``--noise``."""
+CLASS_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "class")
 
 
 def make_likelihood(
-    kind: str, *, members: int, sigma: float | None = None, components: int | None = None
+    kind: str,
+    *,
+    members: int,
+    sigma: float | None = None,
+    components: int | None = None,
+    classes: int | None = None,
 ) -> Likelihood:
     """Make an observation model by name.
 
     Args:
-        kind: One of `NOISE_KINDS`.
+        kind: One of `KINDS`.
         members: M.
         sigma: Known noise in standardised units, for ``fixed``.
         components: K, for ``mixture``.
+        classes: C, for ``categorical``.
 
     Raises:
         OptionError: The kind is unknown, ``fixed`` has no sigma, or ``mixture`` has no K.
     """
     if kind not in LIKELIHOODS:
         raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")
-    return LIKELIHOODS[kind].make(LikelihoodOptions(members, sigma, components))
+    return LIKELIHOODS[kind].make(LikelihoodOptions(members, sigma, components, classes))

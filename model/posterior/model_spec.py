@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from murho.model.data.schema import Schema
 from murho.model.distributions.calibration import ConformalMap
+from murho.model.distributions.class_calibration import ClassCalibration
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.training_range import BeyondRule
+from murho.model.engines.class_target_model import ClassTargetModel
+from murho.model.engines.target_model import TargetModel
 from murho.model.json_validation import (
     expect_number,
     expect_object,
@@ -19,16 +22,22 @@ from murho.model.json_validation import (
     expect_whole,
     wrong,
 )
+from murho.model.likelihoods.class_likelihood import ClassLikelihood
 from murho.model.networks.bayesian_network import Architecture
 from murho.model.networks.named_tensors import noise_tensors
 from murho.model.networks.priors import prior_from_json, prior_to_json
+from murho.model.posterior.class_shares import ClassShares
 from murho.model.posterior.seal import SEAL
 from murho.model.posterior.spec_parts import LikelihoodSpec, target_from_json, target_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import torch
+
     from murho.model.distributions.transforms import Standardisation
+    from murho.model.engines.target_models import AnyTargetModel
+    from murho.model.likelihoods.likelihood import Likelihood, NumericLikelihood
     from murho.model.networks.priors import Prior
 
 __all__ = ["FILE_FIELDS", "ModelSpec"]
@@ -75,7 +84,7 @@ class ModelSpec:
         schema: Features and target.
         encoder: Maps the features to the network's D inputs.
         beyond: The rule for rows beyond the training rows; None in older files.
-        calibration: Map to calibrated bands, or None.
+        calibration: Map to calibrated bands or, of a classifier, to calibrated probabilities; None: there is none.
         default_seed: Seed of the draws where a request gives none.
         training: Facts of the training, as JSON: rows, epochs, candidates, options.
         metrics: Scores on held-out rows, as JSON.
@@ -93,7 +102,7 @@ class ModelSpec:
     schema: Schema
     encoder: Encoder
     beyond: BeyondRule | None = None
-    calibration: ConformalMap | None = None
+    calibration: ConformalMap | ClassCalibration | None = None
     default_seed: int = 0
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -110,6 +119,13 @@ class ModelSpec:
             "inputs": (self.encoder.width, "encoded features"),
             "outputs": (self.likelihood.make(members=1).outputs, f"outputs of {self.likelihood.kind} noise"),
         }
+        classes, shares = self.schema.target.classes, self.likelihood.shares
+        if (classes is None) != (shares is None) or (shares is not None and len(shares.values) != len(classes or ())):
+            raise wrong(
+                "likelihood.shares",
+                "one share a class of schema.target, or neither classes nor shares",
+                None if shares is None else list(shares.values),
+            )
         for name, (count, what) in needed.items():
             found = getattr(self.architecture, name)
             if found != count:
@@ -124,6 +140,21 @@ class ModelSpec:
     def temperature(self) -> float:
         """Factor of the KL in training."""
         return float(self.training.get("temperature", 1.0))
+
+    def target_model(self, likelihood: Likelihood, device: torch.device) -> AnyTargetModel:
+        """What maps the network's outputs to the distribution of the target.
+
+        Args:
+            likelihood: The observation model with its parameters.
+            device: The device of the outputs.
+        """
+        members, target = self.architecture.members, self.target
+        if isinstance(likelihood, ClassLikelihood):
+            classes, shares = self.schema.target.classes or (), self.likelihood.shares or ClassShares.even(2)
+            return ClassTargetModel(likelihood, classes, shares.tensor(device), shares.weight, members)
+        numeric = cast("NumericLikelihood", likelihood)
+        wide = self.likelihood.wide
+        return TargetModel(numeric, target.location, target.scale, target.transform, wide, members, target.limits)
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every tensor of the checkpoint."""
@@ -187,13 +218,19 @@ class ModelSpec:
             schema=schema,
             encoder=Encoder.from_json(data.get("encoding"), schema),
             beyond=None if beyond is None else BeyondRule.from_json(beyond),
-            calibration=None if calibration is None else ConformalMap.from_json(calibration),
+            calibration=None if calibration is None else _calibration(calibration, schema),
             default_seed=expect_whole(data.get("default_seed"), "default_seed"),
             training=_training(data.get("training", {})),
             metrics=expect_object(data.get("metrics", {}), "metrics"),
             records=_records({key: value for key, value in data.items() if key not in (*FILE_FIELDS, *_PARTS)}),
             absent=frozenset((part, name) for part, name in _NEWER_FIELDS if name not in data[part]),
         )
+
+
+def _calibration(data: object, schema: Schema) -> ConformalMap | ClassCalibration:
+    if schema.target.classes is None:
+        return ConformalMap.from_json(data)
+    return ClassCalibration.from_json(data)
 
 
 def _training(data: object) -> dict[str, Any]:

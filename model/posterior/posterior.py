@@ -16,11 +16,9 @@ from murho.model.encoding.imputation import rows_to_impute
 from murho.model.encoding.input_warnings import input_warnings, listed_features, listed_rows
 from murho.model.encoding.training_range import Outside, TrainingRange
 from murho.model.engines.draw_cache import KEPT_BYTES, DrawCache
-from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
-from murho.model.engines.prediction import Prediction, PredictOptions, Question
-from murho.model.engines.prediction_plan import KEPT_PLANS, PredictionPlan
+from murho.model.engines.prediction import PredictOptions, Question
+from murho.model.engines.prediction_plan import KEPT_PLANS
 from murho.model.engines.selection import select_engine
-from murho.model.engines.target_model import TargetModel
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.networks.named_tensors import load_noise_tensors
 from murho.model.posterior.answer_cost import COMPILED, TORCH, CostModel
@@ -39,16 +37,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.data.schema import Columns, UnfamiliarValue
-    from murho.model.distributions.predictive import Predictive
+    from murho.model.engines.target_models import AnyPlan, AnyPrediction
     from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = ["Posterior"]
 
 TILE_VALUES = 2**19
 """Outputs in a tile: 4 MiB of float64, and a few temporaries of the same size."""
-TILE_ROWS = 256
-"""Least number of rows in a tile where the draws leave room for them: matrix products of fewer rows are slow."""
-
 ROWS_OF_NEW_DRAWS = 8
 """Rows whose forward pass takes about as long as making the draws."""
 
@@ -103,20 +98,12 @@ class Posterior:
         self.likelihood = spec.likelihood.make(spec.architecture.members)
         load_noise_tensors(self.likelihood, self._tensors)
         self.likelihood.requires_grad_(requires_grad=False).to(self.device)
-        self._target = TargetModel(
-            self.likelihood,
-            self.location,
-            self.scale,
-            self.transform,
-            spec.likelihood.wide,
-            self.architecture.members,
-            spec.target.limits,
-        )
+        self._target = spec.target_model(self.likelihood, self.device)
         limits = None if spec.beyond is None else spec.beyond.limits(spec.target.forward)
         self._network = NetworkOutputs(self.likelihood, self._reach, limits)
         self._reference = TorchEngine(self._target)
         self.engine = select_engine(self._target, self.device, engine)
-        self._plans: dict[PredictOptions, PredictionPlan] = {}
+        self._plans: dict[PredictOptions, AnyPlan] = {}
         self._costs = CostModel(
             self._weights,
             sum(spec.architecture.hidden),
@@ -165,7 +152,7 @@ class Posterior:
         """The specification as JSON: schema, training, metrics of held-out rows and more."""
         return self.spec.to_json()
 
-    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+    def predict(self, columns: Columns, options: PredictOptions) -> Any:
         """Answer for any number of rows.
 
         Args:
@@ -173,12 +160,13 @@ class Posterior:
             options: Options of the request, already validated.
 
         Returns:
-            One entry per row, in order.
+            One entry per row, in order: a `model.engines.prediction.Prediction` or, of a classifier, a
+            `model.engines.class_prediction.ClassPrediction`.
         """
         rows = len(next(iter(columns.values())))
         return self.predict_questions(columns, (Question(slice(0, rows), options),))[0]
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Prediction]:
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Any]:
         """Answer several questions in one pass: the rows are encoded and go through the network together.
 
         Each answer is the one that `predict` gives for the rows of the question alone, up to rounding in float32. A
@@ -202,7 +190,7 @@ class Posterior:
         listed = listed_rows(self._listed_features, columns, incomplete)
         if not len(incomplete):
             return self._predict(self.encoder.encode(columns), questions, seed, listed)
-        parts: list[list[tuple[NDArray[np.intp], Prediction]]] = [[] for _ in questions]
+        parts: list[list[tuple[NDArray[np.intp], AnyPrediction]]] = [[] for _ in questions]
         for numbers, part, imputed in in_pieces(columns, incomplete, self.encoder.width):
             encoded = self.encoder.encode_copies(part) if imputed else self.encoder.encode(part)
             about = list(questions_about(questions, numbers))
@@ -213,7 +201,7 @@ class Posterior:
                 parts[place].append((numbers[own], answer))
         return [with_rows_in_place(of_question) for of_question in parts]
 
-    def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Prediction:
+    def predict_encoded(self, rows: NDArray[np.float32], options: PredictOptions) -> Any:
         """Answer as `predict` does, for encoded rows ``[B, D]``, or for R imputed copies of each, ``[R, B, D]``.
 
         The prediction's ``warned`` is then ``outside``: encoded rows do not tell which cells would be listed besides.
@@ -224,11 +212,11 @@ class Posterior:
     @torch.inference_mode()
     def _predict(
         self, rows: NDArray[np.float32], questions: Sequence[Question], seed: int, listed: NDArray[np.bool_] | None
-    ) -> list[Prediction]:
+    ) -> list[AnyPrediction]:
         """Answer questions about encoded rows, all complete or all copies; ``listed`` is that of `listed_rows`."""
         samples, batch = questions[0].options.samples, rows.shape[-2]
         groups = groups_of(questions)
-        parts: list[list[Prediction]] = [[] for _ in groups]
+        parts: list[list[AnyPrediction]] = [[] for _ in groups]
         rows_of_work = batch + ROWS_OF_NEW_DRAWS * (samples > 0 and self._draws.missing(samples, seed) > 0)
         with threads_for(rows_of_work * max(1, samples) * self._weights):
             per_tile = self._rows_per_tile(samples)
@@ -240,7 +228,7 @@ class Posterior:
                     within = group.within(start, stop)
                     if within is not None:
                         answers.append(self._answer(tile, group.options, seed, within, of_tile))
-        predictions: dict[int, Prediction] = {}
+        predictions: dict[int, AnyPrediction] = {}
         for group, answers in zip(groups, parts, strict=True):
             predictions.update(split(group, in_one(answers)))
         return [predictions[place] for place in range(len(questions))]
@@ -261,7 +249,7 @@ class Posterior:
         seed: int,
         within: slice | NDArray[np.intp],
         listed: NDArray[np.bool_] | None,
-    ) -> Prediction:
+    ) -> AnyPrediction:
         """The prediction for some rows of a tile; ``listed`` is `listed_rows` of all its rows."""
         plan, part = self._plan(options), tile.part(within)
         outside, calibrated = Outside.of(part.unlike), plan.calibration is not None
@@ -270,14 +258,14 @@ class Posterior:
         answer = engine.answer(plan, part.outputs, part.members, widening)
         mask = outside.mask.cpu().numpy()
         errors = self._errors(part, answer, options, seed, calibrated=calibrated) if options.mc_error else None
-        return Prediction(
+        return plan.prediction(
+            answer,
             samples=options.samples,
             seed=seed,
             calibrated=calibrated,
             mc_error=errors,
             outside=mask,
             warned=mask if listed is None else mask | listed[within],
-            **answer,
         )
 
     def drawn(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> DrawnRows:
@@ -301,7 +289,7 @@ class Posterior:
         widening = self._widening(Outside.of(tile.unlike), tile)
         return DrawnRows(outputs, of_members, widening, self._target, self.engine)
 
-    def predictive(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Predictive:
+    def predictive(self, rows: Tensor, samples: int, seed: int, *, members: Sequence[int] | None = None) -> Any:
         """The raw predictive distribution of the target of each row; takes the arguments of `drawn`."""
         return self.drawn(rows, samples, seed, members=members).predictive()
 
@@ -346,50 +334,38 @@ class Posterior:
         """Make the default draws and run every path once, so that the first request is as fast as later ones."""
         for batch in (1, 64):
             rows = np.zeros((batch, self.architecture.inputs), dtype=np.float32)
-            for options in (
-                PredictOptions(),
-                PredictOptions(samples=0),
-                PredictOptions(noise=False, thresholds=(0.0,)),
-            ):
+            for options in self._target.options_of_warm_up():
                 self.predict_encoded(rows, options)
 
     def _rows_per_tile(self, samples: int) -> int:
         most = max(1, self.tile_values // max(1, samples))
         if not self._draws.holds(samples):  # draws are made again for every tile
             return most
-        return max(min(most, TILE_ROWS), most // self.architecture.outputs)
+        return max(min(most, self._target.least_tile_rows), most // self.architecture.outputs)
 
-    def _plan(self, options: PredictOptions) -> PredictionPlan:
+    def _plan(self, options: PredictOptions) -> AnyPlan:
         """The plan of options, found without a look at the calibration, whose hash takes 8 us."""
         plan = self._plans.get(options)
         if plan is None:
             if len(self._plans) >= KEPT_PLANS:
                 self._plans.clear()
-            plan = self._plans[options] = PredictionPlan.of(options, self.calibration, self.device)
+            plan = self._plans[options] = self._target.plan(options, self.calibration, self.device)
         return plan
 
     def _widening(self, outside: Outside, tile: Tile) -> Outside:
         """The rows in which calibration may only widen bands: those outside, and those of mostly imputed spread."""
-        if tile.rows.dim() == 2:
+        if tile.rows.dim() == 2 or self.schema.target.classes is not None:
             return outside
         imputed = mostly_imputed(self._target.predictive(tile.outputs, tile.members), len(tile.rows))
         return Outside.of(outside.mask | imputed)
 
     def _errors(
         self, tile: Tile, answer: Mapping[str, NDArray[Any]], options: PredictOptions, seed: int, *, calibrated: bool
-    ) -> MonteCarloError | None:
+    ) -> Any:
         """Monte Carlo standard errors of the answer for the rows of a tile; None without draws."""
         if options.samples == 0:
             return None
         parts = self._draws.image_parts(options.samples, seed)
         images = self._network.of(self.engine, parts, tile.rows, tile.beyond)
         drawn, mirrored = (self._target.predictive(*part) for part in ((tile.outputs, tile.members), images))
-        errors = monte_carlo_error(
-            drawn,
-            mirrored,
-            torch.from_numpy(answer["percentiles"]).to(self.device),
-            members=self.architecture.members,
-            noise=options.noise,
-            calibrated_std=torch.from_numpy(answer["std"]).to(self.device) if calibrated else None,
-        )
-        return MonteCarloError(*(error.cpu().numpy() for error in errors))
+        return self._target.errors(drawn, mirrored, answer, options, calibrated=calibrated)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.engines.monte_carlo_error import MonteCarloError
-from murho.model.engines.prediction import Prediction, Question
+from murho.model.engines.prediction import Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,11 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.engines.prediction import PredictOptions
+    from murho.model.engines.target_models import AnyPrediction
 
 __all__ = ["Group", "groups_of", "in_one", "questions_about", "split", "validate_questions"]
-
-OF_ERRORS = tuple(field.name for field in fields(MonteCarloError))
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -110,7 +107,7 @@ def questions_about(questions: Sequence[Question], rows: NDArray[np.intp]) -> It
             yield place, slice(first, last), Question(slice(first, last), question.options)
 
 
-def in_one(parts: Sequence[Prediction], order: NDArray[np.intp] | None = None) -> Prediction:
+def in_one(parts: Sequence[AnyPrediction], order: NDArray[np.intp] | None = None) -> AnyPrediction:
     """Join the predictions of groups of rows.
 
     Args:
@@ -119,7 +116,7 @@ def in_one(parts: Sequence[Prediction], order: NDArray[np.intp] | None = None) -
     """
     if len(parts) == 1 and order is None:
         return parts[0]
-    joined: Prediction = _joined(parts, slice(None) if order is None else order)
+    joined: AnyPrediction = _joined(parts, slice(None) if order is None else order)
     return joined
 
 
@@ -135,7 +132,7 @@ def _joined(parts: Sequence[Any], order: slice | NDArray[np.intp]) -> Any:
     return replace(parts[0], **changes)
 
 
-def split(group: Group, prediction: Prediction) -> Iterator[tuple[int, Prediction]]:
+def split(group: Group, prediction: AnyPrediction) -> Iterator[tuple[int, AnyPrediction]]:
     """Divide the prediction for the rows of a group among its questions.
 
     Yields:
@@ -144,17 +141,18 @@ def split(group: Group, prediction: Prediction) -> Iterator[tuple[int, Predictio
     if len(group.places) == 1:
         yield group.places[0], prediction
         return
-    arrays = {
-        field.name: value
-        for field in fields(prediction)
-        if isinstance(value := getattr(prediction, field.name), np.ndarray)
-    }
-    errors = prediction.mc_error
+    facts: dict[str, Any] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for field in fields(prediction):
+        value = getattr(prediction, field.name)
+        (arrays if isinstance(value, np.ndarray) else facts)[field.name] = value
+    errors, kind = prediction.mc_error, type(prediction)
     start = 0
     for place, count in zip(group.places, group.counts, strict=True):
         rows = slice(start, start + count)
         start += count
         own: dict[str, Any] = {name: array[rows] for name, array in arrays.items()}
         if errors is not None:
-            own["mc_error"] = MonteCarloError(**{name: getattr(errors, name)[rows] for name in OF_ERRORS})
-        yield place, Prediction(prediction.samples, prediction.seed, prediction.calibrated, **own)
+            of_errors = {field.name: getattr(errors, field.name)[rows] for field in fields(errors)}
+            own["mc_error"] = type(errors)(**of_errors)
+        yield place, kind(**{**facts, **own})

@@ -16,7 +16,8 @@ from murho.model.json_validation import (
     option_errors_at,
     wrong,
 )
-from murho.model.likelihoods.registry import NOISE_KINDS, make_likelihood
+from murho.model.likelihoods.registry import KINDS, make_likelihood
+from murho.model.posterior.class_shares import ClassShares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,16 +33,18 @@ class LikelihoodSpec:
     """The observation model of a checkpoint.
 
     Attributes:
-        kind: One of `model.likelihoods.registry.NOISE_KINDS`.
+        kind: One of `model.likelihoods.registry.KINDS`.
         sigma: Known noise in standardised units, for ``fixed``.
         components: K, for ``mixture``.
         wide: The rule of the wide component; None: there is none.
+        shares: Shares of the classes; None: the target is a number.
     """
 
     kind: str
     sigma: float | None = None
     components: int | None = None
     wide: WideRule | None = None
+    shares: ClassShares | None = None
 
     def make(self, members: int) -> Likelihood:
         """Build the observation model of M members, before its parameters are loaded.
@@ -49,7 +52,10 @@ class LikelihoodSpec:
         Raises:
             OptionError: ``sigma`` or ``components`` is out of range, or missing although ``kind`` needs it.
         """
-        return make_likelihood(self.kind, members=members, sigma=self.sigma, components=self.components)
+        classes = None if self.shares is None else len(self.shares.values)
+        return make_likelihood(
+            self.kind, members=members, sigma=self.sigma, components=self.components, classes=classes
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The likelihood as an object of ``model.json``."""
@@ -58,6 +64,7 @@ class LikelihoodSpec:
             "sigma": self.sigma,
             "components": self.components,
             "wide": None if self.wide is None else self.wide.to_json(),
+            **({} if self.shares is None else {"shares": self.shares.to_json()}),
         }
 
     @classmethod
@@ -67,16 +74,17 @@ class LikelihoodSpec:
         Raises:
             CheckpointError: A field is missing, unknown, of another type or out of range.
         """
-        fields = expect_fields(data, "likelihood", ("kind",), optional=("sigma", "components", "wide"))
+        fields = expect_fields(data, "likelihood", ("kind",), optional=("sigma", "components", "wide", "shares"))
         kind = expect_text(fields["kind"], "likelihood.kind")
-        if kind not in NOISE_KINDS:
-            raise wrong("likelihood.kind", f"one of {', '.join(NOISE_KINDS)}", kind)
-        sigma, components = fields.get("sigma"), fields.get("components")
+        if kind not in KINDS:
+            raise wrong("likelihood.kind", f"one of {', '.join(KINDS)}", kind)
+        sigma, components, shares = (fields.get(name) for name in ("sigma", "components", "shares"))
         spec = cls(
             kind,
             None if sigma is None else expect_number(sigma, "likelihood.sigma"),
             None if components is None else expect_whole(components, "likelihood.components", least=1),
             WideRule.from_json(fields.get("wide")),
+            None if shares is None else ClassShares.from_json(shares),
         )
         with option_errors_at("likelihood"):
             spec.make(members=1)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from murho.model.likelihoods.registry import CLASS_KINDS
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -66,7 +68,7 @@ class Candidate:
     """The choices that a search makes, for one fit.
 
     Attributes:
-        noise: A kind of `model.likelihoods.registry.NOISE_KINDS`.
+        noise: A kind of `model.likelihoods.registry.KINDS`.
         transform: A key of `model.distributions.transforms.TRANSFORMS`.
         encoding: A key of `model.encoding.encoder.ENCODINGS`.
         whitened: Whether whitened directions of correlated numbers are inputs too (`model.encoding.whitening`).
@@ -85,9 +87,13 @@ class Candidate:
     def __str__(self) -> str:
         """The candidate in words."""
         widths = "x".join(str(width) for width in self.hidden) or "none"
+        if self.noise in CLASS_KINDS:
+            model = f"{self.noise} classes"
+        else:
+            model = f"{self.noise} noise, transform {self.transform}"
         temperature = "" if self.temperature is None else f", temperature {self.temperature:.3g}"
         encoding = f"{self.encoding} encoding{', whitened' if self.whitened else ''}"
-        return f"{self.noise} noise, transform {self.transform}, {encoding}, hidden {widths}{temperature}"
+        return f"{model}, {encoding}, hidden {widths}{temperature}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +104,32 @@ class Attempt:
         candidate: The candidate.
         stage: ``trial``, ``full`` or ``settling``: a short fit, the full one, or the short one that continues it.
         nll: Negative log likelihood of the mixture of all members, nats per row, the target's unit; infinite if the
-            fit failed.
-        crps: CRPS, the target's unit; infinite if the fit failed.
+            fit failed. Of classes it is the log loss.
+        crps: CRPS, the target's unit; infinite if the fit failed; None for classes.
         seconds: Duration of fit and scoring.
-        rows: NLL and CRPS of every validation row, ``[2, N]``; None if the fit failed.
+        rows: The scores behind the loss for every validation row: NLL and CRPS, ``[2, N]``, or the log loss alone,
+            ``[1, N]``; None if the fit failed.
         history: All epochs of the fit; empty if it failed.
     """
 
     candidate: Candidate
     stage: str
     nll: float
-    crps: float
+    crps: float | None
     seconds: float
     rows: Tensor | None = field(default=None, repr=False, compare=False)
     history: tuple[Epoch, ...] = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
         """The candidate and its scores in one line."""
-        return (
-            f"{stage_title(self.stage)}{self.candidate}: validation NLL {self.nll:.3f} nats, CRPS {self.crps:.4g} "
-            f"({self.seconds:.1f} s)"
-        )
+        return f"{stage_title(self.stage)}{self.candidate}: validation {self.scores} ({self.seconds:.1f} s)"
+
+    @property
+    def scores(self) -> str:
+        """The scores in words."""
+        if self.crps is None:
+            return f"log loss {self.nll:.4f} nats"
+        return f"NLL {self.nll:.3f} nats, CRPS {self.crps:.4g}"
 
     @property
     def loss(self) -> float:
@@ -126,7 +137,10 @@ class Attempt:
 
         Both change by the same amount if all errors and all bands grow by a factor. The NLL alone ignores the distance
         of a confident miss, and spikes on round numbers lower it. The CRPS alone is almost insensitive to the tails.
+        Of classes the loss is the log loss.
         """
+        if self.crps is None:
+            return self.nll
         return 0.5 * (self.nll + math.log(self.crps))
 
     def to_json(self) -> dict[str, Any]:

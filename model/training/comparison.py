@@ -25,11 +25,14 @@ def paired_difference(first: Tensor, second: Tensor) -> tuple[float, float]:
 
     Args:
         first: NLL and CRPS of every row under the first fit, ``[2, N]``, as
-            `model.fitting.cross_fit_rows.held_out_row_scores` returns them.
+            `model.fitting.cross_fit_rows.held_out_row_scores` returns them; of classes the log loss alone, ``[1, N]``.
         second: The same under the second fit, for the same rows.
     """
-    (nll, crps), scale = first - second, 0.5 * (first[1] + second[1]).mean()
-    differences = 0.5 * (nll + crps / scale)
+    if len(first) == 1:
+        (differences,) = first - second
+    else:
+        (nll, crps), scale = first - second, 0.5 * (first[1] + second[1]).mean()
+        differences = 0.5 * (nll + crps / scale)
     error = float(differences.std(correction=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
     return float(differences.mean()), error
 
@@ -38,7 +41,7 @@ def is_better(challenger: Tensor, incumbent: Tensor, *, simpler: bool) -> bool:
     """Whether a challenger replaces the incumbent.
 
     Args:
-        challenger: NLL and CRPS of every row, ``[2, N]``.
+        challenger: NLL and CRPS of every row, ``[2, N]``, or the log loss alone, ``[1, N]``.
         incumbent: The same under the incumbent.
         simpler: Whether the challenger is the simpler of the two. It then wins unless it is worse by more than one
             standard error. Otherwise it wins only if it is better by more than one.

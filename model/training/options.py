@@ -50,6 +50,11 @@ class TrainOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    task: Literal["auto", "regression", "classification"] = Field(
+        default="auto",
+        description="Whether the target is a number or one of several classes. auto takes text and truth values for "
+        "classes.",
+    )
     ignore: tuple[str, ...] = Field(default=(), description="Columns that are no features.")
     group: tuple[str, ...] = Field(
         default=(),

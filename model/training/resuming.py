@@ -34,7 +34,8 @@ class ScoredFit:
 
     Attributes:
         fit: The fit.
-        rows: NLL and CRPS of every validation row, ``[2, N]``, as ``score`` returned them.
+        rows: Scores of every validation row, as ``score`` returned them: NLL and CRPS ``[2, N]``, or the log loss alone
+            ``[1, N]``.
         seconds: Duration of fit and scoring, with the time before an interruption.
     """
 
@@ -48,9 +49,9 @@ class ScoredFit:
         return float(self.rows[0].mean())
 
     @property
-    def crps(self) -> float:
-        """Mean CRPS."""
-        return float(self.rows[1].mean())
+    def crps(self) -> float | None:
+        """Mean CRPS; None for classes."""
+        return float(self.rows[1].mean()) if len(self.rows) > 1 else None
 
 
 def fit_or_resume(
@@ -74,7 +75,7 @@ def fit_or_resume(
         training: Training rows, as `model.fitting.fit.fit` takes them.
         validation: Validation rows, likewise.
         options: Options of the fit.
-        score: Returns NLL and CRPS of a fit on every validation row, ``[2, N]``.
+        score: Returns the scores of a fit on every validation row, as `ScoredFit.rows` has them.
         initial: Tensors to start from, as `model.fitting.fit.fit` takes them.
         title: Title of the fit, for people.
         reporter: Gets the progress.

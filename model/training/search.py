@@ -36,6 +36,7 @@ from murho.model.training.comparison import is_better
 from murho.model.training.resuming import fit_or_resume
 from murho.model.training.search_space import TEMPERATURES, SearchDimension, is_simpler, next_temperature
 from murho.model.training.snapshots import Snapshots
+from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +69,6 @@ TIME_OF_TRIAL_OF_FEW = 0.25
 temperatures and transforms as single networks, which need more caution than the mixture that will answer."""
 SETTLING_RATE = 0.3
 """First learning rate of the settling fit, as a share of the usual one."""
-FEWEST_ROWS_FOR_A_MIXTURE = 200
 WELL_HIDDEN = 0.01
 """Whitening gets a trial if a direction of the standardised numbers has a variance below this. Fits find directions of
 larger variance without whitening."""
@@ -105,6 +105,7 @@ class _Search:
         snapshots: Snapshots,
     ) -> None:
         self.data, self.options, self.reporter, self.device = data, options, reporter, device
+        self.task = task_of(data.schema.target)
         self.snapshots = snapshots
         self.attempts: list[Attempt] = []
         # A budget that the user has set is in seconds of the clock; the default is in work, the same on every machine.
@@ -148,6 +149,7 @@ class _Search:
             noise=candidate.noise,
             noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardisation.scale,
             noise_components=options.noise_components,
+            classes=self.task.class_count,
             limits=standardisation.standard_limits(),
             hidden=candidate.hidden,
             activation=options.activation,
@@ -218,11 +220,13 @@ class _Search:
         self.time_planned += self.time_of(stage)
 
     def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
-        """NLL and CRPS of every validation row, ``[2, N]``."""
+        """Scores of every validation row: NLL and CRPS ``[2, N]``, or the log loss alone ``[1, N]``."""
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
-        standardisation, seed = data.standardisation(candidate.transform), self.options.seed
-        return held_out_row_scores(outcome.network, outcome.likelihood, validation, targets, standardisation, seed=seed)
+        spread = float(validation.mean((targets - validation.mean(targets)).square()).sqrt())
+        scorer = self.task.scorer(outcome.likelihood, data.standardisation(candidate.transform), spread)
+        scores = held_out_row_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
+        return scores[: self.task.scores_in_loss]
 
     def run(self) -> SearchResult:
         """Run all stages. A KeyboardInterrupt ends the search; once a fit is scored, the best one so far is kept.
@@ -336,7 +340,7 @@ class _Search:
         options = self.options
         temperature_path = len(self.data.split.training) >= FEW_ROWS
         return Candidate(
-            noise="heteroscedastic" if options.noise == "auto" else options.noise,
+            noise=self.task.first_likelihood(options),
             transform="none" if options.transform == "auto" else options.transform,
             encoding="standard" if options.encoding == "auto" else options.encoding,
             whitened=options.whiten == "yes" and self._whitening() is not None,
@@ -351,12 +355,7 @@ class _Search:
     def _dimensions(self) -> Iterator[SearchDimension]:
         """The dimensions to search: those that the user has not fixed."""
         options, data = self.options, self.data
-        # Noise of one size in the target's unit has no single size after a logarithm.
-        if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
-            yield SearchDimension("transform", ("log",))
-        if options.noise == "auto":
-            few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
-            yield SearchDimension("noise", ("homoscedastic",) if few else ("mixture",))
+        yield from self.task.dimensions(data, options)
         # After the noise: many inputs together with a flexible density would overfit a small table.
         bins = data.encoder("piecewise").width - data.encoder("standard").width
         if options.encoding == "auto" and bins:

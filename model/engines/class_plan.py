@@ -1,0 +1,126 @@
+"""The plan of a classifier's answer: the options of a request, prepared once, and the answer from a predictive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from murho.model.distributions.class_predictive import draws_with_mean, entropy
+from murho.model.distributions.predictive import function_quantiles
+from murho.model.engines.class_prediction import ClassPrediction
+from murho.model.engines.prediction_plan import KEPT_PLANS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from murho.model.distributions.class_calibration import ClassCalibration
+    from murho.model.distributions.class_predictive import ClassPredictive
+    from murho.model.encoding.training_range import Outside
+    from murho.model.engines.prediction import PredictOptions
+
+__all__ = ["ClassPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlan:
+    """The options of a request about classes, the same for every row.
+
+    Attributes:
+        options: Options of the request.
+        calibration: Calibrates the probabilities, and makes the prediction sets; None: both are raw.
+        levels: The percentile levels as probabilities, ``[K]``, float64.
+        classes: Names of the C classes.
+    """
+
+    options: PredictOptions
+    calibration: ClassCalibration | None
+    levels: Tensor
+    classes: tuple[str, ...]
+
+    @classmethod
+    @lru_cache(maxsize=KEPT_PLANS)
+    def of(
+        cls,
+        options: PredictOptions,
+        calibration: ClassCalibration | None,
+        device: torch.device,
+        classes: tuple[str, ...],
+    ) -> Self:
+        """Prepare the plan of a request.
+
+        Args:
+            options: Options of the request.
+            calibration: The checkpoint's calibration, or None; not used without draws.
+            device: The device that computes the answer.
+            classes: Names of the C classes.
+        """
+        if not (options.calibrated and options.samples > 0):
+            calibration = None
+        levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
+        return cls(options, calibration, levels, classes)
+
+    def answer(self, predictive: ClassPredictive, outside: Outside) -> dict[str, Tensor]:
+        """The answer for B rows.
+
+        Args:
+            predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
+            outside: The rows beyond the training rows, where calibration may only make the answer less sure.
+
+        Returns:
+            The requested numbers by the names of `model.engines.class_prediction.ClassPrediction`.
+        """
+        options = self.options
+        probabilities = self.probabilities(predictive, outside)
+        answer = {"prediction": probabilities.argmax(dim=1), "probabilities": probabilities}
+        if options.samples == 0:
+            if options.draws:
+                answer["draws"] = probabilities.new_empty((len(probabilities), 0, probabilities.shape[1]))
+            return answer
+        draws = draws_with_mean(predictive.draws, probabilities.T)
+        total = entropy(probabilities, dim=1)
+        answer |= {
+            "epistemic_std": (draws - probabilities.T).square().mean(dim=0).sqrt().T,
+            "entropy": total,
+            "epistemic_entropy": (total - entropy(draws, dim=1).mean(dim=0)).clamp_min(0.0),
+            "percentiles": self._percentiles(draws),
+            "prediction_set": self._sets(probabilities),
+        }
+        if options.draws:
+            answer["draws"] = draws.permute(2, 0, 1)
+        return answer
+
+    def probabilities(self, predictive: ClassPredictive, outside: Outside) -> Tensor:
+        """The class probabilities of the answer, ``[B, C]``."""
+        raw = predictive.pooled()
+        probabilities = raw
+        if self.calibration is not None:
+            probabilities = self.calibration.map.log_probabilities(raw.log()).exp()
+            probabilities = torch.lerp(probabilities, predictive.shares.expand_as(raw), predictive.least)
+        if self.options.samples == 0 or len(outside) == 0:
+            return probabilities
+        if self.calibration is not None:
+            surer = probabilities.amax(dim=1) > raw.amax(dim=1)
+            probabilities = torch.where((outside.mask & surer).unsqueeze(1), raw, probabilities)
+        return predictive.towards_shares(probabilities, outside.mask)
+
+    def prediction(self, answer: dict[str, Any], **facts: Any) -> ClassPrediction:
+        """The prediction of an answer's arrays and of what else belongs to it."""
+        return ClassPrediction(classes=self.classes, **facts, **answer)
+
+    def _percentiles(self, draws: Tensor) -> Tensor:
+        """Percentiles of every class's probability over the draws, ``[B, C, K]``."""
+        _, classes, rows = draws.shape
+        values = function_quantiles(draws.flatten(1), self.levels)
+        return values.view(classes, rows, len(self.levels)).transpose(0, 1)
+
+    def _sets(self, probabilities: Tensor) -> Tensor:
+        """Whether each class is in the prediction set of its row, ``[B, C]``, bool."""
+        if self.calibration is not None:
+            return self.calibration.sets.sets(probabilities, self.options.coverage)
+        # Without held-out rows: the likeliest classes whose raw probabilities make up the coverage.
+        ordered, order = probabilities.sort(dim=1, descending=True, stable=True)
+        before = ordered.cumsum(dim=1) - ordered
+        return torch.zeros_like(ordered, dtype=torch.bool).scatter(1, order, before < self.options.coverage)
