@@ -21,7 +21,7 @@ from benchmarks.datasets import SETS, read_set
 from benchmarks.distributions import LEVELS, quantile_scores
 from benchmarks.results import ROOT, write_json
 from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.engines.prediction import PredictOptions
+from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.evaluation.evaluate import evaluate_rows
 from murho.model.runtime.devices import use_threads_for_fitting
 from murho.model.training.options import make_options
@@ -188,7 +188,7 @@ def judge_rows(posterior: Posterior, test: pa.Table, target: str) -> dict[str, A
 
 def quantiles_of(posterior: Posterior, rows: NDArray[np.float32], *, calibrated: bool) -> NDArray[np.float64]:
     """Percentiles at `benchmarks.distributions.LEVELS`, ``[B, K]``; raw if the posterior has no calibration."""
-    answer = posterior.predict_encoded(rows, PredictOptions(percentiles=LEVELS, calibrated=calibrated))
+    answer: Prediction = posterior.predict_encoded(rows, PredictOptions(percentiles=LEVELS, calibrated=calibrated))
     if answer.percentiles is None:
         raise AssertionError("256 samples have percentiles")
     return answer.percentiles

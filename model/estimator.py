@@ -247,7 +247,8 @@ class BBBRegressor(RegressorMixin, TrainingParameters):  # type: ignore[misc]  #
         table = self._table(X, reset=False)
         with as_value_errors():
             columns = columns_from_table(table, self.posterior_.schema)
-        return self.posterior_.predict(columns, PredictOptions(count, **({"percentiles": ()} | options)))
+        answer: Prediction = self.posterior_.predict(columns, PredictOptions(count, **({"percentiles": ()} | options)))
+        return answer
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

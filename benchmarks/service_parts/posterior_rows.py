@@ -55,7 +55,8 @@ def _column(feature: Feature, cells: Sequence[Any]) -> NDArray[Any]:
 def predict_rows(posterior: Posterior, rows: Sequence[Mapping[str, Any]], samples: int) -> Prediction:
     """The prediction for records."""
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return posterior.predict(canonical(posterior.schema, columns), PredictOptions(samples=samples))
+    answer: Prediction = posterior.predict(canonical(posterior.schema, columns), PredictOptions(samples=samples))
+    return answer
 
 
 def row_of(prediction: Prediction, row: int) -> dict[str, Any]:

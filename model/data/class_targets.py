@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
 from murho.model.data.column_inference import infer_column
+from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
 from murho.model.data.schema import FEWEST_CLASSES, FeatureKind
 from murho.model.data.schema_inference import require_column
 from murho.model.errors import TableError

@@ -1,6 +1,7 @@
 """The predictive distribution of a class: the average over draws of the class probabilities.
 
-Each draw of the weights gives probabilities of its own. Their mean is the *pooled* probability, the posterior predictive.
+Each draw of the weights gives probabilities of its own. Their mean is the *pooled* probability, the posterior
+predictive.
 Its entropy has two parts (Houlsby et al. 2011, "Bayesian active learning for classification and preference learning"):
 ``H(mean_s p_s) = I + mean_s H(p_s)``. I is the mutual information of class and weights, the epistemic part.
 """
@@ -20,7 +21,8 @@ STEPS = 12
 
 def entropy(probabilities: Tensor, dim: int) -> Tensor:
     """Entropy in nats along a dimension of probabilities; a probability of 0 adds nothing."""
-    return torch.special.entr(probabilities).sum(dim=dim)
+    terms: Tensor = torch.special.entr(probabilities)
+    return terms.sum(dim=dim)
 
 
 def draws_with_mean(draws: Tensor, goal: Tensor) -> Tensor:
@@ -82,16 +84,3 @@ class ClassPredictive:
         total = entropy(self.draws.mean(dim=0), dim=0)
         expected = entropy(self.draws, dim=1).mean(dim=0)
         return ((total - expected) / total.clamp_min(1e-12)).clamp(0.0, 1.0)
-
-    def towards_shares(self, probabilities: Tensor, outside: Tensor) -> Tensor:
-        """Probabilities of rows beyond the training rows, drawn towards the class shares the more the draws disagree.
-
-        Args:
-            probabilities: ``[B, C]``.
-            outside: Mask of these rows, ``[B]``.
-
-        Returns:
-            ``[B, C]``; other rows are as they were.
-        """
-        weight = torch.where(outside, self.epistemic_share(), 0.0).unsqueeze(1)
-        return torch.lerp(probabilities, self.shares.expand_as(probabilities), weight)

@@ -14,14 +14,53 @@ from murho.model.engines.class_prediction import ClassPrediction
 from murho.model.engines.prediction_plan import KEPT_PLANS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from murho.model.distributions.class_calibration import ClassCalibration
+    from murho.model.distributions.class_map import ClassMap
     from murho.model.distributions.class_predictive import ClassPredictive
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.prediction import PredictOptions
 
-__all__ = ["ClassPlan"]
+__all__ = ["ClassPlan", "served_probabilities"]
+
+
+def served_probabilities(
+    raw: Tensor,
+    mapped: ClassMap | None,
+    shares: Tensor,
+    least: float,
+    outside: Tensor | None,
+    epistemic_share: Callable[[], Tensor],
+) -> Tensor:
+    """The class probabilities of an answer.
+
+    Raw probabilities are calibrated, then mixed with a little of the class shares. In rows beyond the training rows
+    calibration never makes the answer surer, and the weight of the shares is the epistemic share of the entropy: the
+    more the draws disagree, the less is known beyond how frequent each class is.
+
+    Args:
+        raw: Pooled probabilities, ``[B, C]``.
+        mapped: Calibrates them; None: they stay raw.
+        shares: Shares of the classes, ``[C]``.
+        least: Least weight of the shares.
+        outside: Mask of the rows beyond the training rows, ``[B]``; None: there is none.
+        epistemic_share: Gives the epistemic share of the entropy of each row, ``[B]``.
+
+    Returns:
+        ``[B, C]``.
+    """
+    probabilities = raw
+    if mapped is not None:
+        probabilities = torch.lerp(mapped.log_probabilities(raw.log()).exp(), shares.expand_as(raw), least)
+    if outside is None:
+        return probabilities
+    surer = probabilities.amax(dim=1) > raw.amax(dim=1)
+    probabilities = torch.where((outside & surer).unsqueeze(1), raw, probabilities)
+    weight = torch.where(outside, epistemic_share(), 0.0).unsqueeze(1)
+    return torch.lerp(probabilities, shares.expand_as(raw), weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +133,11 @@ class ClassPlan:
 
     def probabilities(self, predictive: ClassPredictive, outside: Outside) -> Tensor:
         """The class probabilities of the answer, ``[B, C]``."""
-        raw = predictive.pooled()
-        probabilities = raw
-        if self.calibration is not None:
-            probabilities = self.calibration.map.log_probabilities(raw.log()).exp()
-            probabilities = torch.lerp(probabilities, predictive.shares.expand_as(raw), predictive.least)
-        if self.options.samples == 0 or len(outside) == 0:
-            return probabilities
-        if self.calibration is not None:
-            surer = probabilities.amax(dim=1) > raw.amax(dim=1)
-            probabilities = torch.where((outside.mask & surer).unsqueeze(1), raw, probabilities)
-        return predictive.towards_shares(probabilities, outside.mask)
+        mask = outside.mask if self.options.samples > 0 and len(outside) > 0 else None
+        mapped = None if self.calibration is None else self.calibration.map
+        return served_probabilities(
+            predictive.pooled(), mapped, predictive.shares, predictive.least, mask, predictive.epistemic_share
+        )
 
     def prediction(self, answer: dict[str, Any], **facts: Any) -> ClassPrediction:
         """The prediction of an answer's arrays and of what else belongs to it."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from murho.model.engines.compiled.loader import Kernels
     from murho.model.engines.prediction_plan import PredictionPlan
     from murho.model.engines.target_model import TargetModel
-    from murho.model.likelihoods.likelihood import Likelihood
+    from murho.model.likelihoods.likelihood import NumericLikelihood
 
 __all__ = ["CompiledEngine"]
 
@@ -133,7 +133,7 @@ class CompiledEngine(CompiledForward):
         return (target.transform.forward(thresholds).numpy() - target.location) / target.scale
 
 
-def _noise_of_members(likelihood: Likelihood, members: int) -> NDArray[np.float32]:
+def _noise_of_members(likelihood: NumericLikelihood, members: int) -> NDArray[np.float32]:
     """Noise of each member where it is no output of the network, else 0; ``[M]``, standardised."""
     if likelihood.outputs > likelihood.means:
         return np.zeros(members, dtype=np.float32)

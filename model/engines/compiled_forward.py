@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.compiled.loader import Kernels
     from murho.model.engines.draws import Draws
-    from murho.model.engines.target_models import AnyPlan, AnyTargetModel
+    from murho.model.engines.target_models import AnyTargetModel
 
 __all__ = ["CompiledForward"]
 
@@ -53,6 +53,6 @@ class CompiledForward:
         in_parts(samples, 1, lambda part: forward_draws(*arrays, part.start, part.stop))
         return outputs.transpose(1, 2)
 
-    def answer(self, plan: AnyPlan, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: Any, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
         return self._reference.answer(plan, outputs, members, outside)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.draws import Draws
-    from murho.model.engines.target_models import AnyPlan
 
 __all__ = ["Engine"]
 
@@ -40,19 +39,17 @@ class Engine(Protocol):
         """
         ...
 
-    def answer(
-        self, plan: AnyPlan, outputs: Tensor, members: Tensor, outside: Outside
-    ) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: Any, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
         """The numbers that a plan requests.
 
         Args:
-            plan: The prepared request.
+            plan: The prepared request, a `target_models.AnyPlan`.
             outputs: Outputs of the network, ``[S, B, P]``, standardised; of the mu-only networks for ``samples=0``.
             members: Member of each draw, ``[S]``.
             outside: The rows beyond the training rows.
 
         Returns:
-            The requested numbers in the target's unit, by the names of `prediction.Prediction` or `class_prediction.ClassPrediction`, without the Monte
-            Carlo standard errors.
+            The requested numbers in the target's unit, by the names of `prediction.Prediction` or
+            `class_prediction.ClassPrediction`, without the Monte Carlo standard errors.
         """
         ...

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.draws import Draws
-    from murho.model.engines.target_models import AnyPlan, AnyTargetModel
+    from murho.model.engines.target_models import AnyTargetModel
 
 __all__ = ["TorchEngine"]
 
@@ -33,9 +33,7 @@ class TorchEngine:
         """See `Engine.forward`."""
         return forward(draws, rows)
 
-    def answer(
-        self, plan: AnyPlan, outputs: Tensor, members: Tensor, outside: Outside
-    ) -> dict[str, NDArray[Any]]:
+    def answer(self, plan: Any, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
         """See `Engine.answer`."""
         predictive = self._target.predictive(outputs, members, widened=plan.options.samples > 0)
         answer = plan.answer(predictive, outside)

@@ -16,7 +16,7 @@ from murho.model.evaluation.ensemble_estimate import (
     report_bands,
     report_scores,
 )
-from murho.model.evaluation.held_out_rows import HeldOutRows, held_out_rows
+from murho.model.evaluation.held_out_rows import held_out_rows
 from murho.model.evaluation.judged_rows import SAMPLES, judge_rows
 from murho.model.evaluation.weighted_means import RowWeights
 
@@ -38,14 +38,14 @@ class Calibrated:
     """What held-out rows say of a fit.
 
     Attributes:
-        conformal: The map to calibrated bands, or None.
+        conformal: The map to calibrated bands or, of a classifier, to calibrated probabilities; None: there is none.
         metrics: The estimate of what is served, as `calibrate_and_score` returns it.
         held_out: The predictions for these rows.
     """
 
-    conformal: ConformalMap | None
+    conformal: Any
     metrics: dict[str, Any]
-    held_out: HeldOutRows
+    held_out: Any
 
 
 def calibrate_and_score(

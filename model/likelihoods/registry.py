@@ -10,13 +10,13 @@ from murho.model.likelihoods.categorical import Categorical
 from murho.model.likelihoods.fixed import FixedNoise
 from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
-from murho.model.likelihoods.likelihood import LikelihoodOptions
+from murho.model.likelihoods.likelihood import LikelihoodOptions, NumericLikelihood
 from murho.model.likelihoods.mixture import MixtureNoise
 
 if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
 
-__all__ = ["CLASS_KINDS", "KINDS", "LIKELIHOODS", "NOISE_KINDS", "make_likelihood"]
+__all__ = ["CLASS_KINDS", "KINDS", "LIKELIHOODS", "NOISE_KINDS", "make_likelihood", "make_numeric"]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     likelihood.kind: likelihood
@@ -35,6 +35,16 @@ KINDS = tuple(LIKELIHOODS)
 NOISE_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "number")
 """The kinds for numbers, the values of ``--noise``."""
 CLASS_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "class")
+
+
+def make_numeric(
+    kind: str, *, members: int, sigma: float | None = None, components: int | None = None
+) -> NumericLikelihood:
+    """An observation model of numbers; see `make_likelihood`."""
+    likelihood = make_likelihood(kind, members=members, sigma=sigma, components=components)
+    if not isinstance(likelihood, NumericLikelihood):
+        raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")
+    return likelihood
 
 
 def make_likelihood(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murho.model.engines.prediction import PredictOptions
 from murho.model.engines.prediction_plan import PredictionPlan
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.distributions.calibration import ConformalMap
-    from murho.model.distributions.predictive import Predictive
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.engine import Engine
-    from murho.model.engines.target_model import TargetModel
+    from murho.model.engines.target_models import AnyTargetModel
 
 __all__ = ["DrawnRows"]
 
@@ -40,10 +39,10 @@ class DrawnRows:
     outputs: Tensor
     members: Tensor
     outside: Outside
-    target: TargetModel
+    target: AnyTargetModel
     engine: Engine
 
-    def predictive(self) -> Predictive:
+    def predictive(self) -> Any:
         """The raw predictive of each row; computed by PyTorch, and so the same to the bit with every engine."""
         return self.target.predictive(self.outputs, self.members)
 

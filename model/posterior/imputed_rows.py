@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns
     from murho.model.distributions.predictive import Predictive
     from murho.model.engines.draws import Draws
-    from murho.model.engines.prediction import Prediction
+    from murho.model.engines.target_models import AnyPrediction
 
 __all__ = ["copies_of_draws", "in_pieces", "mostly_imputed", "with_rows_in_place"]
 
@@ -113,7 +113,7 @@ def mostly_imputed(predictive: Predictive, copies: int) -> Tensor:
     return between > 0.5 * (epistemic.square() + aleatoric.square())
 
 
-def with_rows_in_place(parts: Sequence[tuple[NDArray[np.intp], Prediction]]) -> Prediction:
+def with_rows_in_place(parts: Sequence[tuple[NDArray[np.intp], AnyPrediction]]) -> AnyPrediction:
     """Join the predictions of groups of rows in the order of the rows' numbers.
 
     Args:

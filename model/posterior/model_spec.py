@@ -84,7 +84,8 @@ class ModelSpec:
         schema: Features and target.
         encoder: Maps the features to the network's D inputs.
         beyond: The rule for rows beyond the training rows; None in older files.
-        calibration: Map to calibrated bands or, of a classifier, to calibrated probabilities; None: there is none.
+        calibration: Map to calibrated bands, a `ConformalMap`, or of a classifier to calibrated probabilities, a
+            `ClassCalibration`; None: there is none.
         default_seed: Seed of the draws where a request gives none.
         training: Facts of the training, as JSON: rows, epochs, candidates, options.
         metrics: Scores on held-out rows, as JSON.
@@ -102,7 +103,7 @@ class ModelSpec:
     schema: Schema
     encoder: Encoder
     beyond: BeyondRule | None = None
-    calibration: ConformalMap | ClassCalibration | None = None
+    calibration: Any = None
     default_seed: int = 0
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)

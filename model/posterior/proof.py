@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Feature, Schema
-    from murho.model.engines.prediction import Prediction
 
 __all__ = ["ANSWERS_VERSION", "Proof", "Prover", "require_finite_answers", "typical_rows"]
 
@@ -47,6 +46,9 @@ FRACTIONS = (0.25, 0.5, 0.75)
 """Where the rows lie in the training range of every number."""
 
 
+WITHOUT_DRAWS = "_without_draws"
+"""End of the name of an answer for ``samples=0``."""
+
 ADVICE = "restore the checkpoint or train again"
 
 
@@ -57,7 +59,7 @@ class Prover(Protocol):
     def schema(self) -> Schema:
         """Features and target."""
 
-    def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+    def predict(self, columns: Columns, options: PredictOptions) -> Any:
         """The answer for canonical columns ``[B]``."""
 
 
@@ -87,7 +89,8 @@ class Proof:
     Attributes:
         columns: Canonical columns, ``[B]`` each.
         answers: ``mean``, ``std`` ``[B]`` and ``percentiles`` ``[B, K]`` of `SAMPLES` draws of the default seed,
-            calibrated where the checkpoint is; ``mean_without_draws`` ``[B]``, of the mu-only network.
+            calibrated where the checkpoint is; ``mean_without_draws`` ``[B]``, of the mu-only network. Of classes
+            ``probabilities``, ``epistemic_std`` and ``probabilities_without_draws``, ``[B, C]`` each.
         answers_version: `ANSWERS_VERSION` of the writer.
         samples: S.
     """
@@ -126,7 +129,7 @@ class Proof:
         if self.answers_version != ANSWERS_VERSION:
             return
         for name, then in self.answers.items():
-            unit = self.answers["std"].reshape(-1, *[1] * (then.ndim - 1))
+            unit = self.answers["std"].reshape(-1, *[1] * (then.ndim - 1)) if "std" in self.answers else np.ones(1)
             excess = np.abs(now[name] - then) - TOLERANCE * np.maximum(np.abs(then), unit)
             if excess.max() > 0.0:
                 where = np.unravel_index(int(np.argmax(excess)), excess.shape)
@@ -161,15 +164,16 @@ class Proof:
             for feature in schema.features
         }
         count = len(next(iter(columns.values())))
-        given = expect_fields(fields["answers"], "proof.answers", ("mean", "std", "percentiles", "mean_without_draws"))
+        shapes = _shapes(schema, len(DEFAULT_PERCENTILES))
+        given = expect_fields(fields["answers"], "proof.answers", tuple(shapes))
         answers = {}
         for name, values in given.items():
             where = f"proof.answers.{name}"
-            if name == "percentiles":
+            if shapes[name]:
                 answers[name] = np.array([expect_numbers(row, where) for row in expect_list(values, where)])
             else:
                 answers[name] = np.array(expect_numbers(values, where))
-            shape = (count, len(DEFAULT_PERCENTILES)) if name == "percentiles" else (count,)
+            shape = (count, *shapes[name])
             if answers[name].shape != shape:
                 raise wrong(where, f"numbers of shape {list(shape)}", list(answers[name].shape))
         if any(len(column) != count for column in columns.values()) or count == 0:
@@ -192,12 +196,24 @@ def _answers(prover: Prover, columns: Columns, samples: int) -> dict[str, NDArra
     with np.errstate(all="ignore"):  # what overflows is found in the answers
         drawn = prover.predict(columns, PredictOptions(samples=samples))
         means = prover.predict(columns, PredictOptions(samples=0))
-    answers = {"mean": drawn.mean, "std": drawn.std, "percentiles": drawn.percentiles, "mean_without_draws": means.mean}
-    return {name: np.asarray(answer, dtype=np.float64) for name, answer in answers.items()}
+    answers = {}
+    for name in _shapes(prover.schema, len(DEFAULT_PERCENTILES)):
+        of_draws = not name.endswith(WITHOUT_DRAWS)
+        values = getattr(drawn if of_draws else means, name.removesuffix(WITHOUT_DRAWS))
+        answers[name] = np.asarray(values, dtype=np.float64)
+    return answers
+
+
+def _shapes(schema: Schema, levels: int) -> dict[str, tuple[int, ...]]:
+    """The answers of a proof by name, and the shape of each for one row."""
+    if schema.target.classes is None:
+        return {"mean": (), "std": (), "percentiles": (levels,), "mean" + WITHOUT_DRAWS: ()}
+    of_classes = (len(schema.target.classes),)
+    return {"probabilities": of_classes, "epistemic_std": of_classes, "probabilities" + WITHOUT_DRAWS: of_classes}
 
 
 def _finite_rows(answers: dict[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
-    finite = np.ones(len(answers["mean"]), dtype=np.bool_)
+    finite = np.ones(len(next(iter(answers.values()))), dtype=np.bool_)
     for answer in answers.values():
         finite &= np.isfinite(answer).reshape(len(answer), -1).all(axis=1)
     return finite

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "groups_of", "in_one", "questions_about", "split", "validate_questions"]
 
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Questions with equal options.

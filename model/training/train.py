@@ -12,18 +12,14 @@ import numpy as np
 from murho.model.data.cells import format_date
 from murho.model.data.row_weights import row_weights
 from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
-from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
-from murho.model.distributions.wide_component import WideRule
+from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
 from murho.model.encoding.distribution_fit import FEWEST_ROWS
-from murho.model.encoding.quantile_scores import QuantileScores
-from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.selection import engine_worth
-from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_held_out
+from murho.model.evaluation.cross_calibration import SAMPLES
 from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.model.training.candidates import Stage
 from murho.model.training.evidence import Evidence
 from murho.model.training.extrapolation_prior import with_extrapolation_prior
@@ -34,7 +30,7 @@ from murho.model.training.holding_out import hold_out, left_out_groups
 from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.search import SHARE_OF_SEARCH, search
 from murho.model.training.snapshots import Snapshots
-from murho.model.training.target_limits import target_limits
+from murho.model.training.tasks import choose_task, task_of
 from murho.model.training.time_feature import choose_time_feature
 
 if TYPE_CHECKING:
@@ -110,17 +106,19 @@ def train(
     if options.weight is not None:
         weights = row_weights(table, options.weight, target=target)
         table = table.drop_columns([options.weight])
+    task = choose_task(table, target, options, reporter.say)
     plan = plan_columns(
         table,
         target,
         ignore=[name for name in options.ignore if name != options.weight],
         groups=left_out_groups(options),
         overrides={name: given for name, given in options.columns.items() if name != options.weight},
+        classes=task.classes,
     )
     for column, reason in plan.left_out.items():
         reporter.say(f"left out column {column!r}: {reason}")
-    targets = target_from_table(table, target)
-    limits = target_limits(targets, target, options, reporter.say)
+    targets = task.read(table, target)
+    limits = task.limits(targets, target, options, reporter.say)
     labelled = np.flatnonzero(~np.isnan(targets))
     left_out_rows = len(targets) - len(labelled)
     if left_out_rows:
@@ -138,7 +136,12 @@ def train(
     split = holding_out.split
     for note in (*holding_out.notes, split.describe()):
         reporter.say(note)
-    advice = [] if options.group or options.time else advise(table, plan, columns, targets, split, options.seed)
+    ranked = task.class_count is None or task.class_count == 2  # the ranks of more classes mean nothing
+    advice = (
+        []
+        if options.group or options.time or not ranked
+        else advise(table, plan, columns, targets, split, options.seed)
+    )
     for piece in advice:
         reporter.say(f"advice: {piece.message}")
     training_columns = select_rows(columns, split.learned)
@@ -219,6 +222,7 @@ def _finished(
     fits = len(result.attempts)
     reporter.stage(Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0))
     schema, split, targets = data.schema, data.split, data.targets
+    task = task_of(schema.target)
     standardisation = data.standardisation(candidate.transform)
 
     architecture = chosen.network.architecture
@@ -227,14 +231,11 @@ def _finished(
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
-        likelihood=LikelihoodSpec(
-            **chosen.likelihood.to_json(),
-            wide=None if candidate.noise == "fixed" else WideRule.after(len(split.learned)),
-        ),
+        likelihood=task.likelihood_spec(chosen.likelihood, candidate, data),
         target=standardisation,
         schema=schema,
         encoder=encoder,
-        beyond=BeyondRule(targets=_range_of(targets[split.learned])),
+        beyond=task.beyond(targets[split.learned]),
         default_seed=options.seed,
     )
     learned_columns = select_rows(data.columns, split.learned)
@@ -253,7 +254,7 @@ def _finished(
         groups = [replace(group, rows=group.rows[:most]) for group in groups]
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     engine = engine_worth(len(targets), SAMPLES)
-    calibrated = calibrate_held_out(
+    calibrated = task.calibrate(
         Posterior(spec, tensors, engine=engine),
         data.encoded(candidate.encoding, whitened=candidate.whitened),
         targets,
@@ -280,7 +281,7 @@ def _finished(
         "candidates": [attempt.to_json() for attempt in result.attempts],
         "options": options.model_dump(mode="json"),
         "example": _example(schema, learned_columns),
-        "targets": _distribution_of(targets[split.learned]),
+        "targets": task.distribution(targets[split.learned]),
         "seconds": round(time.monotonic() - began, 3),
     }
     spec = spec.made_now(calibration=calibrated.conformal, metrics=calibrated.metrics, training=facts)
@@ -288,16 +289,6 @@ def _finished(
         data.columns, targets, row_numbers, split.learned, calibrated.held_out, result.attempts, result.best
     )
     return Trained(tensors, Posterior(spec, tensors, engine=engine), evidence)
-
-
-def _range_of(targets: NDArray[np.float64]) -> tuple[float, float]:
-    return float(targets.min()), float(targets.max())
-
-
-def _distribution_of(targets: NDArray[np.float64]) -> dict[str, Any] | None:
-    """The quantiles of the training targets, for those who show a prediction beside them."""
-    scores = QuantileScores.fit(targets)
-    return None if scores is None else scores.to_json()
 
 
 def _example(schema: Schema, columns: Columns) -> dict[str, Any]:

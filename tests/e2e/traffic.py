@@ -53,7 +53,8 @@ def offline(posterior: Posterior, body: dict[str, Any]) -> Prediction:
         if name in options:
             options[name] = tuple(map(float, options[name]))
     include = options.pop("include", [])
-    return posterior.predict(columns, PredictOptions(**options, draws="draws" in include))
+    answer: Prediction = posterior.predict(columns, PredictOptions(**options, draws="draws" in include))
+    return answer
 
 
 def asks(posterior: Posterior, count: int, path: str = "/predict", *, bad: float = 0.0, seed: int = 0) -> list[Ask]:

@@ -64,7 +64,8 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
         answer = real(self, *asked)
         assert answer.outside is not None
         (inside,) = np.nonzero(~answer.outside)
-        return replace(answer, outside=answer.outside | np.isin(np.arange(50), inside[:2]))
+        marked: Prediction = replace(answer, outside=answer.outside | np.isin(np.arange(50), inside[:2]))
+        return marked
 
     monkeypatch.setattr(type(rent), "predict", with_a_gap)
     _, unlike, _ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))

@@ -24,7 +24,7 @@ from murho.model.engines.engine import Engine
 from murho.model.engines.prediction import PredictOptions
 from murho.model.engines.prediction_plan import PredictionPlan
 from murho.model.engines.target_model import TargetModel
-from murho.model.likelihoods.registry import make_likelihood
+from murho.model.likelihoods.registry import make_numeric
 from tests.model.mixture_references import bisect, spelt_out, tail
 
 MakeEngine = Callable[[TargetModel], Engine]
@@ -40,7 +40,7 @@ EVERYTHING = replace(PLAIN, thresholds=(-1.0, 0.5, 1.5, 4.0), draws=True)
 
 
 def target_model(noise: str, transform: str = "none", *, wide: bool = True) -> TargetModel:
-    likelihood = make_likelihood(noise, members=MEMBERS, sigma=0.3, components=3)
+    likelihood = make_numeric(noise, members=MEMBERS, sigma=0.3, components=3)
     if noise == "homoscedastic":
         likelihood.load_state_dict({"rho": torch.tensor([[-1.5], [-1.0], [-2.0]])})
     rule = WideRule.after(300) if wide else None

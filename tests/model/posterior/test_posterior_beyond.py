@@ -13,7 +13,7 @@ import torch
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.distributions.calibration import ConformalMap
 from murho.model.encoding.training_range import FURTHEST_TARGET, BeyondRule
-from murho.model.engines.prediction import PredictOptions
+from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.evaluation.pit import pit_of
 from murho.model.evaluation.row_scores import score_rows
 from murho.model.posterior.posterior import Posterior
@@ -55,9 +55,9 @@ def _at(posterior: Posterior, **cells: object) -> Columns:
 
 
 def _band(posterior: Posterior, rows: Columns, *, calibrated: bool = True) -> np.ndarray:
-    percentiles = posterior.predict(rows, PredictOptions(percentiles=BAND, calibrated=calibrated)).percentiles
-    assert percentiles is not None
-    return percentiles
+    answer: Prediction = posterior.predict(rows, PredictOptions(percentiles=BAND, calibrated=calibrated))
+    assert answer.percentiles is not None
+    return answer.percentiles
 
 
 @pytest.mark.parametrize("cells", [{"size": 500.0}, {"day": 40_000.0}, {"district": "elsewhere"}])
