@@ -1,0 +1,218 @@
+"""The map that makes the probabilities of classes right: its form, and its choice on held-out rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from murho.model.distributions.class_map_fit import Rows, fit_scaling, fit_temperature
+from murho.model.json_validation import expect_fields, expect_numbers, expect_whole, wrong
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BETA", "MATRIX", "NONE", "TEMPERATURE", "ClassMap", "fit_class_map"]
+
+NONE, TEMPERATURE, BETA, MATRIX = "none", "temperature", "beta", "matrix"
+DIAGONAL, FULL = "diagonal", "full"  # Two forms of the matrix.
+LEAST_LOG = -100.0
+"""Log-probabilities below it count as it, so that a probability of 0 makes no NaN."""
+FOLDS = 5
+MINIMUM_UNITS = 20
+"""Below this number of rows (or groups of rows) probabilities are left as they are."""
+DIAGONAL_UP_TO, FULL_UP_TO = 100, 20
+"""Numbers of classes up to which scaling with a diagonal and with a full matrix is tried. The time of a fit grows with
+the cube of the number of parameters."""
+CAUTION = 1.0
+"""Standard errors by which a map must be better than a simpler one on rows that it has not seen."""
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """A map from log-probabilities to calibrated log-probabilities of C classes.
+
+    ``q = (1 - e) softmax(W log p + b) + e / C``, where ``e`` is ``1 / (n + 1)`` for n held-out rows. W and b are
+
+    none
+        ``W = I``, ``b = 0`` and ``e = 0``: probabilities stay as they are;
+    temperature
+        ``W = I / T``;
+    beta
+        two classes: a diagonal W, not negative, and an intercept;
+    matrix
+        a diagonal or a full matrix, and an intercept.
+
+    Attributes:
+        method: ``none``, ``temperature``, ``beta`` or ``matrix``.
+        weights: W: ``()`` for ``none``, one number for ``temperature`` (``1 / T``), C numbers for a diagonal, ``C * C``
+            numbers, row by row, for a matrix.
+        intercept: b, C numbers; ``()``: it is 0.
+        rows: n, the number of held-out rows behind the map.
+    """
+
+    method: str = NONE
+    weights: tuple[float, ...] = ()
+    intercept: tuple[float, ...] = ()
+    rows: int = 0
+
+    def log_probabilities(self, pooled: Tensor) -> Tensor:
+        """Calibrated log-probabilities.
+
+        Args:
+            pooled: Log-probabilities of C classes, ``[..., C]``, normalised or not.
+
+        Returns:
+            Normalised ones, ``[..., C]``, of the same type.
+        """
+        if self.method == NONE:
+            return torch.log_softmax(pooled, dim=-1)
+        logs = torch.log_softmax(pooled, dim=-1).clamp(min=LEAST_LOG)
+        classes = logs.shape[-1]
+        weights = logs.new_tensor(self.weights)
+        full = len(self.weights) > classes
+        logits = logs @ weights.reshape(classes, classes).T if full else logs * weights
+        if self.intercept:
+            logits = logits + logs.new_tensor(self.intercept)
+        floor = logs.new_tensor(1.0 / (self.rows + 1))
+        mapped = torch.log_softmax(logits, dim=-1) + torch.log1p(-floor)
+        return torch.logaddexp(mapped, torch.log(floor / classes))
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``."""
+        fields: dict[str, Any] = {"method": self.method, "rows": self.rows}
+        if self.weights:
+            fields["weights"] = list(self.weights)
+        if self.intercept:
+            fields["intercept"] = list(self.intercept)
+        return fields
+
+    @classmethod
+    def from_json(cls, data: object, where: str = "calibration.map") -> Self:
+        """The inverse of `to_json`.
+
+        Args:
+            data: The data.
+            where: Path of the data, for messages.
+
+        Raises:
+            CheckpointError: The method is unknown, a field is missing or unknown, or the number of weights is none of
+                the method's.
+        """
+        fields = expect_fields(data, where, ("method", "rows"), optional=("weights", "intercept"))
+        method = fields["method"]
+        if method not in (NONE, TEMPERATURE, BETA, MATRIX):
+            raise wrong(f"{where}.method", '"none" or "temperature" or "beta" or "matrix"', method)
+        rows = expect_whole(fields["rows"], f"{where}.rows", least=0)
+        weights, intercept = (
+            expect_numbers(fields.get(name, []), f"{where}.{name}") for name in ("weights", "intercept")
+        )
+        classes = len(intercept)
+        counts = {
+            NONE: len(weights) == classes == 0,
+            TEMPERATURE: len(weights) == 1 and classes == 0 and weights[0] > 0.0,
+            BETA: len(weights) == classes == 2 and min(weights) >= 0.0,
+            MATRIX: classes >= 2 and len(weights) in (classes, classes * classes),
+        }
+        if not counts[method]:
+            raise wrong(
+                f"{where}.weights", f"the weights of the method {method}, and as many intercepts as classes", weights
+            )
+        return cls(method, weights, intercept, rows)
+
+
+def fit_class_map(
+    log_probabilities: Tensor,
+    labels: Tensor,
+    *,
+    weights: Tensor | None = None,
+    units: NDArray[np.generic] | None = None,
+    seed: int = 0,
+) -> ClassMap:
+    """Choose and fit a map on held-out rows.
+
+    Candidates are none, temperature scaling, for two classes beta calibration, for more matrix scaling with a diagonal
+    and with a full matrix. Each is fitted without a fifth of the units and judged there by its log loss, five times. A
+    candidate replaces a simpler one if its mean log loss is lower by more than `CAUTION` standard errors.
+
+    Args:
+        log_probabilities: Of each held-out row, ``[n, C]``.
+        labels: Class of each row, ``[n]``, whole numbers from 0 to C - 1.
+        weights: Relative weights, ``[n]``, not negative; None: all rows count alike.
+        units: Id of each row's exchangeable unit, ``[n]``, such as its group: rows of one unit are held out together.
+            None: each row is one.
+        seed: Decides which units are held out together.
+
+    Returns:
+        The map, ``none`` for fewer than `MINIMUM_UNITS` units or where nothing is better.
+    """
+    rows, ids, count = _prepared(log_probabilities, labels, weights, units)
+    if count < MINIMUM_UNITS:
+        return ClassMap(NONE, rows=len(rows.labels))
+    generator = torch.Generator().manual_seed(seed)
+    folds = torch.randperm(count, generator=generator)[ids] % FOLDS
+    chosen, chosen_losses = NONE, _losses(ClassMap(), rows)
+    for name in _candidates(rows.logs.shape[1]):
+        losses = torch.empty_like(chosen_losses)
+        for fold in range(FOLDS):
+            held_out = folds == fold
+            losses[held_out] = _losses(_fitted(name, rows.part(~held_out)), rows.part(held_out))
+        gain, error = _mean_and_error(chosen_losses - losses, rows.weights, ids, count)
+        if gain > CAUTION * error:
+            chosen, chosen_losses = name, losses
+    return _fitted(chosen, rows)
+
+
+def _candidates(classes: int) -> tuple[str, ...]:
+    """Names of the maps to try, from the simplest on."""
+    if classes == 2:
+        return TEMPERATURE, BETA
+    limits = {TEMPERATURE: classes, DIAGONAL: DIAGONAL_UP_TO, FULL: FULL_UP_TO}
+    return tuple(name for name, limit in limits.items() if classes <= limit)
+
+
+def _fitted(name: str, rows: Rows) -> ClassMap:
+    count = len(rows.labels)
+    if name == NONE:
+        return ClassMap(NONE, rows=count)
+    if name == TEMPERATURE:
+        return ClassMap(TEMPERATURE, (1.0 / fit_temperature(rows),), (), count)
+    matrix, offsets = fit_scaling(rows, full=name == FULL)
+    return ClassMap(
+        BETA if name == BETA else MATRIX, tuple(matrix.reshape(-1).tolist()), tuple(offsets.tolist()), count
+    )
+
+
+def _losses(fitted: ClassMap, rows: Rows) -> Tensor:
+    """Log loss of each row, ``[n]``."""
+    return -fitted.log_probabilities(rows.logs).gather(1, rows.labels[:, None])[:, 0].clamp(min=LEAST_LOG)
+
+
+def _prepared(
+    log_probabilities: Tensor, labels: Tensor, weights: Tensor | None, units: NDArray[np.generic] | None
+) -> tuple[Rows, Tensor, int]:
+    """The rows of positive weight, number of each row's unit ``[n]``, and the number of units."""
+    logs = torch.log_softmax(log_probabilities.detach().cpu().to(torch.float64), dim=-1).clamp(min=LEAST_LOG)
+    labels = labels.detach().cpu().to(torch.int64)
+    shares = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights.detach().cpu().double()
+    kept = shares > 0.0
+    logs, labels, shares = logs[kept], labels[kept], shares[kept]
+    if len(labels) == 0:
+        return Rows(logs, labels, shares), labels, 0
+    # Weighted rows count as many as equal ones of the same information (Kish's effective sample size).
+    shares = shares * (shares.sum() / shares.square().sum())
+    if units is None:
+        return Rows(logs, labels, shares), torch.arange(len(labels)), len(labels)
+    ids = torch.from_numpy(np.unique(np.asarray(units)[kept.numpy()], return_inverse=True)[1].reshape(-1))
+    return Rows(logs, labels, shares), ids, int(ids.max()) + 1
+
+
+def _mean_and_error(values: Tensor, weights: Tensor, ids: Tensor, count: int) -> tuple[float, float]:
+    """Weighted mean over rows and its standard error, by the spread of the units' parts in it."""
+    shares = weights / weights.sum()
+    mean = shares @ values
+    parts = torch.zeros(count, dtype=torch.float64).index_add_(0, ids, shares * (values - mean))
+    return float(mean), float((parts.square().sum() * count / (count - 1)).sqrt())
