@@ -126,7 +126,8 @@ class PredictionSets:
             raise OptionError(f"coverage: expected a number strictly between 0 and 1, found {coverage}")
         # Which classes share a threshold changes at some coverages. No threshold rises there, so that sets are nested.
         steps = [step for step in self._steps if step < coverage]
-        return np.min([self._thresholds_of(level) for level in (*steps, coverage)], axis=0)
+        found: NDArray[np.float64] = np.min([self._thresholds_of(level) for level in (*steps, coverage)], axis=0)
+        return found
 
     def _thresholds_of(self, coverage: float) -> NDArray[np.float64]:
         thresholds = np.zeros(self.classes)
