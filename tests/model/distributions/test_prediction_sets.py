@@ -35,7 +35,7 @@ def _covered(sets: PredictionSets, rows: tuple[Tensor, Tensor], coverage: float)
 def test_each_class_with_enough_rows_is_covered_as_promised(stated: float) -> None:
     """Averaged over calibration sets, whatever the probabilities are."""
     by_class: list[list[bool]] = [[], [], [], []]
-    for seed in range(60):
+    for seed in range(40):
         sets = fit_prediction_sets(*_rows(1200, 4, seed, stated))
         new = _rows(1000, 4, seed + 10_000, stated)
         held = _covered(sets, new, 0.9)
@@ -49,9 +49,9 @@ def test_each_class_with_enough_rows_is_covered_as_promised(stated: float) -> No
 def test_rows_of_classes_that_share_a_threshold_are_covered_as_promised(count: int, stated: float) -> None:
     held = [
         _covered(fit_prediction_sets(*_rows(count, 4, seed, stated)), _rows(300, 4, seed + 10_000, stated), 0.9)
-        for seed in range(200)
+        for seed in range(120)
     ]
-    assert np.mean(held) > 0.893
+    assert np.mean(held) > 0.89
 
 
 def test_thresholds_are_conformal_quantiles() -> None:
