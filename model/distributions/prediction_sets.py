@@ -7,15 +7,18 @@ sets of the same coverage are smaller on average). Classes with enough held-out 
 (Mondrian: Vovk, Gammerman and Shafer 2005), so that a rare class is covered as well as a frequent one. The others
 share one.
 
-What holds for a new, exchangeable row whose class has a threshold of its own, or for a new row of the classes that
-share one:
+What holds for a new, exchangeable row of a class with a threshold of its own:
 
 split-conformal
     No member has seen the held-out rows. The set contains the row's class with probability c at least, whatever the
-    network. How many rows a class has decides which classes share, never the rows' probabilities.
+    network: exactly, as only the number of rows decides whether a class has its own threshold. A new row of any of the
+    classes that share a threshold is covered so, too, where the shares of these classes decide nothing on who shares.
 cross-conformal
-    Only some members have not seen a held-out row, and all answer. There is no such theorem (cross-conformal sets are
-    known to have ``1 - 2 (1 - c)`` at least, Vovk et al. 2018; Barber et al. 2021). Measured coverage is near c.
+    Only some members have not seen a held-out row, and all answer. No theorem promises c (sets of K folds have about
+    ``1 - 2 (1 - c)`` at least, Vovk et al. 2018; Barber et al. 2021); measured coverage is near it.
+
+A threshold is never above those of lower coverages, and the likeliest class is always in: either makes sets larger than
+need be, never smaller. Where the likeliest class is right more often than c, sets cover more than c.
 """
 
 from __future__ import annotations
