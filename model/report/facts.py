@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
     from murho.model.training.train import Trained
 
-__all__ = ["FACTS_PATH", "FORMAT", "facts_of_data", "facts_of_spec", "facts_of_training", "report_facts"]
+__all__ = [
+    "FACTS_PATH",
+    "FORMAT",
+    "facts_of_data",
+    "facts_of_spec",
+    "facts_of_training",
+    "report_facts",
+    "stored_facts",
+]
 
 FORMAT = 1
 """Version of the layout of the facts; those of another one are not read."""
@@ -100,6 +108,21 @@ def facts_of_data(
     )
 
 
+def stored_facts(directory: Path) -> dict[str, Any] | None:
+    """The facts that a version keeps beside its checkpoint; None where there are none that this Murho reads.
+
+    No checksum covers them: who shows them must not rely on their form.
+
+    Args:
+        directory: ``NAME/VERSION``.
+    """
+    try:
+        stored = orjson.loads((directory / FACTS_PATH).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return stored if isinstance(stored, dict) and stored.get("format") == FORMAT else None
+
+
 def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, Any]:
     """The facts of a version, for whoever shows them.
 
@@ -116,11 +139,8 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
     Raises:
         CheckpointError: There are no facts, and the checkpoint can't be read either.
     """
-    try:
-        stored = orjson.loads((directory / FACTS_PATH).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        stored = None
-    if isinstance(stored, dict) and stored.get("format") == FORMAT:
+    stored = stored_facts(directory)
+    if stored is not None:
         return stored
     if spec is not None:
         return facts_of_spec(spec)

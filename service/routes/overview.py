@@ -1,5 +1,7 @@
 """`GET /models/{name}/overview`: what the page draws of a model beside its predictions."""
 
+import asyncio
+
 from fastapi import APIRouter
 
 from murho.service.parts import PartsDependency
@@ -15,8 +17,11 @@ async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     """Describes the latest version of a model by the distribution of its training rows.
 
     `features` have a `histogram` (numbers and dates) or `levels` with their training rows, `typical` is a plausible
-    row, `reliability` is how often raw bands held the held-out rows. What an older checkpoint does not have is null.
+    row, `reliability` is how often raw bands held the held-out rows, `curves` are those of the training. What an older
+    checkpoint does not have is null.
     """
     from murho.service.overview import overview  # here: the service answers /healthz before torch is loaded
 
-    return JSONBytes(overview(parts.registry.snapshot.find(name)))
+    model = parts.registry.snapshot.find(name)
+    report = await asyncio.to_thread(parts.source.report_facts, model)  # in a thread: it reads a file
+    return JSONBytes(overview(model, report))

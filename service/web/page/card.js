@@ -4,6 +4,7 @@ import { $, h, table } from './dom.js';
 import { draw, palette } from './charts.js';
 import { count, percent, plain, short } from './format.js';
 import { titled } from './answer.js';
+import { curveFigures, drawCurves } from './curves.js';
 
 const METRICS = [['rmse', 'RMSE'], ['mae', 'MAE'], ['crps', 'CRPS'], ['nll', 'Negative log likelihood'], ['r2', 'R²']];
 const LEVELS = ['50', '80', '90', '95'];
@@ -59,8 +60,8 @@ export function showCard(overview) {
     h('h3', {}, 'On rows it has not seen'), metrics(overview),
     h('div', { class: 'pair' },
       overview.reliability ? h('figure', {}, h('div', { id: 'reliability', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Reliability: of the bands of each level, how many held the held-out rows. On the diagonal they say what they hold.')) : null,
-      overview.curves ? h('figure', {}, h('div', { id: 'curves', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Training curves.'))
-        : overview.candidates?.length > 1 ? h('figure', {}, h('div', { id: 'curves', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Fits that the search tried, in order, by their loss on held-out rows (nats a row; lower is better).')) : null),
+      ...curveFigures(overview),
+      overview.candidates?.length > 1 ? h('figure', {}, h('div', { id: 'candidates', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Fits that the search tried, in order, by their loss on held-out rows (nats a row; lower is better).')) : null),
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Coverage' }, coverage(overview) ?? ''),
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Features' }, schema(overview)),
     Object.keys(overview.left_out).length ? h('p', { class: 'soft' }, 'Left out: ', Object.entries(overview.left_out).map(([name, why]) => `${name} (${why})`).join(', '), '.') : null,
@@ -94,9 +95,10 @@ export function drawCard(overview) {
       names: [{ x: 0.52, y: 0.3, text: 'raw: line' }, { x: 0.52, y: 0.2, text: 'calibrated: dots' }],
     }, `Reliability. ${dots.map((dot) => `Of ${percent(dot.x)} bands, ${percent(dot.y)} held`).join('; ')}.`);
   }
-  if ($('curves') && !overview.curves) {
+  drawCurves(overview);
+  if ($('candidates')) {
     const tried = overview.candidates.map((item, i) => ({ ...item, order: i + 1, loss: item.nll, about: [item.noise, item.encoding, item.transform, `T ${item.temperature}`].join(', ') })).filter((item) => Number.isFinite(item.loss));
-    draw($('curves'), {
+    draw($('candidates'), {
       height: 230, data: { name: 'tried' },
       mark: { type: 'point', filled: true, size: 70, opacity: 1, color: colors.accent },
       encoding: {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from murho.model.distributions.calibration import ConformalMap
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.quantile_scores import QuantileScores
-from tests.service.support import SCHEMA, AppClient, FakeModel, make_client
+from murho.service.app import create_app
+from murho.service.settings import Settings
+from tests.service.support import SCHEMA, AppClient, FakeModel, FakeSource, make_client
 
 ROWS = 400
 
@@ -87,6 +90,40 @@ def test_what_an_older_checkpoint_has_not_is_null(client: AppClient) -> None:
     assert {feature["levels"] for feature in shown["features"]} == {None} == {shown["target"]["histogram"]}
     assert (shown["reliability"], shown["candidates"], shown["curves"]) == (None, None, None)
     assert client.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
+
+
+def fit(stage: str, **parts: Any) -> dict[str, Any]:
+    """Curves of a fit of two epochs, as the facts of a report have them."""
+    curves = {
+        "epoch": [1, 2],
+        "free_energy": [9.0, 8.0],
+        "nll": [1.0, 0.5],
+        "kl": [8.0, 7.5],
+        "validation": [None, 0.7],
+    }
+    return {"stage": stage, **curves, **parts}
+
+
+def overview_of_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    source = FakeSource(FakeModel())
+    source.facts = facts
+    with AppClient(create_app(Settings(), source=source)) as client:
+        client.wait_until_loaded()
+        shown: dict[str, Any] = client.get("/models/cars/overview").json()
+    return shown
+
+
+def test_the_curves_of_the_training_come_from_its_report() -> None:
+    kept = [fit("full"), fit("settling")]
+    assert overview_of_facts({"training": {"curves": [*kept, {"stage": "other"}]}})["curves"] == kept
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [None, 7, [], [fit("full", nll=[1.0])], [fit("full", epoch=["1", "2"])], [fit("full", nll=[None, None])]],
+)
+def test_curves_of_another_form_are_left_out(curves: Any) -> None:
+    assert overview_of_facts({"training": {"curves": curves}})["curves"] is None
 
 
 def test_damaged_facts_are_left_out(told: FakeModel) -> None:
