@@ -17,9 +17,10 @@ const PANELS = [
 export function curveFigures({ curves, training }) {
   if (!curves) return [];
   const weighed = training.temperature === 1 || !Number.isFinite(training.temperature) ? '.' : `, with the KL counted ${short(training.temperature, 2)} times, its temperature.`;
+  const updated = curves.some((fit) => fit.stage === 'update') ? ' The KL of an update is from the posterior before it.' : '';
   return PANELS.map(({ id, curves: listed, caption, logarithmic }) => h('figure', {}, h('div', { id, class: 'chart' }),
-    h('p', { class: 'legend' }, listed.map(([, name, color]) => key(color, name, 'line')), curves.length > 1 ? key('ink', 'the settling fit begins', 'dashed') : null),
-    h('figcaption', { class: 'soft' }, caption + (logarithmic ? weighed : ''))));
+    h('p', { class: 'legend' }, listed.map(([, name, color]) => key(color, name, 'line')), curves.length > 1 ? key('ink', `begin of the ${curves.slice(1).map((fit) => fit.stage).join(', then the ')}`, 'dashed') : null),
+    h('figcaption', { class: 'soft' }, caption + (logarithmic ? weighed + updated : ''))));
 }
 
 /** The curves as points of one course: the epochs of a fit go on where those of the fit before it ended. */
