@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.evaluation.held_out_rows import HeldOutRows
+    from murho.model.posterior.model_spec import ModelSpec
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.pruning import Pruned
     from murho.model.revision.revisions import LabelledRows
@@ -46,7 +47,7 @@ def facts_of_update(updated: Updated, rows: LabelledRows, before: Mapping[str, A
         {
             **_unchanged(before),
             "table": {**before["table"], "rows": record["total_rows"]},
-            "training": {**before["training"], "curves": curves or None},
+            "training": {**before["training"], "curves": curves or None, "calibration_rows": _calibrated(spec)},
             **_judged(updated.revision.posterior, rows, updated.judged if updated.held_out else None),
             **({"scores": updated.after} if updated.held_out else {}),
             "revision": {"kind": UPDATE, **record, "scores": {"before": updated.before, "after": updated.after}},
@@ -75,6 +76,10 @@ def facts_of_pruning(pruned: Pruned, rows: LabelledRows | None, before: Mapping[
     return facts_of_spec(spec) | plain(
         {**_unchanged(before), **judged, "revision": {"kind": PRUNING, **record, "scores": scores}}
     )
+
+
+def _calibrated(spec: ModelSpec) -> int | None:
+    return None if spec.calibration is None else spec.calibration.rows
 
 
 def _unchanged(before: Mapping[str, Any]) -> dict[str, Any]:
