@@ -61,6 +61,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         "typical": typical_row(model),
         "training": {
             **{fact: training.get(fact) for fact in TRAINING_FACTS},
+            "rows": spec.rows_learned or training.get("rows"),
             "members": spec.architecture.members,
             "hidden": list(spec.architecture.hidden),
             "likelihood": spec.likelihood.kind,

@@ -1,6 +1,7 @@
-"""`GET /models/{name}/overview`: what the page draws of a model beside its predictions."""
+"""`GET /models/{name}/overview` and `/charts`: what the page draws of a model beside its predictions."""
 
 import asyncio
+from typing import Any
 
 from fastapi import APIRouter
 
@@ -25,3 +26,20 @@ async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     model = parts.registry.snapshot.find(name)
     report = await asyncio.to_thread(parts.source.report_facts, model)  # in a thread: it reads a file
     return JSONBytes(overview(model, report))
+
+
+@router.get("/models/{name}/charts", summary="The charts of a model's report, as Vega-Lite")
+async def model_charts(name: str, parts: PartsDependency) -> JSONBytes:
+    """Draws the latest version of a model as its report does, without any row of the table.
+
+    `charts` have `name`, `section`, `title`, `caption` and `specification`; `colours` says which role each colour of
+    the specifications has, for whoever has colours of their own.
+    """
+    from murho.service.report_charts import report_charts  # here, as above
+
+    model = parts.registry.snapshot.find(name)
+
+    def draw() -> dict[str, Any]:
+        return report_charts(model, parts.source.report_facts(model))
+
+    return JSONBytes(await asyncio.to_thread(draw))

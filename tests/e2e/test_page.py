@@ -227,7 +227,10 @@ def test_a_wrong_file_says_where(visit: Visit) -> None:
     bad = f"{HEADER}\n3000,100,true,1975-06-01,USA\n3000,fast,true,1975-06-01,USA\n"
     visit.page.set_input_files("#file", {"name": "bad.csv", "mimeType": "text/csv", "buffer": bad.encode()})
     visit.page.wait_for_selector("#file-errors li")
-    assert "row 2, column Horsepower" in visit.text("#file-errors")
+    assert [line for line in visit.text("#file-errors").splitlines() if line] == [
+        "Not scored. What is wrong:",
+        "row 2, column Horsepower: 'fast' is not a number.",
+    ]
 
 
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
@@ -298,6 +301,16 @@ def test_the_model_card_has_the_training_curves(visit: Visit, site: str) -> None
     )
     assert visit.page.locator("#curves-fit .mark-line path").count() == 2 * len(fits)
     assert "temperature" in visit.text("#card figure:has(#curves-energy)")
+
+
+def test_the_model_card_shows_the_charts_of_the_report(visit: Visit, site: str) -> None:
+    charts = httpx.get(f"{site}/models/cars/charts").json()["charts"]
+    assert {"predicted", "pit", "coverage-by-std", "doubt", "weights"} <= {chart["name"] for chart in charts}
+    visit.page.click("#tab-card")
+    visit.answered()
+    shown = visit.page.locator("#report figure h4").all_inner_texts()
+    assert shown == [chart["title"] for chart in charts if chart["name"] not in {"curves", "candidates"}]
+    assert visit.page.locator("#report .reported svg").count() == len(shown)
 
 
 def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:

@@ -5,18 +5,18 @@ import { draw, palette } from './charts.js';
 import { count, percent, plain, short } from './format.js';
 import { titled } from './answer.js';
 import { curveFigures, drawCurves } from './curves.js';
+import { drawReport } from './report.js';
 
 const METRICS = [['rmse', 'RMSE'], ['mae', 'MAE'], ['crps', 'CRPS'], ['nll', 'Negative log likelihood'], ['r2', 'R²']];
 const LEVELS = ['50', '80', '90', '95'];
-
-const plusMinus = (value, error) => (error > 0 ? `${short(value)} ± ${short(error, 2)}` : short(value));
 
 function metrics(overview) {
   const errors = overview.metrics.standard_errors || {};
   const unit = overview.target.unit ? ` ${overview.target.unit}` : '';
   const items = METRICS.filter(([name]) => Number.isFinite(overview.metrics[name])).map(([name, title]) => {
     const ofUnit = { nll: ' nats', r2: '' }[name] ?? unit;
-    return h('div', {}, h('dt', {}, title), h('dd', {}, plusMinus(overview.metrics[name], errors[name]) + ofUnit));
+    const error = errors[name] > 0 ? ` ± ${short(errors[name], 2)}` : '';
+    return h('div', {}, h('dt', {}, title), h('dd', {}, short(overview.metrics[name]), h('small', {}, error + ofUnit)));
   });
   return items.length ? h('dl', { class: 'metrics' }, items) : h('p', { class: 'soft' }, 'The checkpoint has no metrics.');
 }
@@ -65,11 +65,12 @@ export function showCard(overview) {
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Coverage' }, coverage(overview) ?? ''),
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Features' }, schema(overview)),
     Object.keys(overview.left_out).length ? h('p', { class: 'soft' }, 'Left out: ', Object.entries(overview.left_out).map(([name, why]) => `${name} (${why})`).join(', '), '.') : null,
+    h('div', { id: 'report' }),
   ].filter(Boolean));
 }
 
 /** Draws the charts of the card. */
-export function drawCard(overview) {
+export async function drawCard(overview) {
   const colors = palette();
   if ($('reliability')) {
     const points = overview.reliability.levels.map((level, i) => ({ x: level, y: overview.reliability.raw[i] }));
@@ -108,6 +109,7 @@ export function drawCard(overview) {
       },
     }, { tried }, `Losses of ${tried.length} fits that the search tried`);
   }
+  await drawReport(overview);
 }
 
 export const aboutLine = (overview) => `predicts ${titled(overview.target)}, version ${overview.version}`;
