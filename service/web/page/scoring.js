@@ -132,7 +132,7 @@ function finish(file, header, titles, output, warned) {
   });
   const answers = cells(titles);
   $('file-preview').replaceChildren(table([...answers, ...cells(header)],
-    shown.map((row) => row.map((cell, i) => (i < answers.length && cell !== '' ? short(Number(cell), 4) : cell))), 'The first rows'));
+    shown.map((row) => row.map((cell, i) => (i < answers.length && cell !== '' && Number.isFinite(Number(cell)) ? short(Number(cell), 4) : cell))), 'The first rows'));
 }
 
 export const stopScoring = () => stopper?.abort();
