@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 from murho.model.errors import Problem
 from murho.service.codecs.answer_columns import answer_columns, answer_facts
@@ -28,12 +29,30 @@ if TYPE_CHECKING:
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings
 
-__all__ = ["encode_predictions", "read_scoring"]
+__all__ = ["ScoringRequest", "ScoringResponse", "encode_predictions", "read_scoring"]
 
 ROWS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 OTHER_KEYS = ("params",)
 PIECE_ROWS = 256
 """Rows encoded at once: objects take far more memory than numbers, and the encoder holds the interpreter's lock."""
+
+
+class ScoringRequest(BaseModel):
+    """Rows under exactly one of four keys, and the options of `POST /predict`; for `/openapi.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dataframe_split: dict[str, Any] | None = Field(None, description='{"columns": ["a"], "data": [[1]]}')
+    dataframe_records: list[Any] | None = Field(None, description='[{"a": 1}]')
+    instances: list[Any] | None = Field(None, description="Records, or a matrix.")
+    inputs: Any = Field(None, description="Records, a matrix, or columns.")
+    params: dict[str, Any] | None = None
+
+
+class ScoringResponse(BaseModel):
+    """One object a row, with the columns of `murho predict`, and what belongs to the whole answer."""
+
+    predictions: list[dict[str, Any]]
 
 
 def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
@@ -79,7 +98,8 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
     try:
         return Asked(parse_inputs(columns, schema, settings.max_rows), options, request.timeout)
     except BadInputError as error:
-        raise _moved(error, lambda place: _place_in_split(place, names)) from None
+        positions = {pointer("inputs", name): index for index, name in enumerate(names)}
+        raise _moved(error, lambda place: _place_in_split(place, positions)) from None
 
 
 def encode_predictions(answered: Answered) -> bytes:
@@ -108,10 +128,12 @@ def _split_columns(split: object, max_rows: int) -> tuple[dict[str, list[Any]], 
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         message = "Expected the names of the columns, a list of strings."
         raise BadInputError([Problem(pointer(where, "columns"), message)])
-    if len(set(names)) < len(names):
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
-        message = f"There is more than one column {shorten(twice)!r}."
-        raise BadInputError([Problem(pointer(where, "columns"), message)])
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            message = f"There is more than one column {shorten(name)!r}."
+            raise BadInputError([Problem(pointer(where, "columns", index), message)])
+        seen.add(name)
     if not isinstance(data, list) or not data:
         raise BadInputError([Problem(pointer(where, "data"), "Expected a list with at least one row.")])
     check_rows(len(data), max_rows)
@@ -124,14 +146,18 @@ def _split_columns(split: object, max_rows: int) -> tuple[dict[str, list[Any]], 
     return {name: flat[index :: len(names)] for index, name in enumerate(names)}, names
 
 
-def _place_in_split(place: str, names: list[str]) -> str:
-    """Returns the pointer to a cell of a split data frame, from one to a cell of columns."""
-    for index, name in enumerate(names):
-        start = pointer("inputs", name)
-        if place == start:
-            return pointer("dataframe_split", "columns", index)
-        if place.startswith(f"{start}/"):
-            return pointer("dataframe_split", "data", int(place[len(start) + 1 :]), index)
+def _place_in_split(place: str, positions: dict[str, int]) -> str:
+    """Returns the pointer to a cell of a split data frame, from one to a cell of columns.
+
+    Args:
+        place: The pointer to a column, or to a cell of one, as `parse_inputs` has it.
+        positions: The pointer to each column, and its position in the data frame.
+    """
+    column, _, row = place.rpartition("/")
+    if place in positions:
+        return pointer("dataframe_split", "columns", positions[place])
+    if column in positions:
+        return pointer("dataframe_split", "data", int(row), positions[column])
     return pointer("dataframe_split", "columns")  # a feature that has no column
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from murho.service.inference_protocol.features import (
     FEATURE_DATATYPES,
     MATRIX,
@@ -39,7 +41,7 @@ def model_metadata(model: ModelLike, versions: Sequence[str]) -> dict[str, Any]:
     target = model.schema.target
     properties = {
         "target": target.name,
-        "features": ", ".join(feature.name for feature in model.schema.features),
+        "features": orjson.dumps([feature.name for feature in model.schema.features]).decode(),
         "outputs_on_request": ", ".join(output.name for output in outputs_of(model) if output.on_request),
     }
     if target.unit is not None:

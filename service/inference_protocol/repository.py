@@ -37,7 +37,7 @@ def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[st
         for version in versions
     ]
     unloaded = [_entry(name, "", UNAVAILABLE, "unloaded") for name in snapshot.unloaded]
-    return sorted(served + refused + others + unloaded, key=lambda item: (item["name"], len(item["version"])))
+    return sorted(served + refused + others + unloaded, key=lambda item: (item["name"], int(item["version"] or 0)))
 
 
 def _entry(name: str, version: str, state: str, reason: str) -> dict[str, str]:

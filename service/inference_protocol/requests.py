@@ -53,7 +53,7 @@ NO_SUPPORT = {
     "shared_memory_region": "shared memory: send the tensor in the body",
     "shared_memory_byte_size": "shared memory: send the tensor in the body",
     "shared_memory_offset": "shared memory: send the tensor in the body",
-    "classification": "the classification extension",
+    "classification": "classification of outputs: it predicts what the outputs say",
 }
 """Parameters of extensions that this service doesn't have."""
 HINTS = frozenset({"content_type", "headers"})
