@@ -53,7 +53,7 @@ def matrix_input(values: NDArray[Any], *, binary: bool = True) -> Any:
 @pytest.fixture(scope="module")
 def service() -> Iterator[Served]:
     found = FakeModel("numbers", schema=NUMBERS), ("boats", "4", "wrong hash")
-    with served(*found, watch_seconds=0, max_pending_cost=20_000) as service:
+    with served(*found, watch_seconds=0, max_pending_cost=20_000, log_level="warning") as service:
         yield service
 
 
@@ -258,7 +258,7 @@ def test_a_full_queue_a_wrong_key_and_draining_are_read_too() -> None:
     key = "k" * 40
     stored = f"web:sha256:{hashlib.sha256(key.encode()).hexdigest()}"
     with (
-        served(api_keys=(stored,), max_pending=1) as service,
+        served(api_keys=(stored,), max_pending=1, log_level="warning") as service,
         triton.InferenceServerClient(f"127.0.0.1:{service.port}", concurrency=2) as client,
         ThreadPoolExecutor() as pool,
     ):
