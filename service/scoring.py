@@ -19,8 +19,8 @@ from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import check_document, predict_options
 from murho.service.codecs.inputs import check_rows, parse_inputs
 from murho.service.codecs.problems import pointer, shorten
+from murho.service.codecs.small_json import load_json
 from murho.service.errors import BadInputError
-from murho.service.inference_protocol.requests import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from murho.service.codecs.problems import shorten
-from murho.service.inference_protocol.requests import load_json
+from murho.service.codecs.small_json import load_json
 from murho.service.inference_protocol.tensors import wrong
 
 if TYPE_CHECKING:

@@ -287,3 +287,14 @@ def test_a_full_queue_a_wrong_key_and_draining_are_read_too() -> None:
             client.infer("cars", column_inputs(), headers=own)
         hold.set()
         assert first.result(20).status_code == 200
+
+
+def test_a_body_may_come_in_chunks(service: Served, expected: dict[str, Any]) -> None:
+    body, length = triton.InferenceServerClient.generate_request_body(column_inputs(), parameters=PARAMETERS)
+    response = httpx.post(
+        f"http://127.0.0.1:{service.port}/v2/models/cars/infer",
+        content=(body[start : start + 7] for start in range(0, len(body), 7)),
+        headers={"Inference-Header-Content-Length": str(length)},
+    )
+    header = int(response.headers["inference-header-content-length"])
+    check(triton.InferenceServerClient.parse_response_body(response.content, header_length=header), expected)
