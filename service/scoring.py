@@ -6,6 +6,8 @@ objects), `instances` or `inputs` (records, a matrix, or columns). `params` has 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from murho.service.codecs.answer_columns import answer_columns, answer_facts
 from murho.service.codecs.cells import JSON_NAMES
 from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import check_document, predict_options
-from murho.service.codecs.inputs import check_rows, parse_inputs
+from murho.service.codecs.inputs import Inputs, check_rows, parse_inputs
 from murho.service.codecs.problems import pointer, shorten
 from murho.service.codecs.small_json import load_json
 from murho.service.errors import BadInputError
@@ -55,6 +57,21 @@ class ScoringResponse(BaseModel):
     predictions: list[dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows(Inputs):
+    """The rows of a request.
+
+    Attributes:
+        move: From pointers as `parse_inputs` has them to pointers into the body.
+    """
+
+    move: Callable[[str], str]
+
+    def pointer(self, row: int, feature: str) -> str:
+        """Returns the pointer to a cell in the form of the request."""
+        return self.move(Inputs.pointer(self, row, feature))
+
+
 def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
     """Returns the rows and the options of a request.
 
@@ -77,6 +94,7 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
         found = " and ".join(given) if given else "none of them"
         raise BadInputError([Problem("", f"Expected one of {', '.join(ROWS)}; the body has {found}.")])
     (key,) = given
+    rows = document[key]
     params = document.get("params")
     if params is not None and not isinstance(params, dict):
         raise BadInputError([Problem("/params", f"Expected an object, not {JSON_NAMES.get(type(params), 'this')}.")])
@@ -87,19 +105,17 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
         options = predict_options(request, settings.samples, settings.max_samples)
     except BadInputError as error:
         raise _moved(error, lambda place: f"/params{place}") from None
-    rows = document[key]
-    if key != "dataframe_split":
-        try:
-            inputs = parse_inputs(rows, schema, settings.max_rows)
-        except BadInputError as error:
-            raise _moved(error, lambda place: place.replace("/inputs", f"/{key}", 1)) from None
-        return Asked(inputs, options, request.timeout)
-    columns, names = _split_columns(rows, settings.max_rows)
-    try:
-        return Asked(parse_inputs(columns, schema, settings.max_rows), options, request.timeout)
-    except BadInputError as error:
+    if key == "dataframe_split":
+        rows, names = _split_columns(rows, settings.max_rows)
         positions = {pointer("inputs", name): index for index, name in enumerate(names)}
-        raise _moved(error, lambda place: _place_in_split(place, positions)) from None
+        move = partial(_place_in_split, positions=positions)
+    else:
+        move = partial(_place_in_rows, key=key)
+    try:
+        inputs = parse_inputs(rows, schema, settings.max_rows)
+    except BadInputError as error:
+        raise _moved(error, move) from None
+    return Asked(_Rows(inputs.form, inputs.columns, inputs.count, inputs.names, move), options, request.timeout)
 
 
 def encode_predictions(answered: Answered) -> bytes:
@@ -144,6 +160,11 @@ def _split_columns(split: object, max_rows: int) -> tuple[dict[str, list[Any]], 
             raise BadInputError([Problem(pointer(where, "data", index), message)])
     flat = list(chain.from_iterable(data))
     return {name: flat[index :: len(names)] for index, name in enumerate(names)}, names
+
+
+def _place_in_rows(place: str, key: str) -> str:
+    """Returns the pointer to a cell below another key than `inputs`."""
+    return place.replace("/inputs", f"/{key}", 1)
 
 
 def _place_in_split(place: str, positions: dict[str, int]) -> str:

@@ -45,6 +45,16 @@ KINDS = {
 OF_NUMBERS = (FeatureKind.NUMERIC, FeatureKind.BOOLEAN)
 
 
+class _Matrix(Inputs):
+    """The rows of a request that are one tensor."""
+
+    __slots__ = ()
+
+    def pointer(self, row: int, feature: str) -> str:
+        """Returns the pointer to a cell: to the element of the tensor."""
+        return _of_matrix(self.names.index(feature), row)
+
+
 def takes_matrix(schema: Schema) -> bool:
     """Returns whether all features of a model are numbers, so that one matrix can have them."""
     return all(feature.kind in OF_NUMBERS for feature in schema.features)
@@ -97,7 +107,7 @@ def read_features(tensors: Sequence[Tensor], rows: int, schema: Schema) -> Input
             column = np.ascontiguousarray(matrix[:, position], dtype=np.float64)
             columns[feature.name] = _numbers(feature, column, position, partial(_of_matrix, position), problems)
         problems.raise_any()
-        return Inputs(Form.MATRIX, columns, rows, names)
+        return _Matrix(Form.MATRIX, columns, rows, names)
     by_name = {tensor.name: tensor for tensor in tensors}
     for position, feature in enumerate(schema.features):
         tensor = by_name[feature.name]

@@ -282,6 +282,16 @@ def test_absent_features_are_named(client: AppClient) -> None:
     assert "The feature 'Origin/plant' is absent" in error
 
 
+def test_values_far_outside_are_pointed_at(client: AppClient) -> None:
+    far = 1.79e308
+    matrix = {"name": "x", "shape": [2, 3], "datatype": "FP64", "data": [3000, 100, 1, 3000, 1e300, 1]}
+    assert "/inputs/x/1/1" in infer(client, [matrix], "numbers").json()["parameters"]["warnings"]
+    error = error_of(infer(client, [matrix | {"data": [3000, 100, 1, far, far, 1]}], "numbers"))
+    assert "/inputs/x/1/0: The value is so far outside" in error
+    error = error_of(infer(client, row_tensors(2, Weight={"data": [far, 1]}, Horsepower={"data": [far, 1]})))
+    assert "/inputs/Weight/0: The value is so far outside" in error
+
+
 def test_limits_are_those_of_predict(client: AppClient) -> None:
     row = [3000.0, 100.0, 1.0]
     many = {"name": "x", "shape": [1001, 3], "datatype": "FP64", "data": row * 1001}

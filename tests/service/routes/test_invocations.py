@@ -134,6 +134,22 @@ def test_other_things_that_are_wrong(client: AppClient) -> None:
     assert client.get("/invocations").status_code == 405
 
 
+@pytest.mark.parametrize(
+    ("rows", "where"),
+    [
+        (
+            {"dataframe_split": {"columns": NAMES[::-1], "data": [[*CELLS[::-1][:4], 9000]]}},
+            "/dataframe_split/data/0/4",
+        ),
+        ({"dataframe_records": [ROW, {**ROW, "Weight": 9000}]}, "/dataframe_records/1/Weight"),
+        ({"instances": [[9000, *CELLS[1:]]]}, "/instances/0/0"),
+    ],
+)
+def test_warnings_point_into_the_body(client: AppClient, rows: dict[str, Any], where: str) -> None:
+    (warning,) = client.post("/invocations", rows).json()["warnings"]
+    assert warning["pointer"] == where
+
+
 def test_ping_says_whether_the_service_is_ready(client: AppClient) -> None:
     assert client.get("/ping").status_code == 200
     with make_client() as empty:
