@@ -65,8 +65,12 @@ class ModelStatistics:
 
     def of(self, model: ModelLike) -> Totals:
         """Returns the totals of a version; they go on."""
-        with self._lock:
-            return self._totals.setdefault((model.name, model.version), Totals())
+        key = model.name, model.version
+        totals = self._totals.get(key)
+        if totals is None:
+            with self._lock:
+                totals = self._totals.setdefault(key, Totals())
+        return totals
 
     def answered(self, model: ModelLike, rows: int, timing: Timing, seconds: float) -> None:
         """Counts a request that was answered."""
