@@ -24,8 +24,9 @@ LEAST_LOG = -100.0
 FOLDS = 5
 MINIMUM_UNITS = 20
 """Below this number of rows (or groups of rows) probabilities are left as they are."""
-FULL_UP_TO = 30
-"""Number of classes up to which matrix scaling with a full matrix is tried; it has their square in parameters."""
+DIAGONAL_UP_TO, FULL_UP_TO = 100, 20
+"""Numbers of classes up to which scaling with a diagonal and with a full matrix is tried. The time of a fit grows with
+the cube of the number of parameters."""
 CAUTION = 1.0
 """Standard errors by which a map must be better than a simpler one on rows that it has not seen."""
 
@@ -169,7 +170,8 @@ def _candidates(classes: int) -> tuple[str, ...]:
     """Names of the maps to try, from the simplest on."""
     if classes == 2:
         return TEMPERATURE, BETA
-    return (TEMPERATURE, DIAGONAL, FULL) if classes <= FULL_UP_TO else (TEMPERATURE, DIAGONAL)
+    limits = {TEMPERATURE: classes, DIAGONAL: DIAGONAL_UP_TO, FULL: FULL_UP_TO}
+    return tuple(name for name, limit in limits.items() if classes <= limit)
 
 
 def _fitted(name: str, rows: Rows) -> ClassMap:

@@ -126,7 +126,8 @@ class PredictionSets:
             raise OptionError(f"coverage: expected a number strictly between 0 and 1, found {coverage}")
         # Which classes share a threshold changes at some coverages. No threshold rises there, so that sets are nested.
         steps = [step for step in self._steps if step < coverage]
-        return np.min([self._thresholds_of(level) for level in (*steps, coverage)], axis=0)
+        found: NDArray[np.float64] = np.min([self._thresholds_of(level) for level in (*steps, coverage)], axis=0)
+        return found
 
     def _thresholds_of(self, coverage: float) -> NDArray[np.float64]:
         thresholds = np.zeros(self.classes)
@@ -142,7 +143,7 @@ class PredictionSets:
         alone = sum(self._enough((group,), coverage) for group in groups)
         while 0 < alone < len(groups) and not self._enough(groups[alone:], coverage):
             alone -= 1
-        pools = [(group,) for group in groups[:alone]]
+        pools: list[tuple[ClassGroup, ...]] = [(group,) for group in groups[:alone]]
         return [*pools, groups[alone:]] if alone < len(groups) else pools
 
     def _enough(self, pool: tuple[ClassGroup, ...], coverage: float) -> bool:
@@ -282,7 +283,8 @@ def fit_prediction_sets(
 def _grouped(units: list[float]) -> list[tuple[int, ...]]:
     """Classes of each group: the largest are alone, those with few rows are together, at the end."""
     order = sorted(range(len(units)), key=lambda number: (-units[number], number))
-    alone: list[tuple[int, ...]] = [(number,) for number in order if units[number] >= OWN_ROWS][: MAXIMUM_GROUPS - 1]
+    large = [number for number in order if units[number] >= OWN_ROWS][: MAXIMUM_GROUPS - 1]
+    alone: list[tuple[int, ...]] = [(number,) for number in large]
     others = order[len(alone) :]
     if alone and not any(units[number] > 0.0 for number in others):
         # Nothing is known of classes without rows: they go with the smallest one.

@@ -1,0 +1,149 @@
+"""Metrics of class probabilities equal those of scikit-learn and MAPIE on the same predictions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from mapie.metrics.calibration import expected_calibration_error
+from sklearn import metrics as sklearn_metrics
+
+from murho.model.evaluation.class_confusion import confusion_matrix, scores_by_class
+from murho.model.evaluation.class_metrics import class_scores, roc_auc, row_log_loss
+from murho.model.evaluation.class_reliability import (
+    calibration_error,
+    class_reliability,
+    classwise_calibration_error,
+)
+
+
+class Predictions(NamedTuple):
+    """Probabilities ``[N, C]``, labels and weights ``[N]``."""
+
+    probabilities: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+
+def _predictions(classes: int, weighted: bool, rows: int = 500) -> Predictions:
+    generator = np.random.default_rng(classes)
+    # Rounded, so that some probabilities are equal.
+    logits = np.round(generator.normal(0.0, 1.5, (rows, classes)) - 0.5 * np.arange(classes), 1)
+    right = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = (right.cumsum(axis=1) < generator.uniform(size=(rows, 1))).sum(axis=1)
+    stated = np.exp(1.7 * logits) / np.exp(1.7 * logits).sum(axis=1, keepdims=True)
+    return Predictions(stated, labels, generator.uniform(0.0, 3.0, rows) if weighted else None)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(2, False), (2, True), (4, False), (4, True)],
+    ids=["binary", "binary-weighted", "four", "four-weighted"],
+)
+def predictions(request: pytest.FixtureRequest) -> Predictions:
+    classes, weighted = request.param
+    return _predictions(classes, weighted)
+
+
+def test_scores_equal_those_of_scikit_learn(predictions: Predictions) -> None:
+    probabilities, labels, weights = predictions
+    ours = class_scores(probabilities, labels, weights=weights)
+    predicted = probabilities.argmax(axis=1)
+    binary = probabilities.shape[1] == 2
+    theirs = {
+        "accuracy": sklearn_metrics.accuracy_score(labels, predicted, sample_weight=weights),
+        "balanced_accuracy": sklearn_metrics.balanced_accuracy_score(labels, predicted, sample_weight=weights),
+        "log_loss": sklearn_metrics.log_loss(labels, probabilities, sample_weight=weights),
+        "brier": sklearn_metrics.brier_score_loss(labels, probabilities, sample_weight=weights),
+    }
+    if binary or weights is None:
+        scores = probabilities[:, 1] if binary else probabilities
+        theirs["auc"] = sklearn_metrics.roc_auc_score(labels, scores, sample_weight=weights, multi_class="ovr")
+    else:  # scikit-learn weighs no rows of more than two classes
+        theirs["auc"] = np.mean(
+            [
+                sklearn_metrics.roc_auc_score(labels == number, probabilities[:, number], sample_weight=weights)
+                for number in range(4)
+            ]
+        )
+    assert ours["n"] == 500
+    for name, value in theirs.items():
+        assert ours[name] == pytest.approx(value, rel=1e-12), name
+
+
+def test_confusion_recall_and_precision_equal_those_of_scikit_learn(predictions: Predictions) -> None:
+    probabilities, labels, weights = predictions
+    predicted, classes = probabilities.argmax(axis=1), probabilities.shape[1]
+    theirs = sklearn_metrics.confusion_matrix(labels, predicted, sample_weight=weights)
+    np.testing.assert_allclose(confusion_matrix(predicted, labels, classes, weights), theirs)
+    by_class = scores_by_class(predicted, labels, [str(number) for number in range(classes)], weights)
+    precision, recall, _, _ = sklearn_metrics.precision_recall_fscore_support(labels, predicted, sample_weight=weights)
+    for number in range(classes):
+        found = by_class[str(number)]
+        assert found["n"] == np.sum(labels == number)
+        assert found["recall"] == pytest.approx(recall[number])
+        assert found["precision"] == pytest.approx(precision[number])
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_calibration_errors_equal_those_of_mapie(classes: int) -> None:
+    probabilities, labels, _ = _predictions(classes, weighted=False)
+    correct = (probabilities.argmax(axis=1) == labels).astype(int)
+    # MAPIE counts the ends of bins.
+    theirs = expected_calibration_error(correct, probabilities, num_bins=16)
+    assert calibration_error(probabilities, labels) == pytest.approx(theirs)
+    theirs = expected_calibration_error(correct, probabilities, num_bins=16, classwise=True, class_labels=labels)
+    assert classwise_calibration_error(probabilities, labels) == pytest.approx(theirs)
+
+
+def test_a_weight_is_a_number_of_copies() -> None:
+    probabilities, labels, _ = _predictions(4, weighted=False, rows=60)
+    copies = np.random.default_rng(0).integers(0, 4, 60)
+    weighted = class_scores(probabilities, labels, weights=copies.astype(np.float64))
+    copied = class_scores(np.repeat(probabilities, copies, axis=0), np.repeat(labels, copies))
+    for name in ("accuracy", "balanced_accuracy", "log_loss", "brier", "auc", "ece", "classwise_ece"):
+        assert weighted[name] == pytest.approx(copied[name]), name
+
+
+def test_standard_errors_are_those_of_means_and_grow_with_groups() -> None:
+    probabilities, labels, _ = _predictions(4, weighted=False)
+    errors = class_scores(probabilities, labels)["standard_errors"]
+    losses = row_log_loss(probabilities, labels)
+    assert errors["log_loss"] == pytest.approx(losses.std(ddof=1) / 500**0.5)
+    copied = class_scores(
+        np.repeat(probabilities, 4, axis=0), np.repeat(labels, 4), units=np.repeat(np.arange(500), 4)
+    )["standard_errors"]
+    assert copied == pytest.approx(errors)
+
+
+def test_a_single_row_and_a_single_class_have_scores() -> None:
+    one = class_scores(np.array([[0.2, 0.7, 0.1]]), np.array([1]))
+    assert one["accuracy"] == 1.0
+    assert one["auc"] is None
+    assert one["standard_errors"] == {"accuracy": None, "log_loss": None, "brier": None}
+    by_class = scores_by_class(np.array([1]), np.array([1]), ["a", "b", "c"])
+    assert by_class["a"] == {"n": 0, "recall": None, "precision": None}
+    assert by_class["b"] == {"n": 1, "recall": 1.0, "precision": 1.0}
+
+
+def test_the_log_loss_of_a_class_of_probability_0_is_finite_as_in_scikit_learn() -> None:
+    probabilities = np.array([[1.0, 0.0], [0.4, 0.6]])
+    theirs = sklearn_metrics.log_loss([1, 1], probabilities, labels=[0, 1])
+    assert row_log_loss(probabilities, np.array([1, 1])).mean() == pytest.approx(theirs)
+
+
+def test_auc_is_of_the_classes_that_have_rows() -> None:
+    probabilities = np.array([[0.6, 0.3, 0.1], [0.3, 0.6, 0.1], [0.5, 0.4, 0.1]])
+    assert roc_auc(probabilities, np.array([0, 1, 1])) == 1.0
+
+
+def test_a_reliability_diagram_has_the_bins_with_rows() -> None:
+    stated = np.array([0.0, 0.05, 0.1, 0.95, 1.0])
+    found = class_reliability(stated, np.array([False, True, False, True, True]), bins=10)
+    np.testing.assert_allclose(found.lower, [0.0, 0.9])
+    np.testing.assert_allclose(found.upper, [0.1, 1.0])
+    np.testing.assert_allclose(found.stated, [0.05, 0.975])
+    np.testing.assert_allclose(found.observed, [1.0 / 3.0, 1.0])
+    np.testing.assert_allclose(found.share, [0.6, 0.4])
+    assert found.rows.tolist() == [3, 2]
