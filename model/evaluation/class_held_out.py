@@ -17,7 +17,8 @@ from murho.model.distributions.class_calibration import ClassCalibration
 from murho.model.distributions.class_map import fit_class_map
 from murho.model.distributions.prediction_sets import fit_prediction_sets
 from murho.model.engines.class_plan import served_probabilities
-from murho.model.evaluation.class_scores import class_report, set_report
+from murho.model.evaluation.class_metrics import class_scores
+from murho.model.evaluation.class_sets import set_scores
 from murho.model.evaluation.cross_calibration import SAMPLES, Calibrated
 from murho.model.evaluation.weighted_means import RowWeights
 
@@ -100,9 +101,10 @@ def calibrate_classes(
         _: Options that only numbers have.
 
     Returns:
-        The calibration, or None, the predictions for the rows, and the metrics: ``n, accuracy, log_loss, brier, auc,
-        ece`` of what is served, the same of ``raw`` and, with a calibration, ``calibrated``, each with ``sets``, and
-        ``standard_errors``. ``members`` is the number of members that all this describes, of ``all_members``.
+        The calibration, or None, the predictions for the rows, and the metrics: those of
+        `model.evaluation.class_metrics.class_scores` of what is served, the same of ``raw`` and, with a calibration, of
+        ``calibrated``, which has ``sets`` too. ``members`` is the number of members that all this describes, of
+        ``all_members``.
     """
     judged = _judge(posterior, encoded, groups)
     every = RowWeights.of(
@@ -176,12 +178,21 @@ def _crosswise_sets(
 
 
 def _metrics(held_out: HeldOutClasses, judged: _Judged, posterior: Posterior) -> dict[str, Any]:
-    report, errors = class_report(held_out.served, held_out.targets, held_out.weights)
-    raw, _ = class_report(held_out.raw, held_out.targets, held_out.weights)
-    metrics: dict[str, Any] = {"n": len(held_out), **report, "raw": raw}
+    rows = held_out.weights
+    labels, weights = held_out.targets.astype(np.int64), rows.shares if rows.weighted else None
+
+    def scores_of(probabilities: NDArray[np.float64]) -> dict[str, Any]:
+        return class_scores(probabilities, labels, weights=weights, units=rows.units if rows.grouped else None)
+
+    report, raw = scores_of(held_out.served), scores_of(held_out.raw)
+    errors = report.pop("standard_errors")
+    del raw["standard_errors"], raw["n"]
+    metrics: dict[str, Any] = {**report, "raw": raw}
     if held_out.calibrated is not None:
-        of_sets = set_report(held_out.sets, held_out.targets, held_out.weights)
-        metrics |= {"calibrated": {**report, "sets": of_sets}, "sets": of_sets}
+        sets = {round(100.0 * coverage): found for coverage, found in held_out.sets.items()}
+        of_sets = set_scores(sets, labels, weights)
+        calibrated = {name: report[name] for name in raw}
+        metrics |= {"calibrated": {**calibrated, "sets": of_sets}, "sets": of_sets}
     members = posterior.architecture.members
     return metrics | {"standard_errors": errors, "members": judged.judges, "all_members": members}
 
