@@ -125,7 +125,7 @@ class ClassPlan:
             "entropy": total,
             "epistemic_entropy": (total - entropy(draws, dim=1).mean(dim=0)).clamp_min(0.0),
             "percentiles": self._percentiles(draws),
-            "prediction_set": self._sets(probabilities),
+            "prediction_set": self.sets(probabilities),
         }
         if options.draws:
             answer["draws"] = draws.permute(2, 0, 1)
@@ -149,8 +149,8 @@ class ClassPlan:
         values = function_quantiles(draws.flatten(1), self.levels)
         return values.view(classes, rows, len(self.levels)).transpose(0, 1)
 
-    def _sets(self, probabilities: Tensor) -> Tensor:
-        """Whether each class is in the prediction set of its row, ``[B, C]``, bool."""
+    def sets(self, probabilities: Tensor) -> Tensor:
+        """Whether each class is in the prediction set of its row, ``[B, C]``, bool; from its `probabilities`."""
         if self.calibration is not None:
             return self.calibration.sets.sets(probabilities, self.options.coverage)
         # Without held-out rows: the likeliest classes whose raw probabilities make up the coverage.
