@@ -21,6 +21,9 @@ NONE, TEMPERATURE, BETA, MATRIX = "none", "temperature", "beta", "matrix"
 DIAGONAL, FULL = "diagonal", "full"  # Two forms of the matrix.
 LEAST_LOG = -100.0
 """Log-probabilities below it count as it, so that a probability of 0 makes no NaN."""
+UNIFORM_ROWS = 0.25
+"""Weight of a row of equal probabilities of all classes, which is mixed into every map but ``none``. With 1 (as in
+probmetrics) nearly separable classes lost .015 nats a row, with 0 a few rows lost a lot."""
 FOLDS = 5
 MINIMUM_UNITS = 20
 """Below this number of rows (or groups of rows) probabilities are left as they are."""
@@ -35,7 +38,8 @@ CAUTION = 1.0
 class ClassMap:
     """A map from log-probabilities to calibrated log-probabilities of C classes.
 
-    ``q = (1 - e) softmax(W log p + b) + e / C``, where ``e`` is ``1 / (n + 1)`` for n held-out rows. W and b are
+    ``q = (1 - e) softmax(W log p + b) + e / C``, where ``e`` is ``0.25 / (n + 1)`` for n held-out rows: no probability
+    is much surer than n rows can tell. W and b are
 
     none
         ``W = I``, ``b = 0`` and ``e = 0``: probabilities stay as they are;
@@ -68,16 +72,16 @@ class ClassMap:
         Returns:
             Normalised ones, ``[..., C]``, of the same type.
         """
-        if self.method == NONE:
-            return torch.log_softmax(pooled, dim=-1)
         logs = torch.log_softmax(pooled, dim=-1).clamp(min=LEAST_LOG)
+        if self.method == NONE:
+            return logs
         classes = logs.shape[-1]
         weights = logs.new_tensor(self.weights)
         full = len(self.weights) > classes
         logits = logs @ weights.reshape(classes, classes).T if full else logs * weights
         if self.intercept:
             logits = logits + logs.new_tensor(self.intercept)
-        floor = logs.new_tensor(1.0 / (self.rows + 1))
+        floor = logs.new_tensor(UNIFORM_ROWS / (self.rows + 1))
         mapped = torch.log_softmax(logits, dim=-1) + torch.log1p(-floor)
         return torch.logaddexp(mapped, torch.log(floor / classes))
 

@@ -196,11 +196,11 @@ class TestOptions:
         with pytest.raises(OptionError, match="the described column 'k'"):
             plan_columns(table_of(), "y", overrides={"k": ColumnOverride(unit="m")})
 
-    def test_the_target_can_be_neither_ignored_nor_of_another_kind(self) -> None:
+    def test_the_target_can_be_neither_ignored_nor_a_date(self) -> None:
         with pytest.raises(OptionError, match="can't be ignored"):
             plan_columns(table_of(), "y", ignore=["y"])
-        with pytest.raises(OptionError, match="can't be categorical"):
-            plan_columns(table_of(), "y", overrides={"y": ColumnOverride(FeatureKind.CATEGORICAL)})
+        with pytest.raises(OptionError, match="can't be date"):
+            plan_columns(table_of(), "y", overrides={"y": ColumnOverride(FeatureKind.DATE)})
 
     def test_a_table_with_no_feature_left_says_why(self) -> None:
         with pytest.raises(

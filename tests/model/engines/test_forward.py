@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from murho.model.engines import compiled_engine
+from murho.model.engines import compiled_forward
 from murho.model.engines import forward as forward_module
 from murho.model.engines.compiled.loader import load
 from murho.model.engines.compiled_engine import CompiledEngine
@@ -118,9 +118,9 @@ def test_tiles_and_threads_change_nothing(
         with (
             mock.patch.object(forward_module, "TILE_FLOATS", tile_floats),
             mock.patch.object(forward_module, "TILE_ROWS", tile_rows),
-            mock.patch.object(compiled_engine, "TILE_FLOATS", tile_floats),
-            mock.patch.object(compiled_engine, "LEAST_ROWS", min(tile_rows, 8)),
-            mock.patch.object(compiled_engine, "MOST_ROWS", tile_rows),
+            mock.patch.object(compiled_forward, "TILE_FLOATS", tile_floats),
+            mock.patch.object(compiled_forward, "LEAST_ROWS", min(tile_rows, 8)),
+            mock.patch.object(compiled_forward, "MOST_ROWS", tile_rows),
         ):
             outputs = forward(draws, rows)
     finally:

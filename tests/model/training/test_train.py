@@ -16,6 +16,7 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
 from murho.model.evaluation.cross_calibration import calibrate_held_out
 from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_table
+from murho.model.training import regression_task
 from murho.model.training import train as training
 from murho.model.training.holding_out import HoldingOut
 from tests.model.conftest import Notes, make_table, present, train_quickly
@@ -161,7 +162,7 @@ def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch:
             raise KeyboardInterrupt
         return calibrate_held_out(*arguments, **options)
 
-    monkeypatch.setattr(training, "calibrate_held_out", interrupted_once)
+    monkeypatch.setattr(regression_task, "calibrate_held_out", interrupted_once)
     monkeypatch.setattr(training, "ROWS_IN_A_HURRY", 60)
     notes = Notes()
     trained = train_quickly(make_table(), notes, members=5)
@@ -173,7 +174,7 @@ def test_an_interruption_while_calibrating_calibrates_on_fewer_rows(monkeypatch:
 
 
 def test_a_second_interruption_while_calibrating_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "calibrate_held_out", mock.Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(regression_task, "calibrate_held_out", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         train_quickly(make_table())
 

@@ -1,0 +1,222 @@
+"""The task of a training, and trainings of classifiers from table to checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.class_prediction import ClassPrediction
+from murho.model.engines.prediction import PredictOptions
+from murho.model.errors import OptionError, TableError
+from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.posterior.posterior import Posterior
+from murho.model.training.options import make_options
+from murho.model.training.tasks import choose_task, read_targets
+from murho.model.training.train import Trained, train
+from tests.model.conftest import Notes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL: dict[str, Any] = {"epochs": 40, "members": 2, "hidden": (8,), "encoding": "standard", "temperature": 0.3}
+
+
+def table(rows: int = 240, seed: int = 0) -> pa.Table:
+    """Two numbers and a district; three kinds of rooms that follow them, with noise."""
+    generator = np.random.default_rng(seed)
+    size, light = generator.normal(size=(2, rows))
+    district = generator.choice(["east", "west"], rows)
+    logits = np.stack([2.0 * size, np.zeros(rows), light + (district == "east")], axis=1)
+    logits = 2.0 * logits + generator.gumbel(size=logits.shape)
+    return pa.table(
+        {
+            "size": size,
+            "light": light,
+            "district": district,
+            "room": np.array(["hall", "kitchen", "study"])[logits.argmax(axis=1)],
+            "large": size > 0.3,
+            "floor": generator.integers(0, 3, rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def rooms() -> Trained:
+    return train(table(), "room", make_options({**SMALL, "ignore": ("large", "floor")}), reporter=Notes())
+
+
+def answer(posterior: Posterior, rows: pa.Table, **options: Any) -> ClassPrediction:
+    prediction = posterior.predict(columns_from_table(rows, posterior.schema), PredictOptions(**options))
+    assert isinstance(prediction, ClassPrediction)
+    return prediction
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "classes"),
+    [
+        ("room", {}, ("hall", "kitchen", "study")),
+        ("large", {}, ("false", "true")),
+        ("floor", {}, None),
+        ("floor", {"task": "classification"}, ("0", "1", "2")),
+        ("floor", {"columns": {"floor": {"kind": "categorical"}}}, ("0", "1", "2")),
+        ("size", {"task": "regression"}, None),
+    ],
+)
+def test_text_and_truth_values_are_classes_unless_the_user_says_otherwise(
+    target: str, options: dict[str, Any], classes: tuple[str, ...] | None
+) -> None:
+    assert choose_task(table(), target, make_options(options), Notes().say).classes == classes
+
+
+def test_a_number_with_few_values_is_told_how_to_become_classes() -> None:
+    notes = Notes()
+    choose_task(table(), "floor", make_options({}), notes.say)
+    assert "3 different numbers (0, 1, 2)" in notes.lines[0]
+    assert "--task classification" in notes.lines[0]
+
+
+def test_rows_of_every_class_are_told_and_rare_classes_named() -> None:
+    notes = Notes()
+    rare = pa.concat_tables([table(), table(1).set_column(3, "room", pa.array(["attic"]))])
+    choose_task(rare, "room", make_options({}), notes.say)
+    assert "4 classes" in notes.lines[0]
+    assert "'attic' (1)" in notes.lines[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "error", "message"),
+    [
+        ("room", {"task": "regression"}, TableError, "text or truth values"),
+        ("room", {"noise": "mixture"}, OptionError, "--noise is for a target that is a number"),
+        ("room", {"target_minimum": 0.0}, OptionError, "--target-minimum"),
+        ("size", {"task": "classification"}, None, ""),
+        ("nothing", {}, TableError, "not a column"),
+    ],
+)
+def test_what_fits_no_task_is_refused(
+    target: str, options: dict[str, Any], error: type[Exception] | None, message: str
+) -> None:
+    if error is None:
+        assert len(choose_task(table(), target, make_options(options), Notes().say).classes or ()) == 240
+        return
+    with pytest.raises(error, match=message):
+        choose_task(table(), target, make_options(options), Notes().say)
+
+
+def test_a_classifier_learns_and_its_answers_are_probabilities(rooms: Trained) -> None:
+    fresh = table(400, seed=1)
+    prediction = answer(rooms.posterior, fresh)
+    codes = read_targets(fresh, rooms.spec.schema.target).astype(int)
+    own = prediction.probabilities[np.arange(400), codes]
+    shares = np.bincount(codes, minlength=3) / 400
+    assert -np.log(own).mean() < 0.8 * -(shares * np.log(shares)).sum()
+    assert prediction.probabilities.sum(axis=1) == pytest.approx(np.ones(400))
+    assert (prediction.prediction == prediction.probabilities.argmax(axis=1)).all()
+    assert prediction.entropy is not None
+    assert prediction.epistemic_entropy is not None
+    assert prediction.percentiles is not None
+    assert prediction.prediction_set is not None
+    assert ((prediction.epistemic_entropy >= 0.0) & (prediction.epistemic_entropy <= prediction.entropy + 1e-12)).all()
+    assert prediction.percentiles.shape == (400, 3, 3)
+    assert (np.diff(prediction.percentiles, axis=2) >= 0.0).all()
+    assert prediction.prediction_set.any(axis=1).all()
+    assert prediction.prediction_set[np.arange(400), codes].mean() > 0.82
+
+
+def test_every_number_of_an_answer_is_of_the_same_draws(rooms: Trained) -> None:
+    prediction = answer(rooms.posterior, table(9, seed=2), draws=True, percentiles=(25.0,), mc_error=True)
+    assert prediction.draws is not None
+    assert prediction.epistemic_std is not None
+    assert prediction.percentiles is not None
+    assert prediction.epistemic_entropy is not None
+    assert prediction.entropy is not None
+    assert prediction.draws.shape == (9, 256, 3)
+    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
+    assert prediction.draws.std(axis=1) == pytest.approx(prediction.epistemic_std, abs=1e-9)
+    assert np.percentile(prediction.draws, 25.0, axis=1) == pytest.approx(prediction.percentiles[..., 0], abs=1e-9)
+    logs = np.log(prediction.draws.clip(1e-300))
+    expected = -(prediction.draws * logs).sum(axis=2).mean(axis=1)
+    assert prediction.entropy - expected == pytest.approx(prediction.epistemic_entropy, abs=1e-9)
+    assert prediction.mc_error is not None
+    assert (prediction.mc_error.probabilities < 0.05).all()
+
+
+def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Trained) -> None:
+    rows = pa.table({"size": [0.2, 50.0, -400.0], "light": [0.0, -60.0, 300.0], "district": ["east", "west", "south"]})
+    prediction = answer(rooms.posterior, rows)
+    assert prediction.outside is not None
+    assert prediction.epistemic_entropy is not None
+    assert prediction.outside.tolist() == [False, True, True]
+    assert (prediction.probabilities[1:].max(axis=1) < 0.97).all()
+    assert prediction.epistemic_entropy[2] > prediction.epistemic_entropy[0]
+
+
+def test_without_draws_there_are_probabilities_alone(rooms: Trained) -> None:
+    prediction = answer(rooms.posterior, table(3), samples=0)
+    assert prediction.probabilities.sum(axis=1) == pytest.approx(np.ones(3))
+    assert not prediction.calibrated
+    assert prediction.entropy is None
+    assert prediction.prediction_set is None
+
+
+def test_raw_answers_are_whole_too(rooms: Trained) -> None:
+    prediction = answer(rooms.posterior, table(30), calibrated=False, draws=True, coverage=0.5)
+    assert not prediction.calibrated
+    assert prediction.draws is not None
+    assert prediction.prediction_set is not None
+    assert prediction.draws.mean(axis=1) == pytest.approx(prediction.probabilities, abs=1e-9)
+    covered = np.where(prediction.prediction_set, prediction.probabilities, 0.0).sum(axis=1)
+    assert (covered >= 0.5 - 1e-9).all()
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it(rooms: Trained) -> None:
+    rows = table(50, seed=5)
+    together, alone = answer(rooms.posterior, rows), answer(rooms.posterior, rows.slice(17, 1))
+    assert together.probabilities[17] == pytest.approx(alone.probabilities[0], abs=1e-6)
+    assert together.percentiles is not None
+    assert alone.percentiles is not None
+    assert together.percentiles[17] == pytest.approx(alone.percentiles[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_a_checkpoint_gives_the_same_answers_again(rooms: Trained, tmp_path: Path, engine: str) -> None:
+    directory = write_checkpoint(tmp_path, "rooms", rooms.spec, rooms.tensors)
+    loaded = Posterior.load(directory, engine=engine)
+    rows = table(40, seed=3)
+    first, second = answer(rooms.posterior, rows), answer(loaded, rows)
+    assert second.classes == ("hall", "kitchen", "study")
+    assert second.probabilities == pytest.approx(first.probabilities, abs=1e-6)
+    assert orjson.loads(orjson.dumps(rooms.spec.to_json())) == loaded.spec.to_json()
+
+
+def test_printed_scores_are_about_those_of_fresh_rows(rooms: Trained) -> None:
+    fresh = table(3000, seed=7)
+    codes = read_targets(fresh, rooms.spec.schema.target).astype(int)
+    own = answer(rooms.posterior, fresh).probabilities[np.arange(3000), codes]
+    error = rooms.spec.metrics["standard_errors"]["log_loss"]
+    assert abs(-np.log(own).mean() - rooms.spec.metrics["log_loss"]) < 4.0 * error
+
+
+def test_a_class_of_a_single_row_and_missing_cells_are_no_trouble() -> None:
+    rows = pa.concat_tables([table(120), table(1).set_column(3, "room", pa.array(["attic"]))])
+    cells = rows.column("light").to_pylist()
+    cells[5] = None
+    rows = rows.set_column(1, "light", pa.array(cells)).select(["size", "light", "district", "room"])
+    trained = train(rows, "room", make_options(SMALL), reporter=Notes())
+    prediction = answer(trained.posterior, rows)
+    assert prediction.classes == ("attic", "hall", "kitchen", "study")
+    assert (prediction.probabilities > 0.0).all()
+
+
+def test_two_classes_take_one_logit() -> None:
+    options = make_options({**SMALL, "ignore": ("room", "floor")})
+    trained = train(table(), "large", options, reporter=Notes())
+    assert trained.spec.likelihood.kind == "bernoulli"
+    assert trained.spec.architecture.outputs == 1
+    prediction = answer(trained.posterior, table(200, seed=9))
+    assert (prediction.prediction == (table(200, seed=9).column("size").to_numpy() > 0.3)).mean() > 0.9
