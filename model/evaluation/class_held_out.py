@@ -15,6 +15,7 @@ import torch
 from murho.model.distributions.calibration import CROSS, SPLIT
 from murho.model.distributions.class_calibration import ClassCalibration
 from murho.model.distributions.class_map import fit_class_map
+from murho.model.distributions.class_pooling import pooled_map, pooled_sets
 from murho.model.distributions.prediction_sets import fit_prediction_sets
 from murho.model.engines.class_plan import served_probabilities
 from murho.model.evaluation.class_metrics import class_scores
@@ -83,6 +84,8 @@ def calibrate_classes(
     calibrating: Sequence[int],
     weights: NDArray[np.float64] | None = None,
     units: NDArray[np.generic] | None = None,
+    earlier: ClassCalibration | None = None,
+    kept: ClassCalibration | None = None,
     **_: Any,
 ) -> Calibrated:
     """The calibration of held-out rows, and an estimate of what will be served.
@@ -98,6 +101,9 @@ def calibrate_classes(
         calibrating: Numbers of the groups that calibrate; empty for no calibration.
         weights: Relative weights of all rows, ``[N]``; None: all count alike.
         units: Id of each row's exchangeable unit, ``[N]``; None: each row is one.
+        earlier: A calibration of other rows, with which these are pooled (`model.distributions.class_pooling`); None:
+            there is none.
+        kept: The calibration that answers use, for the scores, where these rows do not calibrate; None: there is none.
         _: Options that only numbers have.
 
     Returns:
@@ -120,6 +126,9 @@ def calibrate_classes(
     use = np.isin(judged.groups, list(calibrating))
 
     def fitted_map(rows: NDArray[np.bool_]) -> ClassMap:
+        if earlier is not None:
+            part = None if shares is None else shares[rows]
+            return pooled_map(earlier.map, judged.raw[rows].log(), labels[rows], weights=part)
         return fit_class_map(
             judged.raw[rows].log(),
             labels[rows],
@@ -128,14 +137,14 @@ def calibrate_classes(
         )
 
     def fitted_calibration(rows: NDArray[np.bool_], probabilities: Tensor, mapped: ClassMap) -> ClassCalibration:
-        sets = fit_prediction_sets(
-            probabilities[rows],
-            labels[rows],
-            weights=None if shares is None else shares[rows],
-            units=None if ids is None else ids[rows],
-            method=method,
-        )
-        return ClassCalibration(mapped, sets)
+        of_rows: dict[str, Any] = {
+            "weights": None if shares is None else shares[rows],
+            "units": None if ids is None else ids[rows],
+        }
+        given = probabilities[rows], labels[rows]
+        if earlier is not None:
+            return ClassCalibration(mapped, pooled_sets(earlier.sets, *given, **of_rows))
+        return ClassCalibration(mapped, fit_prediction_sets(*given, **of_rows, method=method))
 
     raw = judged.served(None)
     calibration, crosswise, sets = None, None, dict[float, "NDArray[np.bool_]"]()
@@ -150,6 +159,9 @@ def calibrate_classes(
         mapped = fitted_map(use)
         calibration = fitted_calibration(use, crosswise if len(numbers) > 1 else judged.served(mapped), mapped)
         sets = _crosswise_sets(parts, crosswise, fitted_calibration, calibration)
+    elif kept is not None:
+        crosswise = judged.served(kept.map)
+        sets = {coverage: kept.sets.sets(crosswise, coverage).numpy() for coverage in COVERAGES}
     held_out = HeldOutClasses(
         rows=judged.rows,
         targets=codes,

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
-from murho.model.evaluation.cross_calibration import calibrate_and_score
 from murho.model.posterior.posterior import Posterior
+from murho.model.revision.judging import judge, score_facts
 from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import cut, extrapolation_inputs
 
 if TYPE_CHECKING:
-    from murho.model.distributions.calibration import ConformalMap
     from murho.model.revision.revisions import LabelledRows
     from murho.model.revision.signal_to_noise import Cut
 
@@ -29,7 +28,7 @@ class Pruned:
         revision: The pruned version, for `model.posterior.checkpoint.write_checkpoint`.
         cut: The removed weights.
         before: Scores of the old version on the labelled rows, as
-            `model.evaluation.cross_calibration.calibrate_and_score` returns them; None without rows.
+            `model.revision.judging.judge` returns them; None without rows.
         after: Scores of the pruned version; each half of the rows is scored with a calibration from the other half.
         calibration: ``kept``, ``made anew`` or ``none``.
     """
@@ -71,26 +70,20 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
         **what.to_json(),
         "calibration": calibration,
         "rows": None if rows is None else len(rows),
-        "before": _scores(before),
-        "after": _scores(after),
+        "before": None if before is None else score_facts(before),
+        "after": None if after is None else score_facts(after),
     }
     spec = replace(spec, records={**spec.records, "pruning": facts})
     return Pruned(Revision(tensors, Posterior(spec, tensors)), what, before, after, calibration)
 
 
-def _judge(
-    old: Posterior, new: Posterior, rows: LabelledRows
-) -> tuple[dict[str, Any], dict[str, Any], ConformalMap | None]:
+def _judge(old: Posterior, new: Posterior, rows: LabelledRows) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """Scores of both versions, and the new calibration, or None if there are too few rows for one."""
     order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
     enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
     # Two halves: the bands of each half are scored with a calibration from the other.
     groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
     calibrating = range(len(groups)) if enough else ()
-    _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
-    conformal, after = calibrate_and_score(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
+    _, before = judge(old, rows, groups)
+    conformal, after = judge(new, rows, groups, calibrating=calibrating)
     return before, after, conformal
-
-
-def _scores(report: dict[str, Any] | None) -> dict[str, float] | None:
-    return None if report is None else {name: report[name] for name in ("nll", "crps", "rmse")}
