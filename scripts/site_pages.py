@@ -4,7 +4,8 @@ People read the documents in the repository first, so their links are those of t
 
 - READMEs and the changelog become pages beside those of docs/ (`PIECES`);
 - links between documents lead to the pages that were made of them;
-- a link to any other file of the repository becomes the file's path, as text: the site does not have the file.
+- a link to any other file of the repository becomes the file's path, as text: the site does not have the file;
+- a Mermaid diagram, which GitHub draws, becomes the picture that `scripts/diagrams.py` has drawn of it.
 
 A link to a file that does not exist is left as it is, and the strict build fails on it.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import runpy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = "docs"
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<path>[^()\s#]*)(?P<place>#[^()\s]*)?\)")
+DIAGRAMS = runpy.run_path(str(Path(__file__).with_name("diagrams.py")))
 ELSEWHERE = re.compile(r"[a-z]+:")
 
 
@@ -100,7 +103,22 @@ def for_site(markdown: str, page: str) -> str:
     source = next((piece.source for piece in PIECES if piece.page == page), f"{DOCS}/{page}")
     parts = FENCE.split(markdown)
     parts[::2] = [LINK.sub(lambda link: _link(link, source), part) for part in parts[::2]]
+    parts[1::2] = [DIAGRAMS["BLOCK"].sub(_picture, part) for part in parts[1::2]]
     return "".join(parts)
+
+
+def _picture(block: re.Match[str]) -> str:
+    """The picture of a diagram, as Markdown.
+
+    Raises:
+        ValueError: There is none of this version of the diagram.
+    """
+    path, title = DIAGRAMS["diagram_file"](block["source"]), DIAGRAMS["diagram_title"](block["source"])
+    if not (ROOT / DOCS / path).is_file():
+        raise ValueError(
+            f"the diagram {title!r} has changed: .venv/bin/python scripts/diagrams.py draws it for the site"
+        )
+    return f"![{title}]({path})"
 
 
 def _link(link: re.Match[str], source: str) -> str:

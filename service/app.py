@@ -91,6 +91,7 @@ def create_app(
     parts = Parts(
         settings=settings,
         lifecycle=lifecycle or Lifecycle(),
+        source=source,
         scheduler=scheduler,
         registry=registry,
         waiting=Waiting(scheduler),

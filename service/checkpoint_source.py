@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from murho.model.errors import CheckpointError
 from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, list_checkpoints
@@ -35,6 +35,9 @@ class CheckpointSource(Protocol):
 
     def load(self, reference: CheckpointReference) -> ModelLike:
         """Loads one version."""
+
+    def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
+        """Returns the facts that a loaded version keeps for its report (`model.report.facts`); None without them."""
 
 
 class DirectorySource:
@@ -102,3 +105,9 @@ class DirectorySource:
 
         draws_bytes = KEPT_BYTES if self.draws_bytes is None else self.draws_bytes
         return Posterior.load(reference.path, resolve_device(self.device), draws_bytes=draws_bytes)
+
+    def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
+        """Returns the facts that a loaded version keeps for its report; None without them."""
+        from murho.model.report.facts import stored_facts  # here, because torch takes seconds to import
+
+        return stored_facts(self.root / model.name / model.version)

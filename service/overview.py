@@ -1,6 +1,7 @@
 """The overview of a model: what the page draws beside its predictions.
 
-All of it comes from `model.json`. Checkpoints of older versions have less of it; what they lack is null.
+All of it comes from `model.json`, but for the training curves, which the report keeps. Checkpoints of older versions
+have less of it; what they lack is null.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["overview"]
 
 RELIABILITY_POINTS = 49
+CURVES = ("epoch", "free_energy", "nll", "kl", "validation")
 TRAINING_FACTS = ("rows", "validation_rows", "calibration_rows", "left_out_rows", "epochs", "temperature", "seconds")
 
 
-def overview(model: ModelLike) -> dict[str, Any]:
-    """Returns the overview as JSON data."""
+def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the overview as JSON data.
+
+    Args:
+        model: The model.
+        report: The facts that it keeps for its report, `model.report.facts`; None: it keeps none.
+    """
     spec = model.spec
     limits = spec.target.limits
     training = spec.training
@@ -54,12 +61,13 @@ def overview(model: ModelLike) -> dict[str, Any]:
         "typical": typical_row(model),
         "training": {
             **{fact: training.get(fact) for fact in TRAINING_FACTS},
+            "rows": spec.rows_learned or training.get("rows"),
             "members": spec.architecture.members,
             "hidden": list(spec.architecture.hidden),
             "likelihood": spec.likelihood.kind,
         },
         "candidates": _candidates(training),
-        "curves": training.get("curves"),
+        "curves": _curves(report),
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
         "calibration": None
         if spec.calibration is None
@@ -141,3 +149,27 @@ def _candidates(training: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         return None
     shown = ("stage", "noise", "encoding", "transform", "hidden", "temperature", "nll", "crps")
     return [{key: item[key] for key in shown if key in item} for item in tried if isinstance(item, dict)]
+
+
+def _curves(report: Mapping[str, Any] | None) -> list[dict[str, Any]] | None:
+    """Returns the curves of the fits that led to the served one, as `model.report.training_facts.curves` made them.
+
+    The report's file is not covered by the checkpoint's checksum: a fit that is not of that form is left out.
+    """
+    training = (report or {}).get("training")
+    listed = training.get("curves") if isinstance(training, dict) else None
+    fits = [fit for fit in listed if _is_fit(fit)] if isinstance(listed, list) else []
+    return [{key: fit[key] for key in ("stage", *CURVES)} for fit in fits] or None
+
+
+def _is_fit(fit: Any) -> bool:
+    if not isinstance(fit, dict) or not isinstance(fit.get("stage"), str):
+        return False
+    curves = [curve for name in CURVES if isinstance(curve := fit.get(name), list)]
+    return (
+        len(curves) == len(CURVES)
+        and len({len(curve) for curve in curves}) == 1
+        and all(isinstance(epoch, int) for epoch in fit["epoch"])
+        and all(value is None or isinstance(value, int | float) for curve in curves for value in curve)
+        and any(value is not None for value in fit["nll"])
+    )

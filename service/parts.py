@@ -5,6 +5,7 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
+from murho.service.checkpoint_source import CheckpointSource
 from murho.service.decoding import Decoder
 from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
@@ -25,6 +26,7 @@ class Parts:
 
     settings: Settings
     lifecycle: Lifecycle
+    source: CheckpointSource
     scheduler: Scheduler
     registry: Registry
     waiting: Waiting

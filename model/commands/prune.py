@@ -14,6 +14,8 @@ from murho.model.commands.shared_options import (
     CheckpointsOption,
     JsonOption,
     NameArgument,
+    ReportOption,
+    ReportRowsOption,
     VersionOption,
     print_lines,
     print_revision,
@@ -33,27 +35,38 @@ def prune(
         typer.Option(help="Labelled rows that it has not learned from, for scores and a new calibration."),
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="PNG file for the histogram; needs the extra 'charts'.")] = None,
+    report: ReportOption = True,
+    report_rows: ReportRowsOption = True,
     json: JsonOption = False,
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""
     from murho.model.commands.pruning_figure import check_figure, draw
+    from murho.model.commands.revision_files import report_line, write_revision
     from murho.model.commands.revision_report import pruned_lines
-    from murho.model.posterior.checkpoint import check_writable, find_checkpoint, write_checkpoint
+    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
+    from murho.model.report.facts import report_facts
+    from murho.model.report.files import has_report, pruning_report
     from murho.model.revision.pruning import prune as prune_revision
     from murho.model.revision.revisions import Revision
 
     if figure is not None:
         check_figure(figure)
-    revision = Revision.read(find_checkpoint(checkpoints, name, version))
+    source = find_checkpoint(checkpoints, name, version)
+    revision = Revision.read(source)
     check_writable(checkpoints, name)
     rows = None if data is None else read_labelled_rows(data, revision.posterior)
     pruned = prune_revision(revision, fraction, rows)
     written = pruned.revision
-    directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
+
+    def make_report() -> dict[str, bytes]:
+        return pruning_report(name, pruned, rows, report_facts(source, revision.spec), with_rows=report_rows)
+
+    directory = write_revision(checkpoints, name, written, make_report if report and has_report(written.spec) else None)
     if figure is not None:
         draw(pruned.cut, f"{name}, version {revision.posterior.version}", figure)
     if json:
         print_revision(directory, written, "pruning")
         return
     lines = pruned_lines(pruned, written.posterior.schema.target.unit)
-    print_lines([*lines, f"saved {directory}", *([] if figure is None else [f"drew {figure}"])])
+    drawn = [] if figure is None else [f"drew {figure}"]
+    print_lines([*lines, f"saved {directory}", *drawn, *report_line(directory)])

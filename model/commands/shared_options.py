@@ -23,6 +23,8 @@ __all__ = [
     "DeviceOption",
     "JsonOption",
     "NameArgument",
+    "ReportOption",
+    "ReportRowsOption",
     "VersionOption",
     "naming",
     "print_json",
@@ -34,6 +36,12 @@ __all__ = [
 CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+ReportOption = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
+]
+ReportRowsOption = Annotated[
+    bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
+]
 NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 

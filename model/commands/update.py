@@ -16,6 +16,8 @@ from murho.model.commands.shared_options import (
     DeviceOption,
     JsonOption,
     NameArgument,
+    ReportOption,
+    ReportRowsOption,
     VersionOption,
     print_lines,
     print_revision,
@@ -36,13 +38,18 @@ def update(
     epochs: Annotated[int | None, typer.Option(help="Most epochs; by default as many as 2000 steps.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="First learning rate.  [default: 0.005]")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the update.  [default: the checkpoint's own]")] = None,
+    report: ReportOption = True,
+    report_rows: ReportRowsOption = True,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
+    from murho.model.commands.revision_files import report_line, write_revision
     from murho.model.commands.revision_report import updated_lines
     from murho.model.commands.training_progress import TerminalReporter
-    from murho.model.posterior.checkpoint import check_writable, find_checkpoint, write_checkpoint
+    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
+    from murho.model.report.facts import report_facts
+    from murho.model.report.files import has_report, update_report
     from murho.model.revision.revisions import Revision
     from murho.model.revision.update_fit import LEARNING_RATE, UpdateOptions
     from murho.model.revision.updating import update as update_revision
@@ -50,20 +57,25 @@ def update(
 
     options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
     resolved = resolve_device(device)
-    revision = Revision.read(find_checkpoint(checkpoints, name, version))
+    source = find_checkpoint(checkpoints, name, version)
+    revision = Revision.read(source)
     check_writable(checkpoints, name)
     rows = read_labelled_rows(data, revision.posterior)
     _say_outside(rows)
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
         updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)
     written = updated.revision
-    directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)
+
+    def make_report() -> dict[str, bytes]:
+        return update_report(name, updated, rows, report_facts(source, revision.spec), with_rows=report_rows)
+
+    directory = write_revision(checkpoints, name, written, make_report if report and has_report(written.spec) else None)
     if json:
         print_revision(directory, written, "update")
         return
     interrupted = " (interrupted)" if written.spec.records["update"]["interrupted"] else ""
     lines = updated_lines(updated, written.posterior.schema.target.unit)
-    print_lines([*lines, f"saved {directory}{interrupted}"])
+    print_lines([*lines, f"saved {directory}{interrupted}", *report_line(directory)])
 
 
 def _say_outside(rows: LabelledRows) -> None:

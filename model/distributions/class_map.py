@@ -30,6 +30,8 @@ MINIMUM_UNITS = 20
 DIAGONAL_UP_TO, FULL_UP_TO = 100, 20
 """Numbers of classes up to which scaling with a diagonal and with a full matrix is tried. The time of a fit grows with
 the cube of the number of parameters."""
+CHOICE_UNITS = 10_000
+"""Rows (or groups of rows) that decide which map it is, at most. All fit its parameters."""
 CAUTION = 1.0
 """Standard errors by which a map must be better than a simpler one on rows that it has not seen."""
 
@@ -156,18 +158,27 @@ def fit_class_map(
     rows, ids, count = _prepared(log_probabilities, labels, weights, units)
     if count < MINIMUM_UNITS:
         return ClassMap(NONE, rows=len(rows.labels))
-    generator = torch.Generator().manual_seed(seed)
-    folds = torch.randperm(count, generator=generator)[ids] % FOLDS
+    name = _choice(rows, ids, count, torch.Generator().manual_seed(seed))
+    return ClassMap(NONE, rows=len(rows.labels)) if name == NONE else _fitted(name, rows, fit_temperature(rows))
+
+
+def _choice(rows: Rows, ids: Tensor, count: int, generator: torch.Generator) -> str:
+    """Name of the map that is chosen."""
+    place = torch.randperm(count, generator=generator)[ids]
+    if count > CHOICE_UNITS:
+        judged = place < CHOICE_UNITS
+        rows, place, count = rows.part(judged), place[judged], CHOICE_UNITS
+    folds = [place % FOLDS == fold for fold in range(FOLDS)]
+    temperatures = [fit_temperature(rows.part(~held_out)) for held_out in folds]
     chosen, chosen_losses = NONE, _losses(ClassMap(), rows)
     for name in _candidates(rows.logs.shape[1]):
         losses = torch.empty_like(chosen_losses)
-        for fold in range(FOLDS):
-            held_out = folds == fold
-            losses[held_out] = _losses(_fitted(name, rows.part(~held_out)), rows.part(held_out))
-        gain, error = _mean_and_error(chosen_losses - losses, rows.weights, ids, count)
+        for held_out, temperature in zip(folds, temperatures, strict=True):
+            losses[held_out] = _losses(_fitted(name, rows.part(~held_out), temperature), rows.part(held_out))
+        gain, error = _mean_and_error(chosen_losses - losses, rows.weights, place, count)
         if gain > CAUTION * error:
             chosen, chosen_losses = name, losses
-    return _fitted(chosen, rows)
+    return chosen
 
 
 def _candidates(classes: int) -> tuple[str, ...]:
@@ -178,13 +189,11 @@ def _candidates(classes: int) -> tuple[str, ...]:
     return tuple(name for name, limit in limits.items() if classes <= limit)
 
 
-def _fitted(name: str, rows: Rows) -> ClassMap:
+def _fitted(name: str, rows: Rows, temperature: float) -> ClassMap:
     count = len(rows.labels)
-    if name == NONE:
-        return ClassMap(NONE, rows=count)
     if name == TEMPERATURE:
-        return ClassMap(TEMPERATURE, (1.0 / fit_temperature(rows),), (), count)
-    matrix, offsets = fit_scaling(rows, full=name == FULL)
+        return ClassMap(TEMPERATURE, (1.0 / temperature,), (), count)
+    matrix, offsets = fit_scaling(rows, temperature, full=name == FULL)
     return ClassMap(
         BETA if name == BETA else MATRIX, tuple(matrix.reshape(-1).tolist()), tuple(offsets.tolist()), count
     )

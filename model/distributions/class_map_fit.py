@@ -62,10 +62,12 @@ def fit_temperature(rows: Rows) -> float:
         # point = log(1 / T)
         inverse = float(torch.exp(torch.tensor(point, dtype=torch.float64)))
         probabilities = torch.softmax(rows.logs * inverse, dim=1)
-        mean = (probabilities * rows.logs).sum(dim=1)
-        variance = (probabilities * rows.logs.square()).sum(dim=1) - mean.square()
-        slope = inverse * float(rows.weights @ (mean - own)) + point / LOG_TEMPERATURE_STD**2
-        bend = inverse**2 * float(rows.weights @ variance) + abs(inverse * float(rows.weights @ (mean - own)))
+        weighted = probabilities * rows.logs
+        mean = weighted.sum(dim=1)
+        variance = (weighted * rows.logs).sum(dim=1) - mean.square()
+        pull = inverse * float(rows.weights @ (mean - own))
+        slope = pull + point / LOG_TEMPERATURE_STD**2
+        bend = inverse**2 * float(rows.weights @ variance) + abs(pull)
         lower, upper = (lower, point) if slope > 0.0 else (point, upper)
         step = -slope / (bend + 1.0 / LOG_TEMPERATURE_STD**2)
         if abs(step) < 1e-7:
@@ -74,10 +76,10 @@ def fit_temperature(rows: Rows) -> float:
     return float(torch.exp(torch.tensor(-point, dtype=torch.float64)))
 
 
-def fit_scaling(rows: Rows, *, full: bool) -> tuple[Tensor, Tensor]:
+def fit_scaling(rows: Rows, temperature: float, *, full: bool) -> tuple[Tensor, Tensor]:
     """Weights and intercept of structured matrix scaling, ``q = softmax(W log p + b)``.
 
-    ``W = (I + diag(v) + M) / T``, where M has a zero diagonal. After a fit of the temperature T, v, M and b minimise
+    ``W = (I + diag(v) + M) / T``, where M has a zero diagonal. For a given temperature T, v, M and b minimise
     the cross entropy, summed over rows, plus ``STRENGTH (C |v|^2 + C |b|^2 + C (C - 1) |M|^2)`` (Berta, Holzmueller,
     Jordan and Bach 2025, "Structured matrix scaling for multi-class calibration"; the penalties but for `STRENGTH` are
     those of their package probmetrics). The problem is convex.
@@ -88,13 +90,14 @@ def fit_scaling(rows: Rows, *, full: bool) -> tuple[Tensor, Tensor]:
 
     Args:
         rows: The rows.
+        temperature: T, from `fit_temperature`.
         full: Fit M, too. Otherwise it is 0.
 
     Returns:
         ``W`` ``[C, C]``, or its diagonal ``[C]`` where M is 0, and ``b`` ``[C]``.
     """
     classes = rows.logs.shape[1]
-    inverse = 1.0 / fit_temperature(rows)
+    inverse = 1.0 / temperature
     each = torch.arange(classes)
     sources, goals = [each, torch.full_like(each, classes)], [each, each]
     penalties = [torch.full((2 * classes,), STRENGTH * classes, dtype=torch.float64)]

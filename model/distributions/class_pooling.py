@@ -13,16 +13,10 @@ import numpy as np
 import torch
 
 from murho.model.distributions.calibration import POOLED
+from murho.model.distributions.class_groups import MAXIMUM_KNOTS, ROUNDING, USUAL, ClassGroup
 from murho.model.distributions.class_map import NONE, TEMPERATURE, ClassMap
 from murho.model.distributions.class_map_fit import Rows, fit_temperature
-from murho.model.distributions.prediction_sets import (
-    MAXIMUM_KNOTS,
-    ROUNDING,
-    USUAL,
-    ClassGroup,
-    PredictionSets,
-    fit_prediction_sets,
-)
+from murho.model.distributions.prediction_sets import PredictionSets, fit_prediction_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

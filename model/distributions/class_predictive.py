@@ -13,16 +13,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["ClassPredictive", "draws_with_mean", "entropy"]
+from murho.model.distributions.class_steps import CLOSE, STEPS
 
-STEPS = 12
-"""Steps of the proportional fitting of draws to their mean: what is left after them is made up exactly."""
+__all__ = ["ClassPredictive", "SettledDraws", "draws_with_mean", "entropy", "share_of_entropy"]
 
 
 def entropy(probabilities: Tensor, dim: int) -> Tensor:
     """Entropy in nats along a dimension of probabilities; a probability of 0 adds nothing."""
     terms: Tensor = torch.special.entr(probabilities)
     return terms.sum(dim=dim)
+
+
+def share_of_entropy(pooled: Tensor, expected: Tensor) -> Tensor:
+    """Mutual information over the entropy, ``[B]``, from 0 to 1.
+
+    Args:
+        pooled: Mean probabilities over draws, ``[B, C]``.
+        expected: Mean over draws of their entropies, ``[B]``.
+    """
+    total = entropy(pooled, dim=1)
+    return ((total - expected) / total.clamp_min(1e-12)).clamp(0.0, 1.0)
 
 
 def draws_with_mean(draws: Tensor, goal: Tensor) -> Tensor:
@@ -42,14 +52,29 @@ def draws_with_mean(draws: Tensor, goal: Tensor) -> Tensor:
     shifted, mean = draws, draws.mean(dim=0)
     for _ in range(STEPS):
         ratio = goal / mean.clamp_min(torch.finfo(mean.dtype).tiny)
-        if float((ratio - 1.0).abs().amax()) < 1e-9:
+        if float((ratio - 1.0).abs().amax()) < CLOSE:
             break
         shifted = shifted * ratio
         shifted = shifted / shifted.sum(dim=1, keepdim=True)
         mean = shifted.mean(dim=0)
     # goal + c (draw - mean) has the right mean, and no negative entry for c up to the least of goal / mean.
     reach = (goal / mean.clamp_min(torch.finfo(mean.dtype).tiny)).amin(dim=0).clamp_max(1.0)
-    return goal + reach * (shifted - mean)
+    return (goal + reach * (shifted - mean)).clamp_min(0.0)  # rounding may leave less than 0
+
+
+@dataclass(frozen=True, slots=True)
+class SettledDraws:
+    """Draws whose mean is the answer's probability.
+
+    Attributes:
+        draws: Class probabilities, ``[B, C, S]``.
+        epistemic_std: Their standard deviation over draws, ``[B, C]``.
+        expected_entropy: The mean over draws of their entropies, ``[B]``.
+    """
+
+    draws: Tensor
+    epistemic_std: Tensor
+    expected_entropy: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +106,10 @@ class ClassPredictive:
 
     def epistemic_share(self) -> Tensor:
         """Mutual information over the entropy, ``[B]``, from 0 to 1."""
-        total = entropy(self.draws.mean(dim=0), dim=0)
-        expected = entropy(self.draws, dim=1).mean(dim=0)
-        return ((total - expected) / total.clamp_min(1e-12)).clamp(0.0, 1.0)
+        return share_of_entropy(self.draws.mean(dim=0).T, entropy(self.draws, dim=1).mean(dim=0))
+
+    def settled(self, goal: Tensor) -> SettledDraws:
+        """The draws changed such that their mean is ``goal``, ``[B, C]``; see `draws_with_mean`."""
+        draws = draws_with_mean(self.draws, goal.T)
+        spread = (draws - goal.T).square().mean(dim=0).sqrt().T
+        return SettledDraws(draws.permute(2, 1, 0), spread, entropy(draws, dim=1).mean(dim=0))

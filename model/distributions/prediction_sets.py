@@ -7,38 +7,40 @@ sets of the same coverage are smaller on average). Classes with enough held-out 
 (Mondrian: Vovk, Gammerman and Shafer 2005), so that a rare class is covered as well as a frequent one. The others
 share one.
 
-What holds for a new, exchangeable row whose class has a threshold of its own, or for a new row of the classes that
-share one:
+What holds for a new, exchangeable row of a class with a threshold of its own:
 
 split-conformal
     No member has seen the held-out rows. The set contains the row's class with probability c at least, whatever the
-    network. How many rows a class has decides which classes share, never the rows' probabilities.
+    network: exactly, as only the number of rows decides whether a class has its own threshold. A new row of any of the
+    classes that share a threshold is covered so, too, where the shares of these classes decide nothing on who shares.
 cross-conformal
-    Only some members have not seen a held-out row, and all answer. There is no such theorem (cross-conformal sets are
-    known to have ``1 - 2 (1 - c)`` at least, Vovk et al. 2018; Barber et al. 2021). Measured coverage is near c.
+    Only some members have not seen a held-out row, and all answer. No theorem promises c (sets of K folds have about
+    ``1 - 2 (1 - c)`` at least, Vovk et al. 2018; Barber et al. 2021); measured coverage is near it.
+
+A threshold is never above those of lower coverages, and the likeliest class is always in: either makes sets larger than
+need be, never smaller. Where the likeliest class is right more often than c, sets cover more than c.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from murho.model.distributions.calibration import CROSS, POOLED, SPLIT
-from murho.model.errors import OptionError
-from murho.model.json_validation import (
-    expect_fields,
-    expect_list,
-    expect_number,
-    expect_numbers,
-    expect_whole,
-    wrong,
+from murho.model.distributions.class_groups import (
+    ROUNDING,
+    ClassGroup,
+    ScoredRows,
+    expect_not_negative,
+    grouped_classes,
 )
+from murho.model.errors import OptionError
+from murho.model.json_validation import expect_fields, expect_list, expect_whole, wrong
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,35 +54,7 @@ of held-out rows (it has a Beta distribution)."""
 SPARE_TOGETHER = 20.0
 """The same of classes that share a threshold. More than the rows of the rarest classes: if these alone decided the
 threshold, the rare classes would be in almost every set."""
-OWN_ROWS = 10.0
-"""Held-out rows from which on the probabilities of a class are kept apart from those of others."""
-MAXIMUM_GROUPS = 12
-MAXIMUM_KNOTS = 600
-"""Of all groups together. Where rows are more, a coverage between two knots takes the threshold of the next one: with
-10 classes and 40,000 rows sets of unusual coverages cover up to .01 more."""
-USUAL = np.array([50, 60, 70, 75, 80, 82, 84, 85, 86, 88, *range(90, 100), 99.5, 99.9]) / 100.0
-"""Coverages whose threshold is kept exactly however many rows there are."""
-ROUNDING = 1e-9
-"""Levels may miss a coverage by it."""
-
-
-@dataclass(frozen=True)
-class ClassGroup:
-    """Held-out rows of a class, or of several classes with few rows each.
-
-    Attributes:
-        classes: Numbers of the classes.
-        weight: Share of these rows in the weight of all.
-        units: Number of exchangeable units behind them; the number of rows where these weigh alike and are one each.
-        levels: Shares of the weight of the rows, rising, ``[knots]``.
-        probabilities: Falling, ``[knots]``: the share ``levels`` of the rows gives its own class at least this.
-    """
-
-    classes: tuple[int, ...]
-    weight: float
-    units: float
-    levels: tuple[float, ...]
-    probabilities: tuple[float, ...]
+KNOWN_COVERAGES = 100
 
 
 @dataclass(frozen=True)
@@ -129,10 +103,19 @@ class PredictionSets:
         """
         if not 0.0 < coverage < 1.0:
             raise OptionError(f"coverage: expected a number strictly between 0 and 1, found {coverage}")
-        # Which classes share a threshold changes at some coverages. No threshold rises there, so that sets are nested.
-        steps = [step for step in self._steps if step < coverage]
-        found: NDArray[np.float64] = np.min([self._thresholds_of(level) for level in (*steps, coverage)], axis=0)
-        return found
+        if coverage not in self._known:
+            # Which classes share a threshold changes at some coverages. No threshold rises there: sets are nested.
+            steps = [step for step in self._steps if step < coverage]
+            found: NDArray[np.float64] = np.min([self._thresholds_of(level) for level in (*steps, coverage)], axis=0)
+            if len(self._known) >= KNOWN_COVERAGES:
+                return found
+            self._known[coverage] = found
+        return self._known[coverage]
+
+    @cached_property
+    def _known(self) -> dict[float, NDArray[np.float64]]:
+        """Thresholds by coverage, of the first `KNOWN_COVERAGES` that were asked for: they take up to 1 ms."""
+        return {}
 
     def _thresholds_of(self, coverage: float) -> NDArray[np.float64]:
         thresholds = np.zeros(self.classes)
@@ -189,16 +172,7 @@ class PredictionSets:
             "rows": self.rows,
             "units": self.units,
             "classes": self.classes,
-            "groups": [
-                {
-                    "classes": list(group.classes),
-                    "weight": group.weight,
-                    "units": group.units,
-                    "levels": list(group.levels),
-                    "probabilities": list(group.probabilities),
-                }
-                for group in self.groups
-            ],
+            "groups": [group.to_json() for group in self.groups],
         }
 
     @classmethod
@@ -220,39 +194,14 @@ class PredictionSets:
             )
         classes = expect_whole(fields["classes"], f"{where}.classes", least=2)
         groups = tuple(
-            _group_from_json(group, f"{where}.groups[{index}]")
+            ClassGroup.from_json(group, f"{where}.groups[{index}]")
             for index, group in enumerate(expect_list(fields["groups"], f"{where}.groups"))
         )
         members = sorted(number for group in groups for number in group.classes)
         if members != list(range(classes)):
             raise wrong(f"{where}.groups", f"each class from 0 to {classes - 1} in one group", members)
         rows = expect_whole(fields["rows"], f"{where}.rows", least=0)
-        return cls(classes, rows, _not_negative(fields["units"], f"{where}.units"), groups, fields["method"])
-
-
-def _group_from_json(data: object, where: str) -> ClassGroup:
-    fields = expect_fields(data, where, ("classes", "weight", "units", "levels", "probabilities"))
-    members = expect_list(fields["classes"], f"{where}.classes")
-    levels, probabilities = (expect_numbers(fields[name], f"{where}.{name}") for name in ("levels", "probabilities"))
-    if any(a >= b for a, b in zip((0.0, *levels), levels, strict=False)) or (levels and levels[-1] > 1.0):
-        raise wrong(f"{where}.levels", "rising numbers above 0, up to 1", levels)
-    falling = all(a > b for a, b in pairwise(probabilities))
-    if len(probabilities) != len(levels) or not falling or not all(0.0 <= value <= 1.0 for value in probabilities):
-        raise wrong(f"{where}.probabilities", f"{len(levels)} falling numbers from 0 to 1", probabilities)
-    return ClassGroup(
-        classes=tuple(expect_whole(number, f"{where}.classes[{index}]") for index, number in enumerate(members)),
-        weight=_not_negative(fields["weight"], f"{where}.weight"),
-        units=_not_negative(fields["units"], f"{where}.units"),
-        levels=levels,
-        probabilities=probabilities,
-    )
-
-
-def _not_negative(value: object, where: str) -> float:
-    number = expect_number(value, where)
-    if number < 0.0:
-        raise wrong(where, "a number from 0", value)
-    return number
+        return cls(classes, rows, expect_not_negative(fields["units"], f"{where}.units"), groups, fields["method"])
 
 
 def fit_prediction_sets(
@@ -279,57 +228,7 @@ def fit_prediction_sets(
     shares = np.ones(len(codes)) if weights is None else weights.detach().cpu().double().numpy()
     ids = np.arange(len(codes)) if units is None else np.unique(np.asarray(units), return_inverse=True)[1].reshape(-1)
     kept = shares > 0.0
-    rows = _Scores(own[kept], codes[kept], shares[kept] / max(shares.sum(), 1e-300), ids[kept])
-    members = _grouped([rows.units_of(rows.codes == number) for number in range(classes)])
-    spare = MAXIMUM_KNOTS - len(members) * (len(USUAL) + 1)
-    groups = tuple(rows.group(numbers, spare) for numbers in members)
+    rows = ScoredRows(own[kept], codes[kept], shares[kept] / max(shares.sum(), 1e-300), ids[kept])
+    members = grouped_classes([rows.units_of(rows.codes == number) for number in range(classes)])
+    groups = rows.groups(members)
     return PredictionSets(classes, len(rows.codes), rows.units_of(np.full(len(rows.codes), True)), groups, method)
-
-
-def _grouped(units: list[float]) -> list[tuple[int, ...]]:
-    """Classes of each group: the largest are alone, those with few rows are together, at the end."""
-    order = sorted(range(len(units)), key=lambda number: (-units[number], number))
-    large = [number for number in order if units[number] >= OWN_ROWS][: MAXIMUM_GROUPS - 1]
-    alone: list[tuple[int, ...]] = [(number,) for number in large]
-    others = order[len(alone) :]
-    if alone and not any(units[number] > 0.0 for number in others):
-        # Nothing is known of classes without rows: they go with the smallest one.
-        alone[-1] += tuple(sorted(others))
-        return alone
-    return [*alone, tuple(sorted(others))]
-
-
-class _Scores(NamedTuple):
-    """Held-out rows: probability of the own class, the class, weight (of sum 1) and unit of each, ``[n]``."""
-
-    own: NDArray[np.float64]
-    codes: NDArray[np.int64]
-    shares: NDArray[np.float64]
-    ids: NDArray[np.int64]
-
-    def units_of(self, chosen: NDArray[np.bool_]) -> float:
-        """Number of units behind the chosen rows; fewer if they weigh differently (Kish's effective sample size)."""
-        if not chosen.any():
-            return 0.0
-        parts = np.bincount(self.ids[chosen], self.shares[chosen])
-        return float(parts.sum() ** 2 / np.sum(parts**2))
-
-    def group(self, numbers: tuple[int, ...], spare: int) -> ClassGroup:
-        """The rows of these classes, with knots at the `USUAL` coverages and their share of ``spare`` others."""
-        chosen = np.isin(self.codes, numbers)
-        units, weight = self.units_of(chosen), float(self.shares[chosen].sum())
-        if not chosen.any():
-            return ClassGroup(numbers, 0.0, 0.0, (), ())
-        # Rows of equal probability are one step.
-        falling, place = np.unique(-self.own[chosen], return_inverse=True)
-        levels = np.cumsum(np.bincount(place.reshape(-1), self.shares[chosen])) / weight
-        levels[-1] = 1.0
-        knots = int(spare * weight)
-        if len(levels) > len(USUAL) + 1 + knots:
-            factor = (units + 1.0) / units
-            # Half of the others evenly, half ever denser towards 1.
-            even, dense = np.linspace(0.0, 1.0, knots // 2), 1.0 - np.geomspace(1.0, 1.0 / len(levels), knots // 2)
-            places = np.searchsorted(levels, np.concatenate([USUAL, even, dense]) * factor - ROUNDING)
-            chosen_places = np.unique(np.append(places[places < len(levels)], len(levels) - 1))
-            falling, levels = falling[chosen_places], levels[chosen_places]
-        return ClassGroup(numbers, weight, units, tuple(levels.tolist()), tuple((-falling).tolist()))

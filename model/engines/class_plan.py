@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from murho.model.distributions.class_predictive import draws_with_mean, entropy
+from murho.model.distributions.class_predictive import entropy
 from murho.model.distributions.predictive import function_quantiles
 from murho.model.engines.class_prediction import ClassPrediction
 from murho.model.engines.prediction_plan import KEPT_PLANS
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from murho.model.distributions.class_calibration import ClassCalibration
     from murho.model.distributions.class_map import ClassMap
-    from murho.model.distributions.class_predictive import ClassPredictive
     from murho.model.encoding.training_range import Outside
     from murho.model.engines.prediction import PredictOptions
 
@@ -101,11 +100,12 @@ class ClassPlan:
         levels = torch.tensor(options.percentiles, dtype=torch.float64, device=device) / 100.0
         return cls(options, calibration, levels, classes)
 
-    def answer(self, predictive: ClassPredictive, outside: Outside) -> dict[str, Tensor]:
+    def answer(self, predictive: Any, outside: Outside) -> dict[str, Tensor]:
         """The answer for B rows.
 
         Args:
-            predictive: Predictive of the rows; that of the mu-only networks for ``samples=0``.
+            predictive: Predictive of the rows, a `model.distributions.class_predictive.ClassPredictive` or an engine's
+                own form of it; that of the mu-only networks for ``samples=0``.
             outside: The rows beyond the training rows, where calibration may only make the answer less sure.
 
         Returns:
@@ -118,20 +118,20 @@ class ClassPlan:
             if options.draws:
                 answer["draws"] = probabilities.new_empty((len(probabilities), 0, probabilities.shape[1]))
             return answer
-        draws = draws_with_mean(predictive.draws, probabilities.T)
+        settled = predictive.settled(probabilities)
         total = entropy(probabilities, dim=1)
         answer |= {
-            "epistemic_std": (draws - probabilities.T).square().mean(dim=0).sqrt().T,
+            "epistemic_std": settled.epistemic_std,
             "entropy": total,
-            "epistemic_entropy": (total - entropy(draws, dim=1).mean(dim=0)).clamp_min(0.0),
-            "percentiles": self._percentiles(draws),
+            "epistemic_entropy": (total - settled.expected_entropy).clamp_min(0.0),
+            "percentiles": self._percentiles(settled.draws),
             "prediction_set": self.sets(probabilities),
         }
         if options.draws:
-            answer["draws"] = draws.permute(2, 0, 1)
+            answer["draws"] = settled.draws.transpose(1, 2)
         return answer
 
-    def probabilities(self, predictive: ClassPredictive, outside: Outside) -> Tensor:
+    def probabilities(self, predictive: Any, outside: Outside) -> Tensor:
         """The class probabilities of the answer, ``[B, C]``."""
         mask = outside.mask if self.options.samples > 0 and len(outside) > 0 else None
         mapped = None if self.calibration is None else self.calibration.map
@@ -145,9 +145,8 @@ class ClassPlan:
 
     def _percentiles(self, draws: Tensor) -> Tensor:
         """Percentiles of every class's probability over the draws, ``[B, C, K]``."""
-        _, classes, rows = draws.shape
-        values = function_quantiles(draws.flatten(1), self.levels)
-        return values.view(classes, rows, len(self.levels)).transpose(0, 1)
+        rows, classes, _ = draws.shape
+        return function_quantiles(draws.flatten(0, 1).T, self.levels).view(rows, classes, len(self.levels))
 
     def sets(self, probabilities: Tensor) -> Tensor:
         """Whether each class is in the prediction set of its row, ``[B, C]``, bool; from its `probabilities`."""

@@ -45,13 +45,16 @@ def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "a
     kernels = load()
     if kernels is None:
         return reference
+    from murho.model.engines.class_target_model import ClassTargetModel
+    from murho.model.engines.compiled_class_engine import CompiledClassEngine
     from murho.model.engines.compiled_engine import CompiledEngine
-    from murho.model.engines.compiled_forward import CompiledForward
     from murho.model.engines.target_model import TargetModel
 
-    if isinstance(target, TargetModel):
-        return CompiledEngine(target, kernels) if CompiledEngine.supports(target) else reference
-    return CompiledForward(target, kernels)
+    if isinstance(target, ClassTargetModel):
+        return CompiledClassEngine(target, kernels)
+    if isinstance(target, TargetModel) and CompiledEngine.supports(target):
+        return CompiledEngine(target, kernels)
+    return reference
 
 
 def engine_worth(rows: int, samples: int) -> str:

@@ -13,8 +13,10 @@ from murho.model.report.calibration_charts import (
     spread_chart,
     std_chart,
 )
+from murho.model.report.changes import pruning_chart
 from murho.model.report.chart_style import styled
 from murho.model.report.doubt_charts import doubt_chart, weight_chart
+from murho.model.report.revision_facts import UPDATE
 from murho.model.report.training_charts import candidate_chart, curve_chart
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class Chart:
 
     Attributes:
         name: Name of its PNG file, without the extension.
-        section: Section of the report: ``predictions``, ``doubt`` or ``training``.
+        section: Section of the report: ``changes``, ``predictions``, ``doubt`` or ``training``.
         title: What it shows.
         caption: What to look for and what is good, in one or two sentences.
         specification: The Vega-Lite specification, with its data.
@@ -49,7 +51,16 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
         facts: The facts of a report, `model.report.facts`.
         rows: Rows to show, `model.report.shown_rows`; None: the chart of predictions has bins in place of points.
     """
-    made: list[tuple[str, str, str, str, dict[str, Any] | None]] = []
+    made: list[tuple[str, str, str, str, dict[str, Any] | None]] = [
+        (
+            "pruning",
+            "changes",
+            "Weights that were removed",
+            "A weight whose mean is small against its standard deviation is mostly noise. Good prunings end well left "
+            "of 1; what lies to the right carries what the network knows.",
+            pruning_chart(facts),
+        )
+    ]
     if facts["held_out"] is not None:
         made += _of_held_out(facts, rows)
     if facts["doubt"] is not None:
@@ -151,7 +162,11 @@ def _of_training(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dic
     fits = facts["training"]["curves"] or []
     temperature = facts["training"]["temperature"]
     factor = "" if temperature == 1.0 else f"; the fit counts the KL {temperature:.3g} times, its temperature"
-    joint = " The dotted line is where the settling fit begins." if len(fits) > 1 else ""
+    joint = ""
+    if len(fits) > 1:
+        joint = f" A dotted line is where the next fit begins: {', then '.join(fit['stage'] for fit in fits[1:])}."
+    if any(fit["stage"] == UPDATE for fit in fits):
+        joint += " The KL of an update is from the posterior before it."
     return [
         (
             "curves",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
 from murho.model.report.chart_style import BLUE, GREY, MUTED, axis, named, number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["doubt_chart", "weight_chart"]
+__all__ = ["doubt_chart", "ratio_axis", "weight_chart"]
 
 MOST_FEATURES = 12
 PANELS_A_LINE = 3
@@ -78,30 +79,42 @@ def _bin_name(place: Mapping[str, Any]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def ratio_axis(edges: Sequence[float]) -> tuple[dict[str, Any], list[tuple[float, float]]]:
+    """The logarithmic axis of signal-to-noise ratios.
+
+    Args:
+        edges: Edges of the bins, ratios.
+
+    Returns:
+        The encoding of the field ``from``, and the ends of each bin, log10 of the ratio.
+    """
+    powers = [math.log10(edge) for edge in edges]
+    label = (
+        f"datum.value <= {powers[0]} ? '≤ 0.001' : datum.value >= {powers[-1]} ? '≥ 100' : "
+        "format(pow(10, datum.value), '~g')"
+    )
+    ticks = {"values": [-3, -2, -1, 0, 1, 2], "labelExpr": label, "grid": False}
+    title = "signal-to-noise ratio |mu| / sigma of a weight"
+    return number("from", title, domain=(powers[0], powers[-1]), **ticks), list(itertools.pairwise(powers))
+
+
 def weight_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """Histogram of the signal-to-noise ratios; None where they are not known."""
     weights = facts["weights"]
     if weights is None:
         return None
-    edges = [math.log10(edge) for edge in weights["edges"]]
+    x, bins = ratio_axis(weights["edges"])
     bars = [
         {"from": low, "to": high, "count": count, "side": "below 1" if high <= 1e-6 else "above 1"}
-        for low, high, count in zip(edges[:-1], edges[1:], weights["counts"], strict=True)
+        for (low, high), count in zip(bins, weights["counts"], strict=True)
     ]
-    label = (
-        f"datum.value <= {edges[0]} ? '≤ 0.001' : datum.value >= {edges[-1]} ? '≥ 100' : "
-        "format(pow(10, datum.value), '~g')"
-    )
-    ticks = {"values": [-3, -2, -1, 0, 1, 2], "labelExpr": label, "grid": False}
     return {
         "width": 560,
         "height": 200,
         "data": {"values": bars},
         "mark": {"type": "rect"},
         "encoding": {
-            "x": number(
-                "from", "signal-to-noise ratio |mu| / sigma of a weight", domain=(edges[0], edges[-1]), **ticks
-            ),
+            "x": x,
             "x2": {"field": "to"},
             "y": number("count", "weights", domain=(0, 1.08 * max(weights["counts"])), tickCount=5, format=",d"),
             "y2": {"datum": 0},

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
     from murho.model.training.train import Trained
 
-__all__ = ["FACTS_PATH", "FORMAT", "facts_of_data", "facts_of_spec", "facts_of_training", "report_facts"]
+__all__ = [
+    "FACTS_PATH",
+    "FORMAT",
+    "facts_of_data",
+    "facts_of_spec",
+    "facts_of_training",
+    "report_facts",
+    "stored_facts",
+]
 
 FORMAT = 1
 """Version of the layout of the facts; those of another one are not read."""
@@ -44,7 +52,7 @@ def facts_of_spec(spec: ModelSpec, tensors: Mapping[str, Tensor] | None = None) 
         spec: The specification.
         tensors: Its tensors on the CPU, for the ``weights``; None: without.
     """
-    return _plain(
+    return plain(
         {
             "format": FORMAT,
             "created": spec.created,
@@ -66,7 +74,7 @@ def facts_of_training(trained: Trained) -> dict[str, Any]:
     spec, evidence = trained.spec, trained.evidence
     learned = {name: column[evidence.learned] for name, column in evidence.columns.items()}
     of_held_out = {name: column[evidence.held_out.rows] for name, column in evidence.columns.items()}
-    return facts_of_spec(spec, trained.tensors) | _plain(
+    return facts_of_spec(spec, trained.tensors) | plain(
         {
             "target": target_facts(spec, evidence.targets),
             "table": table_facts(spec, learned),
@@ -89,7 +97,7 @@ def facts_of_data(
         rows: Predictions for them.
         scores: Their scores, as `model.evaluation.evaluate.evaluate_in_full` reports them.
     """
-    return dict(stored) | _plain(
+    return dict(stored) | plain(
         {
             "rows_are": "given",
             "target": target_facts(posterior.spec, rows.targets),
@@ -100,6 +108,21 @@ def facts_of_data(
     )
 
 
+def stored_facts(directory: Path) -> dict[str, Any] | None:
+    """The facts that a version keeps beside its checkpoint; None where there are none that this Murho reads.
+
+    No checksum covers them: who shows them must not rely on their form.
+
+    Args:
+        directory: ``NAME/VERSION``.
+    """
+    try:
+        stored = orjson.loads((directory / FACTS_PATH).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return stored if isinstance(stored, dict) and stored.get("format") == FORMAT else None
+
+
 def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, Any]:
     """The facts of a version, for whoever shows them.
 
@@ -108,19 +131,16 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
         spec: Its specification, if it is at hand; else ``model.json`` is read where it is needed.
 
     Returns:
-        The stored facts. Where there are none that this version of Murho reads (``--no-report``, an older checkpoint,
-        an update), those that ``model.json`` tells: then ``held_out``, ``doubt`` and ``training.curves`` are None. The
+        The stored facts. Where there are none that this version of Murho reads (``--no-report``, or an older
+        checkpoint), those that ``model.json`` tells: then ``held_out``, ``doubt`` and ``training.curves`` are None. The
         keys are the same: ``format, created, murho, rows_are, target, table, training, scores, held_out, doubt,
-        weights``.
+        weights``; and ``revision`` where an update or a pruning made the version (`model.report.revision_facts`).
 
     Raises:
         CheckpointError: There are no facts, and the checkpoint can't be read either.
     """
-    try:
-        stored = orjson.loads((directory / FACTS_PATH).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        stored = None
-    if isinstance(stored, dict) and stored.get("format") == FORMAT:
+    stored = stored_facts(directory)
+    if stored is not None:
         return stored
     if spec is not None:
         return facts_of_spec(spec)
@@ -130,14 +150,14 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
     return facts_of_spec(checkpoint.spec, checkpoint.tensors)
 
 
-def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts with numbers that JSON has, rounded to six digits: a chart shows no more."""
     return {key: _plain_value(value) for key, value in facts.items()}
 
 
 def _plain_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return _plain(value)
+        return plain(value)
     if isinstance(value, list | tuple):
         return [_plain_value(part) for part in value]
     if isinstance(value, float):

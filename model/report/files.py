@@ -10,17 +10,29 @@ from murho.model.fitting.training_data import select_rows
 from murho.model.report.facts import FACTS_PATH, facts_of_training
 from murho.model.report.html_page import html_page
 from murho.model.report.rendering import draw
+from murho.model.report.revision_facts import facts_of_pruning, facts_of_update
 from murho.model.report.shown_rows import shown_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from murho.model.evaluation.held_out_rows import HeldOutRows
+    from murho.model.posterior.model_spec import ModelSpec
+    from murho.model.posterior.posterior import Posterior
+    from murho.model.revision.pruning import Pruned
+    from murho.model.revision.revisions import LabelledRows
+    from murho.model.revision.updating import Updated
     from murho.model.training.train import Trained
 
-__all__ = ["PAGE_FILE", "report_files", "training_report"]
+__all__ = ["PAGE_FILE", "has_report", "pruning_report", "report_files", "training_report", "update_report"]
 
 PAGE_FILE = "report.html"
 PICTURES = "report"
+
+
+def has_report(spec: ModelSpec) -> bool:
+    """Whether there is a report of such a model: so far of those whose target is a number."""
+    return spec.schema.target.classes is None
 
 
 def report_files(
@@ -55,3 +67,45 @@ def training_report(name: str, trained: Trained, *, with_rows: bool = True) -> d
         numbers = evidence.row_numbers[held_out.rows]
         rows = shown_rows(held_out, trained.spec.schema, columns, numbers)
     return {**report_files(name, facts, rows), str(FACTS_PATH): orjson.dumps(facts)}
+
+
+def update_report(
+    name: str, updated: Updated, rows: LabelledRows, before: Mapping[str, Any], *, with_rows: bool = True
+) -> dict[str, bytes]:
+    """The files of the report of an update, by path in the directory of the version.
+
+    Args:
+        name: Name of the checkpoint.
+        updated: The update.
+        rows: The new rows.
+        before: The facts of the version that it was made from.
+        with_rows: Whether to show new rows.
+    """
+    judged = updated.judged if updated.held_out and with_rows else None
+    return _revision_files(name, facts_of_update(updated, rows, before), updated.revision.posterior, rows, judged)
+
+
+def pruning_report(
+    name: str, pruned: Pruned, rows: LabelledRows | None, before: Mapping[str, Any], *, with_rows: bool = True
+) -> dict[str, bytes]:
+    """The files of the report of a pruning, by path in the directory of the version.
+
+    Args:
+        name: Name of the checkpoint.
+        pruned: The pruning.
+        rows: The labelled rows that it was judged by; None: there were none.
+        before: The facts of the version that it was made from.
+        with_rows: Whether to show these rows.
+    """
+    judged = pruned.judged if with_rows else None
+    return _revision_files(name, facts_of_pruning(pruned, rows, before), pruned.revision.posterior, rows, judged)
+
+
+def _revision_files(
+    name: str, facts: Mapping[str, Any], posterior: Posterior, rows: LabelledRows | None, judged: HeldOutRows | None
+) -> dict[str, bytes]:
+    shown = None
+    if rows is not None and judged is not None:
+        columns = select_rows(rows.columns, judged.rows)
+        shown = shown_rows(judged, posterior.schema, columns, rows.numbers[judged.rows])
+    return {**report_files(name, facts, shown), str(FACTS_PATH): orjson.dumps(facts)}

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from murho.model.evaluation.metrics import plus_minus
+from murho.model.report.changes import changes_section, revision_line
 from murho.model.report.chart_style import named
 from murho.model.report.html_parts import Markup, bars, facts_list, number, percent, table, text
 from murho.model.report.page_style import STYLE
@@ -40,12 +41,14 @@ def html_page(
         source: The file of the rows, where they are not the held-out rows of the training.
     """
     target = named(facts["target"]["name"], facts["target"]["unit"])
+    changed = "<a href='#changes'>Changes</a>" if facts.get("revision") else ""
     parts = [
         f"<header><h1>{text(name)}</h1><p class='muted'>{text(_subtitle(facts))}</p></header>",
         _summary(facts, source),
         *_warnings(facts),
-        "<nav><a href='#predictions'>Predictions</a><a href='#doubt'>Doubt</a><a href='#training'>Training</a>"
-        "<a href='#table'>Table</a><a href='#numbers'>Numbers</a></nav>",
+        f"<nav>{changed}<a href='#predictions'>Predictions</a><a href='#doubt'>Doubt</a>"
+        "<a href='#training'>Training</a><a href='#table'>Table</a><a href='#numbers'>Numbers</a></nav>",
+        changes_section(facts, "\n".join(_figures(drawn, "changes"))),
         "<h2 id='predictions'>How good are its predictions?</h2>",
         _without_held_out(facts),
         *_figures(drawn, "predictions"),
@@ -75,11 +78,12 @@ def html_page(
 
 def _subtitle(facts: Mapping[str, Any]) -> str:
     training, target = facts["training"], named(facts["target"]["name"], facts["target"]["unit"])
-    created = "" if facts["created"] is None else f", trained {facts['created'][:16].replace('T', ' ')} UTC"
+    made = "made" if facts.get("revision") else "trained"
+    created = "" if facts["created"] is None else f", {made} {facts['created'][:16].replace('T', ' ')} UTC"
     rows = "" if facts["table"]["rows"] is None else f" on {facts['table']['rows']:,} rows"
     members = training["members"]
     networks = "one Bayesian network" if members == 1 else f"a mixture of {members} Bayesian networks"
-    return f"Predicts {target}: {networks}{created}{rows}."
+    return f"Predicts {target}: {networks}{created}{rows}. {revision_line(facts)}".rstrip()
 
 
 def _summary(facts: Mapping[str, Any], source: str | None) -> str:

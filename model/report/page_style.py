@@ -35,7 +35,7 @@ th { color: var(--muted); font-weight: 500; white-space: nowrap; }
 .bars { width: 120px; height: 24px; display: block; fill: var(--blue); }
 dl { display: grid; grid-template-columns: minmax(150px, max-content) 1fr; gap: 4px 22px; font-size: 15px; }
 dt { color: var(--muted); } dd { margin: 0; overflow-wrap: anywhere; }
-nav a { margin-right: 16px; } a { color: var(--blue); }
+nav { display: flex; flex-wrap: wrap; gap: 4px 16px; } a { color: var(--blue); }
 footer { margin-top: 56px; color: var(--muted); font-size: 14px; }
 @media print { h2 { break-after: avoid; } figure, table { break-inside: avoid; } nav { display: none; } }
 """

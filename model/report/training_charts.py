@@ -23,14 +23,14 @@ def curve_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     if not fits:
         return None
     rows, joints, offset = [], [], 0
-    for fit in fits:
+    for place, fit in enumerate(fits):
         if offset:
             joints.append({"at": offset})
         for name in (*CURVES, *PARTS):
             label = (CURVES | PARTS)[name][0]
             for number_, value in zip(fit["epoch"], fit[name], strict=True):
                 if value is not None:
-                    rows.append({"epoch": offset + number_, "value": value, "curve": label})
+                    rows.append({"epoch": offset + number_, "value": value, "curve": label, "fit": place})
         offset += fit["epoch"][-1]
     panels = [
         _panel(rows, joints, offset, CURVES, "negative log likelihood", nats="nats per row, standardised"),
@@ -66,6 +66,7 @@ def _panel(
             "encoding": {
                 "x": x,
                 "y": y,
+                "detail": {"field": "fit"},  # no line from the end of a fit to the begin of the next
                 "color": {
                     "field": "curve",
                     "type": "nominal",

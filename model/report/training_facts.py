@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Attempt
     from murho.model.training.evidence import Evidence
 
-__all__ = ["curves", "training_facts"]
+__all__ = ["curve_points", "curves", "training_facts"]
 
 MOST_POINTS = 150
 """Most epochs of a curve that are kept, evenly spaced: as many as a chart can show."""
@@ -74,10 +74,11 @@ def curves(attempts: Sequence[Attempt], chosen: Attempt) -> list[dict[str, Any]]
     """
     before = [attempt for attempt in attempts if attempt.stage == "full" and attempt is not chosen and attempt.history]
     fits = [*(before[-1:] if chosen.stage == "settling" else []), chosen]
-    return [{"stage": attempt.stage, **_points(attempt.history)} for attempt in fits if attempt.history]
+    return [{"stage": attempt.stage, **curve_points(attempt.history)} for attempt in fits if attempt.history]
 
 
-def _points(history: Sequence[Epoch]) -> dict[str, list[Any]]:
+def curve_points(history: Sequence[Epoch]) -> dict[str, list[Any]]:
+    """The curves of one fit, as `curves` lists them, from all its epochs."""
     places = np.unique(np.linspace(0, len(history) - 1, min(MOST_POINTS, len(history))).round().astype(int))
     epochs = [history[place] for place in places]
     return {

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from murho.model.data.splits import HeldOut
+    from murho.model.evaluation.cross_calibration import Calibrated
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.revisions import LabelledRows
 
@@ -26,8 +27,8 @@ def judge(
     *,
     calibrating: Sequence[int] = (),
     **options: Any,
-) -> tuple[Any, dict[str, Any]]:
-    """A calibration made of labelled rows, and scores on them.
+) -> Calibrated:
+    """A calibration made of labelled rows, predictions for them, and scores.
 
     NLL, CRPS and RMSE of a number are those of the raw predictive. Log loss, accuracy and Brier score of a class are of
     the probabilities that answers give: with the version's own calibration, unless the rows make another one.
@@ -38,17 +39,11 @@ def judge(
         groups: Which of them are judged, and by which members.
         calibrating: Numbers of the groups that calibrate; empty for no calibration.
         options: See `model.evaluation.cross_calibration.calibrate_held_out`.
-
-    Returns:
-        The calibration, None without one; the scores.
     """
     target = posterior.schema.target
     if target.classes is not None:
         options["kept"] = posterior.calibration
-    calibrated = task_of(target).calibrate(
-        posterior, rows.encoded, rows.targets, groups, calibrating=calibrating, **options
-    )
-    return calibrated.conformal, calibrated.metrics
+    return task_of(target).calibrate(posterior, rows.encoded, rows.targets, groups, calibrating=calibrating, **options)
 
 
 def score_facts(report: dict[str, Any]) -> dict[str, float]:

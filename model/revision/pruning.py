@@ -14,6 +14,8 @@ from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import cut, extrapolation_inputs
 
 if TYPE_CHECKING:
+    from murho.model.evaluation.cross_calibration import Calibrated
+    from murho.model.evaluation.held_out_rows import HeldOutRows
     from murho.model.revision.revisions import LabelledRows
     from murho.model.revision.signal_to_noise import Cut
 
@@ -31,6 +33,7 @@ class Pruned:
             `model.revision.judging.judge` returns them; None without rows.
         after: Scores of the pruned version; each half of the rows is scored with a calibration from the other half.
         calibration: ``kept``, ``made anew`` or ``none``.
+        judged: The pruned version's predictions for the labelled rows; None without rows.
     """
 
     revision: Revision
@@ -38,6 +41,7 @@ class Pruned:
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     calibration: str
+    judged: HeldOutRows | None
 
 
 def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None) -> Pruned:
@@ -59,9 +63,10 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
     tensors, what = cut(revision.tensors, old.architecture, fraction, extrapolation_inputs(old.encoder))
     spec = revision.spec.made_now(metrics={})
     calibration = "none" if spec.calibration is None else "kept"
-    before = after = None
+    before = after = judged = None
     if rows is not None:
-        before, after, conformal = _judge(old, Posterior(spec, tensors), rows)
+        before, calibrated = _judge(old, Posterior(spec, tensors), rows)
+        after, conformal, judged = calibrated.metrics, calibrated.conformal, calibrated.held_out
         spec = replace(spec, metrics=after)
         if conformal is not None:
             spec, calibration = replace(spec, calibration=conformal), "made anew"
@@ -74,16 +79,15 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
         "after": None if after is None else score_facts(after),
     }
     spec = replace(spec, records={**spec.records, "pruning": facts})
-    return Pruned(Revision(tensors, Posterior(spec, tensors)), what, before, after, calibration)
+    return Pruned(Revision(tensors, Posterior(spec, tensors)), what, before, after, calibration, judged)
 
 
-def _judge(old: Posterior, new: Posterior, rows: LabelledRows) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Scores of both versions, and the new calibration, or None if there are too few rows for one."""
+def _judge(old: Posterior, new: Posterior, rows: LabelledRows) -> tuple[dict[str, Any], Calibrated]:
+    """Scores of the old version, and what the rows say of the new one: no calibration, if they are too few for one."""
     order = np.random.Generator(np.random.PCG64(old.seed)).permutation(len(rows))
     enough = len(rows) >= FEWEST_ROWS_TO_CALIBRATE
     # Two halves: the bands of each half are scored with a calibration from the other.
     groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
     calibrating = range(len(groups)) if enough else ()
-    _, before = judge(old, rows, groups)
-    conformal, after = judge(new, rows, groups, calibrating=calibrating)
-    return before, after, conformal
+    before = judge(old, rows, groups).metrics
+    return before, judge(new, rows, groups, calibrating=calibrating)

@@ -69,6 +69,8 @@ class LabelledRows:
     Attributes:
         encoded: ``[N, D]``.
         targets: ``[N]``, the target's unit; of classes their indices.
+        columns: Canonical columns of the features, ``[N]`` each.
+        numbers: Number of each row in the table, from 1, ``[N]``.
         left_out: Number of rows without a target.
         outside: Feature → number of rows that it makes unlike the training rows.
         units: Rows that are held out together: those with the same features, and the groups of the training if the
@@ -77,6 +79,8 @@ class LabelledRows:
 
     encoded: NDArray[np.float32]
     targets: NDArray[np.float64]
+    columns: Columns
+    numbers: NDArray[np.int64]
     left_out: int
     outside: dict[str, int]
     units: Units
@@ -118,6 +122,8 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
     return LabelledRows(
         encoded=posterior.encoder.encode(columns),
         targets=targets[labelled],
+        columns=columns,
+        numbers=labelled + 1,
         left_out=len(targets) - len(labelled),
         outside=_outside(posterior, columns),
         units=find_units(columns, _groups(table, posterior, labelled), row_numbers=labelled + 1),

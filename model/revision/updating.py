@@ -29,6 +29,8 @@ from murho.model.revision.update_fit import (
 
 if TYPE_CHECKING:
     from murho.model.data.splits import Split
+    from murho.model.evaluation.held_out_rows import HeldOutRows
+    from murho.model.fitting.fit_types import Epoch
     from murho.model.revision.revisions import LabelledRows
     from murho.model.training.candidates import Reporter
 
@@ -46,6 +48,8 @@ class Updated:
             `model.revision.judging.judge` returns them.
         after: Scores of the new version. If ``held_out``, estimated from members that have not learned the row.
         held_out: Whether new rows were held out. If not, ``after`` has scores on rows that the version has learned.
+        judged: The new version's predictions for the rows that ``after`` is of.
+        history: All epochs of the fit.
         calibration: ``pooled`` with the new rows, ``made`` from them, ``kept`` or ``none``.
     """
 
@@ -55,6 +59,8 @@ class Updated:
     after: dict[str, Any]
     held_out: bool
     calibration: str
+    judged: HeldOutRows
+    history: tuple[Epoch, ...]
 
 
 def update(
@@ -114,8 +120,8 @@ def update(
     new = Posterior(spec, tensors)
     groups = _groups(split, old.architecture.members)
     calibrating = range(len(groups)) if held_out and (many or spec.calibration is not None) else ()
-    _, before = judge(old, rows, groups)
-    conformal, after = judge(
+    before = judge(old, rows, groups).metrics
+    calibrated = judge(
         new,
         rows,
         groups,
@@ -124,6 +130,7 @@ def update(
         even=split.units is not None and split.units.grouped,
         earlier=spec.calibration,
     )
+    conformal, after = calibrated.conformal, calibrated.metrics
     calibration = "none" if spec.calibration is None else "kept"
     if conformal is not None:
         calibration = "made" if spec.calibration is None else "pooled"
@@ -153,7 +160,16 @@ def update(
         "seconds": round(time.monotonic() - began, 3),
     }
     spec = replace(spec, records={**spec.records, "update": facts})
-    return Updated(Revision(tensors, Posterior(spec, tensors)), shift, before, after, held_out, calibration)
+    return Updated(
+        revision=Revision(tensors, Posterior(spec, tensors)),
+        shift=shift,
+        before=before,
+        after=after,
+        held_out=held_out,
+        calibration=calibration,
+        judged=calibrated.held_out,
+        history=outcome.history,
+    )
 
 
 def _groups(split: Split, members: int) -> list[HeldOut]:

@@ -72,6 +72,13 @@ class Visit:
         if kind in {"error", "warning"}:
             self.said.append(text)
 
+    def forget(self) -> None:
+        """Forgets what was said and asked for, and what a test has put between the page and the service."""
+        self.page.unroute_all()
+        self.page.goto("about:blank")
+        self.said.clear()
+        self.hosts.clear()
+
     def go(self, state: str = "") -> Visit:
         """Opens the page in a state of its address, and waits for the answer."""
         self.page.goto("about:blank")
@@ -101,10 +108,11 @@ class Visit:
         assert [text for text in self.said if not any(part in text for part in expected)] == []
         assert all(url == "" or url.startswith((self.address, "about:")) for url in self.hosts), self.hosts
 
-    def accessibility(self) -> list[str]:
-        """What axe finds, a line each."""
-        self.page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
-        found = self.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+    def accessibility(self, part: str = "body") -> list[str]:
+        """What axe finds in a part of the page, a line each."""
+        if not self.page.evaluate("() => Boolean(globalThis.axe)"):
+            self.page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
+        found = self.page.evaluate("(part) => axe.run(part, {resultTypes: ['violations']})", part)
         return [
             f"{item['id']}: {node['html'][:160]} {node['failureSummary'][:300]}"
             for item in found["violations"]

@@ -15,13 +15,14 @@ import pytest
 from tests.e2e.browser import PHONE, Visit, started_browser, visiting
 from tests.e2e.support import serve
 from tests.service.test_security import KEY, stored
-from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser
+
+    from tests.e2e.support import Service
 
 TABS = ("sweep", "compare", "map", "file", "request", "card")
 HEADER = "Weight,Horsepower,Automatic,Year,Origin/plant"
@@ -34,22 +35,25 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def site(browser: Browser, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def site(browser: Browser, request: pytest.FixtureRequest) -> str:
     """The address of a service of ``cars`` and ``rents``; without a browser it is not started."""
-    root = tmp_path_factory.mktemp("page")
-    shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
-    shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
-    with serve(root / "checkpoints", root / "log", default_model="cars") as service:
-        service.wait_for_line("(Ready: )")
-        yield service.address
+    service: Service = request.getfixturevalue("busy")
+    return service.address
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, site: str) -> Iterator[Visit]:
+    """A window for all tests that need no window of their own: the chart library is compiled once."""
+    with visiting(browser, site) as visit:
+        yield visit
 
 
 @pytest.fixture
-def visit(browser: Browser, site: str) -> Iterator[Visit]:
-    """The page, open and answered; at the end it has said nothing and asked no other host."""
-    with visiting(browser, site) as visit:
-        yield visit.go()
-        visit.check(expected=("status of 422", "status of 503", "ERR_FAILED"))
+def visit(window: Visit) -> Iterator[Visit]:
+    """The page, loaded anew and answered; at the end it has said nothing and asked no other host."""
+    window.forget()
+    yield window.go()
+    window.check(expected=("status of 422", "status of 503", "ERR_FAILED"))
 
 
 def shown_mean(visit: Visit) -> float:
@@ -223,7 +227,10 @@ def test_a_wrong_file_says_where(visit: Visit) -> None:
     bad = f"{HEADER}\n3000,100,true,1975-06-01,USA\n3000,fast,true,1975-06-01,USA\n"
     visit.page.set_input_files("#file", {"name": "bad.csv", "mimeType": "text/csv", "buffer": bad.encode()})
     visit.page.wait_for_selector("#file-errors li")
-    assert "row 2, column Horsepower" in visit.text("#file-errors")
+    assert [line for line in visit.text("#file-errors").splitlines() if line] == [
+        "Not scored. What is wrong:",
+        "row 2, column Horsepower: 'fast' is not a number.",
+    ]
 
 
 def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> None:
@@ -260,10 +267,12 @@ def test_a_service_that_loads_is_waited_for(browser: Browser, site: str) -> None
         route.fulfill(status=503, content_type="application/problem+json", body=body, headers={"retry-after": "1"})
 
     with visiting(browser, site) as visit:
+        visit.page.clock.install()
         visit.page.route(re.compile("/models$"), not_yet)
         visit.page.goto(visit.address)
         visit.page.wait_for_selector("#notice:not([hidden])")
         assert "being loaded" in visit.text("#notice")
+        visit.page.clock.run_for(1000)  # as long as the service asked for
         visit.page.wait_for_selector("#density svg")
         visit.page.wait_for_selector("#notice", state="hidden")
 
@@ -277,6 +286,31 @@ def test_another_model_has_a_form_of_its_own(visit: Visit) -> None:
     visit.page.click("#tab-card")
     visit.answered()
     assert "held-out" in visit.text("#card")
+    # This older checkpoint keeps no training curves: there is no empty chart in their place.
+    charts = visit.page.locator("#card .chart")
+    assert charts.locator("svg").count() == charts.count() > 0
+    assert visit.page.locator("#curves-fit").count() == 0
+
+
+def test_the_model_card_has_the_training_curves(visit: Visit, site: str) -> None:
+    visit.page.click("#tab-card")
+    visit.page.wait_for_selector("#curves-energy svg")
+    fits = httpx.get(f"{site}/models/cars/overview").json()["curves"]
+    assert f"over {sum(fit['epoch'][-1] for fit in fits)} epochs" in (
+        visit.page.get_attribute("#curves-fit", "aria-label") or ""
+    )
+    assert visit.page.locator("#curves-fit .mark-line path").count() == 2 * len(fits)
+    assert "temperature" in visit.text("#card figure:has(#curves-energy)")
+
+
+def test_the_model_card_shows_the_charts_of_the_report(visit: Visit, site: str) -> None:
+    charts = httpx.get(f"{site}/models/cars/charts").json()["charts"]
+    assert {"predicted", "pit", "coverage-by-std", "doubt", "weights"} <= {chart["name"] for chart in charts}
+    visit.page.click("#tab-card")
+    visit.answered()
+    shown = visit.page.locator("#report figure h4").all_inner_texts()
+    assert shown == [chart["title"] for chart in charts if chart["name"] not in {"curves", "candidates"}]
+    assert visit.page.locator("#report .reported svg").count() == len(shown)
 
 
 def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:
@@ -312,7 +346,7 @@ def test_axe_finds_nothing_on_any_tab(browser: Browser, site: str, dark: bool) -
         for tab in TABS:
             visit.page.click(f"#tab-{tab}")
             visit.answered()
-            assert visit.accessibility() == [], tab
+            assert visit.accessibility("body" if tab == TABS[0] else f"#panel-{tab}") == [], tab
         visit.check()
 
 

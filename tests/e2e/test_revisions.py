@@ -6,7 +6,9 @@ import csv
 import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
@@ -16,8 +18,6 @@ from tests.e2e.test_docs import block_after, shell
 from tests.support import ROOT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typer.testing import Result
 
 CARS = ROOT / "examples" / "cars.csv"
@@ -79,6 +79,9 @@ def test_an_update_writes_the_next_version_and_says_how_far_it_moved(workplace: 
     assert "'Year' is unlike the training rows (beyond their range, or unseen) in 89 of 89 rows" in result.stderr
     assert "89 rows: each member learns from all but one of 5 parts" in result.stderr
     assert "learned" not in result.stderr
+    page = workplace / "cars" / saved[1] / "report.html"
+    assert f"report: {page}" in result.stdout
+    assert "updated with 89 new rows" in page.read_text()
 
 
 def test_update_and_prune_print_one_json_object(workplace: Path) -> None:
@@ -125,6 +128,18 @@ def test_pruning_with_rows_compares_calibrates_and_draws(workplace: Path, tmp_pa
     assert figure.read_bytes().startswith(b"\x89PNG")
     bare = run("prune", "cars", "--version", 1, "--fraction", 0.75, "--checkpoints", workplace)
     assert "bands calibrated as in version 1, which had all its weights" in bare.stdout
+    page = re.search(r"^report: (.*)$", bare.stdout, flags=re.MULTILINE)
+    assert page
+    assert "of its weights were removed" in Path(page[1]).read_text()
+    without = run("prune", "cars", "--version", 1, "--fraction", 0.75, "--checkpoints", workplace, "--no-report")
+    assert "report: " not in without.stdout
+
+
+def test_a_report_that_fails_costs_no_revision(workplace: Path) -> None:
+    with mock.patch("murho.model.report.files.html_page", side_effect=RuntimeError("no ink")):
+        result = run("prune", "cars", "--version", 1, "--fraction", 0.75, "--checkpoints", workplace)
+    assert "warning: the report could not be made: RuntimeError: no ink" in result.stderr
+    assert "saved " in result.stdout
 
 
 @pytest.mark.parametrize(

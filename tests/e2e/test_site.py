@@ -109,3 +109,16 @@ def test_the_options_have_a_page_of_their_own(hook: dict[str, Any]) -> None:
     assert "--learning-rate" in pages["options.md"]
     assert "--learning-rate" not in pages["index.md"]
     assert "## Measured" in pages["index.md"]
+
+
+def test_diagrams_are_pictures_and_each_picture_is_shown(site: Path) -> None:
+    pages = "".join(page.read_text() for page in site.glob("*.html"))
+    assert "accTitle" not in pages
+    drawn = sorted(path.name for path in (ROOT / "docs" / "assets" / "diagrams").glob("*.svg"))
+    assert drawn
+    assert sorted(set(re.findall(r'src="assets/diagrams/([^"]+)"', pages))) == drawn
+
+
+def test_a_diagram_that_was_changed_is_not_shown_as_it_was(hook: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"'A new one' has changed: .*diagrams\.py draws it"):
+        hook["for_site"]("```mermaid\nflowchart LR\n  accTitle: A new one\n  a --> b\n```\n", "architecture.md")

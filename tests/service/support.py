@@ -150,6 +150,7 @@ class FakeSource:
         self.found = found
         self.before: Callable[[], None] = lambda: None
         self.loads: list[tuple[str, str]] = []
+        self.facts: dict[str, Any] | None = None
 
     def list(self) -> list[CheckpointReference]:
         return [CheckpointReference(*_key(item), Path(*_key(item))) for item in self.found]
@@ -167,6 +168,9 @@ class FakeSource:
             elif item[:2] == (reference.name, reference.version):
                 raise CheckpointError(item[2])
         raise AssertionError(reference)
+
+    def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
+        return self.facts if model in self.found else None
 
 
 def _key(item: FakeModel | tuple[str, str, str]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from murho.service.checkpoint_source import DirectorySource
 from murho.service.errors import NotReadyError
 from murho.service.loader import Loader
 from murho.service.registry import Registry
+from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,3 +82,13 @@ def test_the_stamp_follows_a_link(version: Path) -> None:
     (version.parent / "3").unlink()
     (version.parent / "3").symlink_to("2")
     assert source.stamp(third) != before
+
+
+def test_facts_of_a_report_are_read_where_a_version_keeps_them(version: Path) -> None:
+    source = DirectorySource(version.parents[1], "cpu")
+    assert source.report_facts(FakeModel()) is None
+    (version / "report").mkdir()
+    (version / "report" / "facts.json").write_text('{"format": 1, "rows_are": "held out"}')
+    assert source.report_facts(FakeModel()) == {"format": 1, "rows_are": "held out"}
+    (version / "report" / "facts.json").write_text('{"format": 1')
+    assert source.report_facts(FakeModel()) is None

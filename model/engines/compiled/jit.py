@@ -22,7 +22,7 @@ import numpy
 from numba.core.types import void
 from numba.extending import intrinsic
 
-from murho.model.distributions import quantile_steps
+from murho.model.distributions import class_steps, quantile_steps
 from murho.model.engines import coupled_normals, philox_normals
 
 try:
@@ -195,7 +195,7 @@ def _directory(path: str | Path) -> Iterator[None]:
 def _digest(function: Callable[..., Any]) -> str:
     """Digest of the sources of a compiled function and of the compiler's versions."""
     folder = Path(function.__code__.co_filename).parent
-    constants = (quantile_steps, coupled_normals, philox_normals)
+    constants = (class_steps, quantile_steps, coupled_normals, philox_normals)
     files = {
         *(Path(str(module.__file__)) for module in constants),
         *Path(__file__).parent.glob("*.py"),

@@ -31,11 +31,15 @@ class Kernels:
     Attributes:
         answer_rows: `answer_kernel.answer_rows`.
         draw_weights: `draw_kernel.draw_weights`.
+        pool_draws: `class_kernel.pool_draws`.
+        settle_draws: `class_kernel.settle_draws`.
         forward_draws: `forward_kernel.forward_draws`; None where the matrix products that it calls are missing.
     """
 
     answer_rows: Callable[..., None]
     draw_weights: Callable[..., None]
+    pool_draws: Callable[..., None]
+    settle_draws: Callable[..., None]
     forward_draws: Callable[..., None] | None
 
 
@@ -80,12 +84,13 @@ def compile_kernels() -> Kernels:
         Exception: Numba can't compile for this processor.
     """
     from murho.model.engines.compiled.answer_kernel import answer_rows
+    from murho.model.engines.compiled.class_kernel import pool_draws, settle_draws
     from murho.model.engines.compiled.draw_kernel import draw_weights
     from murho.model.engines.compiled.matrix_products import register_products
 
     if not register_products():
         _LOG.info("PyTorch computes the network: this build of it has no MKL for compiled code to call")
-        return Kernels(answer_rows, draw_weights, None)
+        return Kernels(answer_rows, draw_weights, pool_draws, settle_draws, None)
     from murho.model.engines.compiled.forward_kernel import forward_draws
 
-    return Kernels(answer_rows, draw_weights, forward_draws)
+    return Kernels(answer_rows, draw_weights, pool_draws, settle_draws, forward_draws)

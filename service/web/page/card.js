@@ -4,18 +4,19 @@ import { $, h, table } from './dom.js';
 import { draw, palette } from './charts.js';
 import { count, percent, plain, short } from './format.js';
 import { titled } from './answer.js';
+import { curveFigures, drawCurves } from './curves.js';
+import { drawReport } from './report.js';
 
 const METRICS = [['rmse', 'RMSE'], ['mae', 'MAE'], ['crps', 'CRPS'], ['nll', 'Negative log likelihood'], ['r2', 'R²']];
 const LEVELS = ['50', '80', '90', '95'];
-
-const plusMinus = (value, error) => (error > 0 ? `${short(value)} ± ${short(error, 2)}` : short(value));
 
 function metrics(overview) {
   const errors = overview.metrics.standard_errors || {};
   const unit = overview.target.unit ? ` ${overview.target.unit}` : '';
   const items = METRICS.filter(([name]) => Number.isFinite(overview.metrics[name])).map(([name, title]) => {
     const ofUnit = { nll: ' nats', r2: '' }[name] ?? unit;
-    return h('div', {}, h('dt', {}, title), h('dd', {}, plusMinus(overview.metrics[name], errors[name]) + ofUnit));
+    const error = errors[name] > 0 ? ` ± ${short(errors[name], 2)}` : '';
+    return h('div', {}, h('dt', {}, title), h('dd', {}, short(overview.metrics[name]), h('small', {}, error + ofUnit)));
   });
   return items.length ? h('dl', { class: 'metrics' }, items) : h('p', { class: 'soft' }, 'The checkpoint has no metrics.');
 }
@@ -59,16 +60,17 @@ export function showCard(overview) {
     h('h3', {}, 'On rows it has not seen'), metrics(overview),
     h('div', { class: 'pair' },
       overview.reliability ? h('figure', {}, h('div', { id: 'reliability', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Reliability: of the bands of each level, how many held the held-out rows. On the diagonal they say what they hold.')) : null,
-      overview.curves ? h('figure', {}, h('div', { id: 'curves', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Training curves.'))
-        : overview.candidates?.length > 1 ? h('figure', {}, h('div', { id: 'curves', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Fits that the search tried, in order, by their loss on held-out rows (nats a row; lower is better).')) : null),
+      ...curveFigures(overview),
+      overview.candidates?.length > 1 ? h('figure', {}, h('div', { id: 'candidates', class: 'chart' }), h('figcaption', { class: 'soft' }, 'Fits that the search tried, in order, by their loss on held-out rows (nats a row; lower is better).')) : null),
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Coverage' }, coverage(overview) ?? ''),
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Features' }, schema(overview)),
     Object.keys(overview.left_out).length ? h('p', { class: 'soft' }, 'Left out: ', Object.entries(overview.left_out).map(([name, why]) => `${name} (${why})`).join(', '), '.') : null,
+    h('div', { id: 'report' }),
   ].filter(Boolean));
 }
 
 /** Draws the charts of the card. */
-export function drawCard(overview) {
+export async function drawCard(overview) {
   const colors = palette();
   if ($('reliability')) {
     const points = overview.reliability.levels.map((level, i) => ({ x: level, y: overview.reliability.raw[i] }));
@@ -94,9 +96,10 @@ export function drawCard(overview) {
       names: [{ x: 0.52, y: 0.3, text: 'raw: line' }, { x: 0.52, y: 0.2, text: 'calibrated: dots' }],
     }, `Reliability. ${dots.map((dot) => `Of ${percent(dot.x)} bands, ${percent(dot.y)} held`).join('; ')}.`);
   }
-  if ($('curves') && !overview.curves) {
+  drawCurves(overview);
+  if ($('candidates')) {
     const tried = overview.candidates.map((item, i) => ({ ...item, order: i + 1, loss: item.nll, about: [item.noise, item.encoding, item.transform, `T ${item.temperature}`].join(', ') })).filter((item) => Number.isFinite(item.loss));
-    draw($('curves'), {
+    draw($('candidates'), {
       height: 230, data: { name: 'tried' },
       mark: { type: 'point', filled: true, size: 70, opacity: 1, color: colors.accent },
       encoding: {
@@ -106,6 +109,7 @@ export function drawCard(overview) {
       },
     }, { tried }, `Losses of ${tried.length} fits that the search tried`);
   }
+  await drawReport(overview);
 }
 
 export const aboutLine = (overview) => `predicts ${titled(overview.target)}, version ${overview.version}`;

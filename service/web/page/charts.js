@@ -70,6 +70,30 @@ export async function draw(element, spec, data, label) {
   await made.view;
 }
 
+/**
+ * Draws a chart of the report as it is, in the colours of the page.
+ *
+ * @param element Where to draw.
+ * @param spec Vega-Lite with its data, and a size of its own.
+ * @param colours The role of each of its colours.
+ * @param label What the chart shows, for those who do not see it.
+ */
+export async function drawReported(element, spec, colours, label) {
+  const shown = palette();
+  const roles = { ink: shown.ink, muted: shown.soft, rule: shown.line, paper: 'transparent', blue: shown.accent, orange: shown.second, grey: shown.grey, band: shown.tint };
+  const form = Object.entries(colours).reduce((text, [colour, role]) => text.replaceAll(colour, roles[role] ?? colour), JSON.stringify(spec));
+  if (views.get(element)?.form === form) return;
+  views.set(element, { form });
+  element.setAttribute('role', 'img');
+  element.setAttribute('aria-label', label);
+  const inner = element.firstElementChild ?? element.appendChild(h('div', { 'aria-hidden': 'true' }));
+  const font = getComputedStyle(document.body).fontFamily;
+  const whole = JSON.parse(form);
+  await globalThis.vegaEmbed(inner, { ...whole, config: { ...whole.config, aria: false, font } }, {
+    mode: 'vega-lite', renderer: 'svg', actions: false, ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true },
+  });
+}
+
 /** A domain with some room at both ends. */
 export function roomy(values, share = 0.04, least = 0) {
   let [low, high] = [Infinity, -Infinity];

@@ -26,7 +26,7 @@ export function showCompare(overview, answer) {
   const curves = answer.percentiles.values.map((values) => density(answer.percentiles.levels, values, ...limits));
   const most = Math.max(...curves.flat().map((point) => point.y));
   const data = Object.fromEntries(curves.map((points, row) => [names[row], points.map(({ x, y }) => ({ x, y: y / most }))]));
-  data.means = names.map((name, row) => ({ name, x: answer.mean[row], y: -0.06 }));
+  data.means = names.map((name, row) => ({ name, x: answer.mean[row], y: -0.06, text: same ? 'A = B' : name }));
   const domain = targetDomain(overview, curves.flatMap((points) => [points[0].x, points[points.length - 1].x]));
   const x = { field: 'x', type: 'quantitative', scale: { domain, nice: false, zero: false }, title: titled(target), axis: { tickCount: 7 } };
   const y = { field: 'y', type: 'quantitative', axis: null, scale: { domain: [-0.12, 1.06] } };
@@ -37,7 +37,7 @@ export function showCompare(overview, answer) {
       { data: { name }, mark: { type: 'line', color: shown, strokeWidth: 1.8, clip: true }, encoding: { x, y } },
     ];
   });
-  layer.push({ data: { name: 'means' }, mark: { type: 'text', fontSize: 12, fontWeight: 600, color: colors.ink }, encoding: { x, y, text: { field: 'name' } } });
+  layer.push({ data: { name: 'means' }, mark: { type: 'text', fontSize: 12, fontWeight: 600, color: colors.ink }, encoding: { x, y, text: { field: 'text' } } });
   draw($('compare'), { height: 190, layer }, data, `Predictive densities of A (${of(0)}) and B (${of(1)})`);
   $('compare-legend').replaceChildren(key('accent', 'A', 'line'), key('second', 'B', 'line'));
 }

@@ -144,7 +144,7 @@ async function explore(row) {
     } else if (view === 'request') {
       showRequests(overview.name, row, choices());
     } else if (view === 'card') {
-      drawCard(overview);
+      await drawCard(overview);
     }
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

@@ -46,7 +46,7 @@ function problemsOf(problem, first) {
     const parts = pointer.split('/').slice(2).map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
     const row = parts.length > 1 ? first + Number(parts[1]) : null;
     const where = parts.length ? `${row === null ? '' : `row ${count(row)}, `}column ${parts[0]}` : '';
-    return { where, message };
+    return { where, message: row === null ? message : message.replace(/^Column '.*', row \d+: /, '') }; // rows of the piece
   });
 }
 
@@ -68,7 +68,7 @@ export async function scoreFile(file, model, quoted = ROWS_PER_REQUEST) {
     $('file-stop').hidden = true;
     $('file-errors').hidden = false;
     $('file-errors').replaceChildren(h('p', {}, title), h('ul', {}, listed.slice(0, SHOWN_ERRORS).map((item) => h('li', {}, item.where && h('b', {}, `${item.where}: `), item.message))),
-      listed.length > SHOWN_ERRORS && h('p', {}, `and ${listed.length - SHOWN_ERRORS} more`));
+      listed.length > SHOWN_ERRORS ? h('p', {}, `and ${listed.length - SHOWN_ERRORS} more`) : '');
   };
   const lines = records(await file.text());
   if (lines.length < 2) {
@@ -86,7 +86,8 @@ export async function scoreFile(file, model, quoted = ROWS_PER_REQUEST) {
     try {
       response = await patient(() => send(`models/${encodeURIComponent(model)}/predict`, { body, type: 'text/csv', accept: 'text/csv', signal: stop.signal }), stop.signal);
     } catch (error) {
-      fail(error.message, error instanceof Problem ? problemsOf(error, first + 1) : []);
+      const listed = error instanceof Problem ? problemsOf(error, first + 1) : [];
+      fail(listed.length ? 'Not scored. What is wrong:' : error.message, listed);
       return;
     }
     if (response === null || stopper !== stop) {
@@ -131,7 +132,7 @@ function finish(file, header, titles, output, warned) {
   });
   const answers = cells(titles);
   $('file-preview').replaceChildren(table([...answers, ...cells(header)],
-    shown.map((row) => row.map((cell, i) => (i < answers.length && cell !== '' ? short(Number(cell), 4) : cell))), 'The first rows'));
+    shown.map((row) => row.map((cell, i) => (i < answers.length && cell !== '' && Number.isFinite(Number(cell)) ? short(Number(cell), 4) : cell))), 'The first rows'));
 }
 
 export const stopScoring = () => stopper?.abort();

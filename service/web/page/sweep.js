@@ -22,7 +22,10 @@ export function steps(feature, count, beyond) {
   if (feature.kind === 'boolean') return [false, true].map((value) => ({ value, at: String(value) }));
   if (feature.kind === 'categorical') return feature.categories.slice(0, MOST_LEVELS).map((value) => ({ value, at: value }));
   const [low, high] = ends(feature);
-  const [from, to] = [low - beyond * (high - low), high + beyond * (high - low)];
+  const below = low - beyond * (high - low);
+  // No length, weight or price is below zero, where none of the training rows is.
+  const from = feature.kind !== 'date' && low >= 0 ? Math.max(0, below) : below;
+  const to = high + beyond * (high - low);
   const seen = new Set();
   return Array.from({ length: count }, (_, i) => {
     const value = from + ((to - from) * i) / (count - 1);
@@ -143,7 +146,7 @@ export function showMap(overview, first, second, row, asked, answer, choices) {
   const x = axis(first, asked.across, 'x');
   const y = axis(second, asked.up, 'y');
   const encoding = {
-    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: 'right', titleLimit: 150 } },
+    x, y, color: { field: 'value', type: 'quantitative', title: name, scale: { range: [colors.low, colors.high], interpolate: 'lab', zero: false, nice: false }, legend: { type: 'gradient', gradientLength: 160, orient: $('map').clientWidth < 480 ? 'top' : 'right', titleLimit: 150 } },
     tooltip: [{ field: 'a', title: first.name }, { field: 'b', title: second.name }, { field: 'value', title: name, format: '.3~g' }],
   };
   if (!isChoice(first)) encoding.x2 = { field: 'x2' };

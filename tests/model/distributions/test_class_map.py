@@ -26,7 +26,7 @@ def _loss(fitted: ClassMap, logs: Tensor, labels: Tensor) -> float:
 
 
 def test_a_temperature_is_found() -> None:
-    right, labels = _rows(4000, 5)
+    right, labels = _rows(2000, 5)
     fitted = fit_class_map(right * 2.5, labels)
     assert fitted.method == "temperature"
     assert fitted.weights[0] == pytest.approx(1.0 / 2.5, rel=0.05)
@@ -114,7 +114,7 @@ def test_beta_calibration_never_falls() -> None:
     """Labels against the probabilities: a slope below 0 becomes 0."""
     right, labels = _rows(500, 2)
     rows = Rows(right, 1 - labels, torch.ones(500, dtype=torch.float64))
-    weights, _ = fit_scaling(rows, full=False)
+    weights, _ = fit_scaling(rows, fit_temperature(rows), full=False)
     assert bool((weights >= 0.0).all())
 
 
@@ -143,8 +143,10 @@ def test_a_weight_is_a_number_of_copies_of_a_unit() -> None:
     right, labels = _rows(300, 3)
     rows = Rows(2.0 * right, labels, torch.full((300,), 2.0, dtype=torch.float64))
     twice = Rows(2.0 * right.repeat(2, 1), labels.repeat(2), torch.ones(600, dtype=torch.float64))
-    assert fit_temperature(rows) == pytest.approx(fit_temperature(twice))
-    for ours, theirs in zip(fit_scaling(rows, full=True), fit_scaling(twice, full=True), strict=True):
+    temperature = fit_temperature(rows)
+    assert temperature == pytest.approx(fit_temperature(twice))
+    both = (fit_scaling(some, temperature, full=True) for some in (rows, twice))
+    for ours, theirs in zip(*both, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -160,8 +162,9 @@ def test_the_derivatives_are_at_zero_where_the_fit_ends() -> None:
     """The least penalised loss, checked by automatic derivatives of the published objective."""
     right, labels = _rows(400, 3)
     rows = Rows(1.4 * right + torch.tensor([0.5, 0.0, -0.5]), labels, torch.ones(400, dtype=torch.float64))
-    inverse = 1.0 / fit_temperature(rows)
-    matrix, offsets = fit_scaling(rows, full=True)
+    temperature = fit_temperature(rows)
+    inverse = 1.0 / temperature
+    matrix, offsets = fit_scaling(rows, temperature, full=True)
     changes = (matrix / inverse - torch.eye(3)).requires_grad_()
     shift = offsets.clone().requires_grad_()
     loss = rows.loss(rows.logs * inverse @ (torch.eye(3) + changes).T + shift)

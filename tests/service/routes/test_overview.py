@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,11 @@ import pytest
 from murho.model.distributions.calibration import ConformalMap
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.quantile_scores import QuantileScores
-from tests.service.support import SCHEMA, AppClient, FakeModel, make_client
+from murho.model.report.charts import charts
+from murho.model.report.facts import facts_of_spec
+from murho.service.app import create_app
+from murho.service.settings import Settings
+from tests.service.support import SCHEMA, AppClient, FakeModel, FakeSource, make_client
 
 ROWS = 400
 
@@ -89,6 +94,63 @@ def test_what_an_older_checkpoint_has_not_is_null(client: AppClient) -> None:
     assert client.post("/predict", {"inputs": [shown["typical"]]}).status_code == 200
 
 
+def fit(stage: str, **parts: Any) -> dict[str, Any]:
+    """Curves of a fit of two epochs, as the facts of a report have them."""
+    curves = {
+        "epoch": [1, 2],
+        "free_energy": [9.0, 8.0],
+        "nll": [1.0, 0.5],
+        "kl": [8.0, 7.5],
+        "validation": [None, 0.7],
+    }
+    return {"stage": stage, **curves, **parts}
+
+
+def overview_of_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    source = FakeSource(FakeModel())
+    source.facts = facts
+    with AppClient(create_app(Settings(), source=source)) as client:
+        client.wait_until_loaded()
+        shown: dict[str, Any] = client.get("/models/cars/overview").json()
+    return shown
+
+
+def test_the_curves_of_the_training_come_from_its_report() -> None:
+    kept = [fit("full"), fit("settling")]
+    assert overview_of_facts({"training": {"curves": [*kept, {"stage": "other"}]}})["curves"] == kept
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [None, 7, [], [fit("full", nll=[1.0])], [fit("full", epoch=["1", "2"])], [fit("full", nll=[None, None])]],
+)
+def test_curves_of_another_form_are_left_out(curves: Any) -> None:
+    assert overview_of_facts({"training": {"curves": curves}})["curves"] is None
+
+
+def charts_of_facts(facts: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+    source = FakeSource(FakeModel())
+    source.facts = facts
+    with AppClient(create_app(Settings(), source=source)) as client:
+        client.wait_until_loaded()
+        told = client.get("/models/cars/charts")
+    assert told.status_code == 200
+    return {chart["name"]: chart for chart in told.json()["charts"]}
+
+
+def test_the_charts_are_those_of_the_report() -> None:
+    facts = facts_of_spec(FakeModel().spec)
+    facts["training"] |= {"curves": [fit("full")], "temperature": 1.0}
+    (chart,) = charts_of_facts(facts).values()
+    assert (chart["name"], chart["section"], chart["title"]) == ("curves", "training", "Training curves")
+    assert chart["specification"] == charts(facts)[0].specification
+
+
+@pytest.mark.parametrize("facts", [None, {}, {"held_out": 7}, {"training": None, "held_out": None, "doubt": None}])
+def test_facts_that_allow_no_chart_are_no_error(facts: dict[str, Any] | None) -> None:
+    assert charts_of_facts(facts) == {}
+
+
 def test_damaged_facts_are_left_out(told: FakeModel) -> None:
     told.spec = replace(told.spec, training={"targets": {"values": []}, "candidates": 7})
     with make_client(told) as client:
@@ -99,5 +161,6 @@ def test_damaged_facts_are_left_out(told: FakeModel) -> None:
 
 
 def test_an_unknown_model_is_404_and_the_route_is_documented(client: AppClient) -> None:
-    assert client.get("/models/boats/overview").status_code == 404
-    assert "/models/{name}/overview" in client.get("/openapi.json").json()["paths"]
+    for path in ("overview", "charts"):
+        assert client.get(f"/models/boats/{path}").status_code == 404
+        assert f"/models/{{name}}/{path}" in client.get("/openapi.json").json()["paths"]
