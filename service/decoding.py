@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_BODY_BYTES", "Coding", "Decoder"]
 
 Result = TypeVar("Result")
+AskedFor = TypeVar("AskedFor", bound="Asked")
 
 SMALL_BODY_BYTES = 2**14
 """The worst body of this size that we know, empty objects, takes 9 ms to refuse; a good one takes less than 1 ms."""
@@ -71,9 +72,25 @@ class Decoder:
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        plain = coding.encoding.strip().lower() in {"", "identity"}
+        read = partial(coding.reader.decode, query=coding.query, schema=schema, settings=self._settings)
+        return await self.decode(body, coding.encoding, read)
+
+    async def decode(self, body: bytes, encoding: str, read: Callable[[bytes], AskedFor]) -> AskedFor:
+        """Returns the rows and the options of a request, whatever its protocol.
+
+        Args:
+            body: The body as it was sent.
+            encoding: Its `Content-Encoding`; empty for none.
+            read: Reads the body once it isn't compressed any more.
+
+        Raises:
+            BadInputError: A row or an option is wrong.
+            TooLargeError: The request is above a limit.
+            MediaTypeError: The body is compressed in a way that isn't read.
+        """
+        plain = encoding.strip().lower() in {"", "identity"}
         large = len(body) > SMALL_BODY_BYTES or not plain
-        return await self.in_thread_if(large, partial(self._decode, body, coding, schema))
+        return await self.in_thread_if(large, partial(self._decode, body, encoding, read))
 
     async def in_thread_if(self, large: bool, work: Callable[[], Result]) -> Result:
         """Runs large work in a thread, so that other requests go on meanwhile; other work directly.
@@ -88,10 +105,9 @@ class Decoder:
         """Ends the threads once they have done what they do."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _decode(self, body: bytes, coding: Coding, schema: Schema) -> Asked:
+    def _decode(self, body: bytes, encoding: str, read: Callable[[bytes], AskedFor]) -> AskedFor:
         settings = self._settings
-        plain = decompressed(body, coding.encoding, settings.max_body_bytes)
-        asked = coding.reader.decode(plain, coding.query, schema, settings)
+        asked = read(decompressed(body, encoding, settings.max_body_bytes))
         inputs, options = asked.inputs, asked.options
         values = inputs.count * options.samples
         if options.draws and values > settings.max_draw_values:

@@ -12,6 +12,9 @@ from murho.service.codecs.answer import PredictResponse
 from murho.service.codecs.envelope import EXAMPLE, PredictRequest
 from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.examples import example_row
+from murho.service.inference_protocol.documents import InferenceError, InferRequest, InferResponse
+from murho.service.inference_protocol.errors import is_inference_path
+from murho.service.scoring import ScoringRequest, ScoringResponse
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -25,7 +28,8 @@ Every answer has error bars: the mean, the standard deviation and percentiles of
 Bayes-by-Backprop network, with the part of the spread that more data would remove (epistemic) told apart from
 the noise of the observations (aleatoric). Numbers are in the target's own unit.
 
-Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell.
+Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell. Those of the
+Open Inference Protocol, below `/v2`, are `{"error": …}`.
 """
 
 REFERENCE = "#/components/schemas/{model}"
@@ -46,6 +50,12 @@ PROBLEMS = {
     "503": "The service isn't ready; try again after `Retry-After` seconds.",
     "504": "There was no answer in time.",
 }
+BODIES = {
+    "infer": ("InferRequest", "InferResponse"),
+    "infer_with_version": ("InferRequest", "InferResponse"),
+    "invocations": ("ScoringRequest", "ScoringResponse"),
+}
+"""Operations of other protocols, with the documents of their requests and answers."""
 PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("400", "401", "404", "408", "414", "429", "431", "500", "503")}
 OF_KEYS = frozenset({"401", "403"})
 SCHEMES = {
@@ -101,6 +111,11 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
             (PredictRequest, "validation"),
             (PredictResponse, "serialization"),
             (ProblemDocument, "serialization"),
+            (InferRequest, "validation"),
+            (InferResponse, "serialization"),
+            (InferenceError, "serialization"),
+            (ScoringRequest, "validation"),
+            (ScoringResponse, "serialization"),
         ],
         ref_template=REFERENCE,
     )
@@ -119,24 +134,39 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             guarded = not security.is_open(path)
-            _complete(method, operation, guarded=guarded)
+            _complete(method, operation, guarded=guarded, inference=is_inference_path(path))
             if guarded:
                 operation["security"] = [{name: []} for name in SCHEMES]
     return document
 
 
-def _complete(method: str, operation: dict[str, Any], *, guarded: bool) -> None:
-    """Adds the possible problems to one operation and, for predictions, the bodies of request and answer."""
+def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inference: bool) -> None:
+    """Adds the possible problems to one operation and, for predictions, the bodies of request and answer.
+
+    Args:
+        method: Its method in small letters.
+        operation: The operation.
+        guarded: Whether it needs a key.
+        inference: Whether its errors are those of the Open Inference Protocol.
+    """
     responses = operation["responses"]
     responses.pop("422", None)  # the framework's own form of 422, which this service never sends
     for status in PROBLEMS_BY_METHOD[method]:
         if status in OF_KEYS and not guarded:
             continue
-        schema = {"$ref": REFERENCE.format(model="ProblemDocument")}
+        content = _json("InferenceError") if inference else _json("ProblemDocument", "application/problem+json")
+        # The protocol has 400 for bad input, and the service 422.
+        if inference and status == "422":
+            continue
+        both = inference and status == "400"
         responses[status] = {
-            "description": PROBLEMS[status],
-            "content": {"application/problem+json": {"schema": schema}},
+            "description": f"{PROBLEMS[status]} Or: {PROBLEMS['422']}" if both else PROBLEMS[status],
+            "content": content,
         }
+    if (bodies := BODIES.get(operation["operationId"])) is not None:
+        asked, answered = bodies
+        responses["200"]["content"] = _json(answered)
+        operation["requestBody"] = {"required": True, "content": _json(asked)}
     if "predict" in operation.get("tags", ()):
         responses["200"]["content"] = _json("PredictResponse") | _tables(
             "mean, std, epistemic_std, aleatoric_std, p5, …"
@@ -155,5 +185,5 @@ def _tables(description: str) -> dict[str, Any]:
     }
 
 
-def _json(model: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": REFERENCE.format(model=model)}}}
+def _json(model: str, media_type: str = "application/json") -> dict[str, Any]:
+    return {media_type: {"schema": {"$ref": REFERENCE.format(model=model)}}}

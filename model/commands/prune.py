@@ -45,7 +45,7 @@ def prune(
     from murho.model.commands.revision_report import pruned_lines
     from murho.model.posterior.checkpoint import check_writable, find_checkpoint
     from murho.model.report.facts import report_facts
-    from murho.model.report.files import has_report, pruning_report
+    from murho.model.report.files import pruning_report
     from murho.model.revision.pruning import prune as prune_revision
     from murho.model.revision.revisions import Revision
 
@@ -61,7 +61,7 @@ def prune(
     def make_report() -> dict[str, bytes]:
         return pruning_report(name, pruned, rows, report_facts(source, revision.spec), with_rows=report_rows)
 
-    directory = write_revision(checkpoints, name, written, make_report if report and has_report(written.spec) else None)
+    directory = write_revision(checkpoints, name, written, make_report if report else None)
     if figure is not None:
         draw(pruned.cut, f"{name}, version {revision.posterior.version}", figure)
     if json:

@@ -6,7 +6,6 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ from murho.model.commands.shared_options import (
     naming,
     print_lines,
 )
-from murho.model.errors import CheckpointError, OptionError
+from murho.model.errors import OptionError
 
 __all__ = ["report"]
 
@@ -46,7 +45,6 @@ def report(
     from murho.model.report.rendering import HOW_TO_GET_CHARTS, can_draw
 
     directory = find_checkpoint(checkpoints, name, version)
-    _refuse_classes(directory, name)
     # The report of a training shows rows that are kept nowhere else: it is never replaced unasked.
     within = output is None and data is None and not (directory / PAGE_FILE).exists()
     page = output or (directory / PAGE_FILE if within else Path(f"{name}-report.html"))
@@ -69,19 +67,6 @@ def report(
         )
     if not can_draw():
         sys.stderr.write(f"note: without charts, because a package is missing: {HOW_TO_GET_CHARTS}\n")
-
-
-def _refuse_classes(directory: Path, name: str) -> None:
-    """Refuse a classifier, of which there is no report so far."""
-    from murho.model.posterior.checkpoint import read_stored
-    from murho.model.report.files import has_report
-
-    with suppress(CheckpointError):  # stored facts make a report of a checkpoint that can't be read, too
-        if not has_report(read_stored(directory).spec):
-            raise OptionError(
-                f"{name!r} predicts classes, and reports are of numbers so far: murho evaluate DATA --model {name} "
-                "judges it"
-            )
 
 
 def _of_data(

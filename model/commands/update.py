@@ -49,7 +49,7 @@ def update(
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.posterior.checkpoint import check_writable, find_checkpoint
     from murho.model.report.facts import report_facts
-    from murho.model.report.files import has_report, update_report
+    from murho.model.report.files import update_report
     from murho.model.revision.revisions import Revision
     from murho.model.revision.update_fit import LEARNING_RATE, UpdateOptions
     from murho.model.revision.updating import update as update_revision
@@ -69,7 +69,7 @@ def update(
     def make_report() -> dict[str, bytes]:
         return update_report(name, updated, rows, report_facts(source, revision.spec), with_rows=report_rows)
 
-    directory = write_revision(checkpoints, name, written, make_report if report and has_report(written.spec) else None)
+    directory = write_revision(checkpoints, name, written, make_report if report else None)
     if json:
         print_revision(directory, written, "update")
         return

@@ -17,22 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.evaluation.held_out_rows import HeldOutRows
-    from murho.model.posterior.model_spec import ModelSpec
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.pruning import Pruned
     from murho.model.revision.revisions import LabelledRows
     from murho.model.revision.updating import Updated
     from murho.model.training.train import Trained
 
-__all__ = ["PAGE_FILE", "has_report", "pruning_report", "report_files", "training_report", "update_report"]
+__all__ = ["PAGE_FILE", "pruning_report", "report_files", "training_report", "update_report"]
 
 PAGE_FILE = "report.html"
 PICTURES = "report"
-
-
-def has_report(spec: ModelSpec) -> bool:
-    """Whether there is a report of such a model: so far of those whose target is a number."""
-    return spec.schema.target.classes is None
 
 
 def report_files(

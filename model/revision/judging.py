@@ -28,7 +28,7 @@ def judge(
     calibrating: Sequence[int] = (),
     **options: Any,
 ) -> Calibrated:
-    """A calibration made of labelled rows, predictions for them, and scores.
+    """A calibration made of labelled rows, scores on them, and the predictions for them.
 
     NLL, CRPS and RMSE of a number are those of the raw predictive. Log loss, accuracy and Brier score of a class are of
     the probabilities that answers give: with the version's own calibration, unless the rows make another one.

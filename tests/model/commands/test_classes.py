@@ -135,11 +135,6 @@ def test_the_report_says_what_is_odd(rooms: Posterior) -> None:
     assert "and 18 more, see --json" in lines
 
 
-def test_a_report_is_refused_with_what_to_do_instead(room_checkpoints: Path) -> None:
-    done = call_murho("report", "rooms", "--checkpoints", room_checkpoints, code=2)
-    assert "murho evaluate DATA --model rooms" in " ".join(done.stderr.split())
-
-
 def test_models_lists_a_classifier(room_checkpoints: Path) -> None:
     (line,) = call_murho("models", "--checkpoints", room_checkpoints).stdout.splitlines()[1:]
     assert "classification" in line
