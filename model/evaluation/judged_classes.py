@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.distributions.class_predictive import draws_with_mean, entropy
+from murho.model.distributions.class_predictive import entropy
 from murho.model.encoding.imputation import rows_to_impute
 from murho.model.engines.class_plan import ClassPlan
 from murho.model.engines.prediction import PredictOptions
@@ -132,8 +132,7 @@ def _passes(posterior: Posterior, encoded: NDArray[np.float32], samples: int) ->
         drawn = posterior.drawn(rows, samples, posterior.seed)
         predictive = drawn.predictive()
         served = plan.probabilities(predictive, drawn.outside)
-        draws = draws_with_mean(predictive.draws, served.T)
-        doubt = entropy(served, dim=1) - entropy(draws, dim=1).mean(dim=0)
+        doubt = entropy(served, dim=1) - predictive.settled(served).expected_entropy
         found.append(
             {
                 "raw": _array(raw_plan.probabilities(predictive, drawn.outside)),
