@@ -34,6 +34,10 @@ Result = TypeVar("Result")
 SMALL_BODY_BYTES = 2**14
 """The worst body of this size that we know, empty objects, takes 9 ms to refuse; a good one takes less than 1 ms."""
 THREADS = 2
+CLASS_VALUES = 3
+"""Values of a row and class besides the percentiles: probability, spread, and whether it is in the set."""
+MOST_CLASS_VALUES = 100_000_000
+"""Of one answer: as many as a million rows with a hundred percentiles of a number have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +96,28 @@ class Decoder:
         settings = self._settings
         plain = decompressed(body, coding.encoding, settings.max_body_bytes)
         asked = coding.reader.decode(plain, coding.query, schema, settings)
-        inputs, options = asked.inputs, asked.options
-        values = inputs.count * options.samples
+        rows, options, classes = asked.inputs.count, asked.options, schema.target.classes
+        values = rows * options.samples * len(classes or (None,))
         if options.draws and values > settings.max_draw_values:
+            of_classes = "" if classes is None else f" for {len(classes)} classes"
             raise TooLargeError(
-                f"The draws of {inputs.count} rows and {options.samples} samples are {values} numbers; this "
+                f"The draws of {rows} rows and {options.samples} samples{of_classes} are {values} numbers; this "
                 f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
             )
+        if classes is not None:
+            _require_place(rows, len(classes), len(options.percentiles))
         return asked
+
+
+def _require_place(rows: int, classes: int, levels: int) -> None:
+    """Checks that the answer of a classifier, which has a number for each class and level, isn't too large.
+
+    Raises:
+        TooLargeError: It is.
+    """
+    values = rows * classes * (CLASS_VALUES + levels)
+    if values > MOST_CLASS_VALUES:
+        raise TooLargeError(
+            f"The answer for {rows} rows, {classes} classes and {levels} percentile levels has {values} numbers; "
+            f"{MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
+        )

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from murho.service.codecs.answer import PredictResponse
+from murho.service.codecs.answer_models import ClassPredictResponse, PredictResponse
 from murho.service.codecs.envelope import EXAMPLE, PredictRequest
 from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.examples import example_row
@@ -23,7 +23,8 @@ __all__ = ["DESCRIPTION", "install_openapi"]
 DESCRIPTION = """
 Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
 Bayes-by-Backprop network, with the part of the spread that more data would remove (epistemic) told apart from
-the noise of the observations (aleatoric). Numbers are in the target's own unit.
+the noise of the observations (aleatoric). Numbers are in the target's own unit. Where the target is a class, the answer
+has the probabilities of the classes, their entropy with the epistemic part of it, and a set of classes.
 
 Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell.
 """
@@ -100,6 +101,7 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
         [
             (PredictRequest, "validation"),
             (PredictResponse, "serialization"),
+            (ClassPredictResponse, "serialization"),
             (ProblemDocument, "serialization"),
         ],
         ref_template=REFERENCE,
@@ -138,8 +140,9 @@ def _complete(method: str, operation: dict[str, Any], *, guarded: bool) -> None:
             "content": {"application/problem+json": {"schema": schema}},
         }
     if "predict" in operation.get("tags", ()):
-        responses["200"]["content"] = _json("PredictResponse") | _tables(
-            "mean, std, epistemic_std, aleatoric_std, p5, …"
+        responses["200"]["content"] = _json("PredictResponse", "ClassPredictResponse") | _tables(
+            "mean, std, epistemic_std, aleatoric_std, p5, …; of a classifier prediction, p_CLASS, …, entropy, "
+            "epistemic_entropy, prediction_set, …"
         )
         operation["requestBody"] = {
             "required": True,
@@ -155,5 +158,8 @@ def _tables(description: str) -> dict[str, Any]:
     }
 
 
-def _json(model: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": REFERENCE.format(model=model)}}}
+def _json(*models: str) -> dict[str, Any]:
+    """Returns a JSON body of one of these models."""
+    references = [{"$ref": REFERENCE.format(model=model)} for model in models]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return {"application/json": {"schema": schema}}

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import QueryParams
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from murho.model.engines.answer_fields import answer_size
 from murho.model.errors import MurhoError, Problem
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
@@ -40,7 +41,10 @@ router = APIRouter(tags=["predict"])
 
 @router.post(TEMPLATES[0], summary="Predict with the only model, or the default one", name="predict")
 async def _predict(request: Request, parts: PartsDependency) -> Response:
-    """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive."""
+    """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive.
+
+    A classifier answers with the likeliest class, the probabilities of all classes and a set of classes.
+    """
     return await answer(parts, request.scope, request.receive)
 
 
@@ -156,10 +160,8 @@ async def _answer(parts: Parts, scope: Scope, receive: Receive, name: str | None
     warnings = describe_outside(answered.outside, inputs) if answered.outside else []
     named = (model.name, model.version)
     document = Answered(named, model.schema.target.name, options, answered.prediction, warnings)
-    values = inputs.count * (4 + len(options.percentiles) + options.samples * options.draws)
-    values += inputs.count * (2 + len(options.percentiles)) * options.mc_error
     encode = partial(_encode, writer, document, compress=accepts_gzip(headers.get("accept-encoding", "")))
-    return await parts.decoder.in_thread_if(values > LARGE_ANSWER_VALUES, encode)
+    return await parts.decoder.in_thread_if(answer_size(answered.prediction) > LARGE_ANSWER_VALUES, encode)
 
 
 def _facts(caller: str, model: "ModelLike", rows: int, samples: int, timing: "Timing") -> dict[str, Any]:
