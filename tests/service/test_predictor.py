@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from murho.model.data.schema import UnfamiliarValue
+from murho.model.engines.answer_fields import number_arrays
 from murho.model.engines.prediction import NUMBER_FIELDS, Prediction, PredictOptions
 from murho.service import predictor, scheduler
 from murho.service.errors import ComputationError, NotReadyError
@@ -15,6 +16,7 @@ from murho.service.jobs import Answer, Job, Slice
 from murho.service.predictor import RowsNotFiniteError, compute
 from murho.service.scheduler import Scheduler
 from murho.service.waiting import Waiting
+from tests.service.classifiers import Classifier
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
@@ -124,6 +126,33 @@ def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.M
     if errors is not None:
         for name in ("mean", "std", "percentiles"):
             assert np.array_equal(getattr(errors, name), getattr(joined, name))
+
+
+@pytest.mark.parametrize("samples", [0, 4])
+def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> None:
+    rows = columns([float(weight) for weight in range(1000, 1030)])
+    options = PredictOptions(samples=samples, draws=True, mc_error=True)
+    whole = predict(Classifier(), rows, options).prediction
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
+    model = Classifier()
+    parts = predict(model, rows, options).prediction
+    assert model.passes > 1
+    assert len(parts) == 30
+    found = number_arrays(parts)
+    for one, other in zip(number_arrays(whole), found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("field", ["probabilities", "epistemic_std", "entropy", "percentiles", "draws"])
+def test_an_answer_about_classes_that_is_not_finite_is_never_given(field: str) -> None:
+    class BrokenClassifier(Classifier):
+        def predict_questions(self, columns: Columns, questions: Any) -> list[Any]:
+            (prediction,) = super().predict_questions(columns, questions)
+            return [replace(prediction, **{field: getattr(prediction, field) * np.nan})]
+
+    with pytest.raises(ComputationError, match="isn't finite"):
+        predict(BrokenClassifier(), columns([2000.0]), PredictOptions(samples=4, draws=True))
 
 
 def answers(jobs: list[Job]) -> list[Any]:
