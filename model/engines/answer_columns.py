@@ -128,7 +128,8 @@ def _columns(
     axes = [axis for axis in field.axes if axis not in IN_A_CELL]
     for index in product(*(range(len(labels[axis])) for axis in axes)):
         named = {axis.value: labels[axis][at] for axis, at in zip(axes, index, strict=True)}
-        own = None if values is None else values[(slice(None), *index)]
+        where: tuple[Any, ...] = (slice(None), *index)
+        own = None if values is None else values[where]
         yield field.column.format(**named), Column(own, field.unit, rows)
 
 
