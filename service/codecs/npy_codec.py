@@ -90,9 +90,7 @@ class NpyCodec:
         array = np.empty(len(prediction), dtype=fields)
         for name, values in columns.items():
             array[name] = values
-        sink = io.BytesIO()
-        np.lib.format.write_array(sink, array, allow_pickle=False)
-        return sink.getvalue()
+        return _written(array)
 
     def headers(self, answered: Answered) -> Mapping[str, str]:
         """Returns the facts of the answer."""
@@ -105,6 +103,16 @@ def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:
         return np.zeros((column.rows, len(classes)), dtype=bool) if column.values is None else column.values
     cells = column.cells(classes)
     return cells.astype(np.str_) if column.unit is Unit.CLASS else cells
+
+
+def _written(array: NDArray[Any]) -> bytes:
+    """Returns an array in NumPy's format; in its version 3 only where names of classes are too many, or not Latin-1."""
+    sink = io.BytesIO()
+    try:
+        np.lib.format.write_array(sink, array, version=(1, 0), allow_pickle=False)
+    except ValueError:
+        np.lib.format.write_array(sink, array, version=(3, 0), allow_pickle=False)
+    return sink.getvalue()
 
 
 def _matrix(body: bytes, width: int) -> NDArray[Any]:

@@ -190,6 +190,27 @@ def test_jobs_with_different_options_share_a_pass_and_get_their_own_answers() ->
         assert answer.outside == alone.outside
 
 
+def test_jobs_about_classes_with_different_options_share_a_pass_too() -> None:
+    model = Classifier()
+    asked = [
+        PredictOptions(samples=4, coverage=coverage, calibrated=calibrated, draws=True, mc_error=calibrated)
+        for coverage, calibrated in ((0.9, True), (0.5, True), (0.9, False), (0.9, True))
+    ]
+    weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
+
+    async def test() -> list[Any]:
+        return answers([job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)])
+
+    found = asyncio.run(test())
+    assert model.passes == 1
+    for rows, options, answer in zip(weights, asked, found, strict=True):
+        alone = predict(Classifier(), columns(rows), options).prediction
+        assert answer.prediction.calibrated == alone.calibrated == options.calibrated
+        assert np.array_equal(answer.prediction.prediction_set, alone.prediction_set)
+        for one, other in zip(number_arrays(alone), number_arrays(answer.prediction), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
+
+
 def test_bad_rows_of_one_job_harm_no_other() -> None:
     async def test() -> None:
         model = Broken("mean", above=5000.0)

@@ -265,6 +265,21 @@ def test_npy_has_texts_for_classes_and_truth_values_for_sets() -> None:
                 np.testing.assert_allclose(array["draws"], answer["draws"], rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "names", [("ほほ", "ネコ"), tuple(f"a class with the number {index:04d}" for index in range(300))]
+)
+def test_npy_takes_names_of_any_script_and_number(names: tuple[str, ...]) -> None:
+    schema = Schema(Classifier().schema.features, Target("y", None, names), {})
+    with make_client(Classifier(schema=schema)) as service:
+        service.wait_until_loaded()
+        headers = {"content-type": CSV, "accept": NPY}
+        response = service.post("/predict?samples=2", content=csv_of(ROWS), headers=headers)
+    array = np.load(io.BytesIO(response.content), allow_pickle=False, max_header_size=10**6)
+    assert array.dtype.names is not None
+    assert array.dtype.names[1] == f"p_{names[0]}"
+    assert set(array["prediction"].tolist()) <= set(names)
+
+
 def test_every_format_answers(service: AppClient) -> None:
     for kind in MEDIA_TYPES:
         response = service.post("/predict", content=csv_of(ROWS), headers={"content-type": CSV, "accept": kind})
