@@ -123,7 +123,9 @@ def _two_losses(report: Mapping[str, Any]) -> tuple[str, str]:
 def _scored_by(report: Mapping[str, Any]) -> str:
     members = report["all_members"]
     if "log_loss" in report and report["members"] < members:
-        return f"(scores of the {report['members']} of {members} members that have not learned the row)"
+        judges = report["members"]
+        who = "a single member that has" if judges == 1 else f"the {judges} of {members} members that have"
+        return f"(scores of {who} not learned the row)"
     if members == 1:
         return "(judged on new rows that were held out)"
     return "(what all members would score, estimated from those that have not learned the row)"
