@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "answer_columns", "label", "names_of_classes", "table_columns"]
 
+NAMED = (Unit.CLASS, Unit.CLASS_SET)
 KEPT_PLANS = 256
 """Requests with as many different options have the names of their columns at hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column of a table.
 
     Attributes:
@@ -50,12 +50,12 @@ class Column:
             Numbers ``[B, …]``, NaN where there are none; names of classes, or lists of them, as objects ``[B]``, None
             where there are none.
         """
-        if self.unit in (Unit.CLASS, Unit.CLASS_SET):
-            if self.values is None:
-                return np.full(self.rows, None, dtype=object)
-            listed = names_of_classes(self.values, self.unit, classes)
-            return np.fromiter(listed, dtype=object, count=self.rows)
-        return np.full(self.rows, np.nan) if self.values is None else self.values
+        named = self.unit in NAMED
+        if self.values is None:
+            return np.full(self.rows, None if named else np.nan, dtype=object if named else np.float64)
+        if not named:
+            return self.values
+        return np.fromiter(names_of_classes(self.values, self.unit, classes), dtype=object, count=self.rows)
 
 
 def names_of_classes(values: NDArray[Any], unit: Unit, classes: Sequence[str]) -> list[Any]:

