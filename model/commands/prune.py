@@ -15,9 +15,10 @@ from murho.model.commands.shared_options import (
     JsonOption,
     NameArgument,
     VersionOption,
+    labelled_rows_of,
     print_lines,
     print_revision,
-    read_labelled_rows,
+    read_rows_for,
 )
 
 __all__ = ["prune"]
@@ -36,17 +37,25 @@ def prune(
     json: JsonOption = False,
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""
-    from murho.model.commands.pruning_figure import check_figure, draw
-    from murho.model.commands.revision_report import pruned_lines
+    from murho.model.data.file_checks import require_file
     from murho.model.posterior.checkpoint import check_writable, find_checkpoint, write_checkpoint
-    from murho.model.revision.pruning import prune as prune_revision
-    from murho.model.revision.revisions import Revision
+
+    # First what can be said at once; then the imports that take seconds.
+    directory = find_checkpoint(checkpoints, name, version)
+    if data is not None:
+        require_file(data)
+    check_writable(checkpoints, name)
+    from murho.model.commands.pruning_figure import check_figure, draw
 
     if figure is not None:
         check_figure(figure)
-    revision = Revision.read(find_checkpoint(checkpoints, name, version))
-    check_writable(checkpoints, name)
-    rows = None if data is None else read_labelled_rows(data, revision.posterior)
+    table = None if data is None else read_rows_for(directory, data)
+    from murho.model.commands.revision_report import pruned_lines
+    from murho.model.revision.pruning import prune as prune_revision
+    from murho.model.revision.revisions import Revision
+
+    revision = Revision.read(directory)
+    rows = None if data is None else labelled_rows_of(table, data, revision.posterior)
     pruned = prune_revision(revision, fraction, rows)
     written = pruned.revision
     directory = write_checkpoint(checkpoints, name, written.spec, written.tensors)

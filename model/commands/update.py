@@ -17,9 +17,10 @@ from murho.model.commands.shared_options import (
     JsonOption,
     NameArgument,
     VersionOption,
+    labelled_rows_of,
     print_lines,
     print_revision,
-    read_labelled_rows,
+    read_rows_for,
 )
 
 if TYPE_CHECKING:
@@ -40,19 +41,26 @@ def update(
     json: JsonOption = False,
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
+    from murho.model.data.file_checks import require_file
+    from murho.model.posterior.checkpoint import check_writable, find_checkpoint, write_checkpoint
+    from murho.model.revision.update_options import LEARNING_RATE, UpdateOptions
+    from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
+
+    # First what can be said at once; then the imports that take seconds.
+    options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
+    check_device(device)
+    directory = find_checkpoint(checkpoints, name, version)
+    require_file(data)
+    check_writable(checkpoints, name)
+    table = read_rows_for(directory, data)
     from murho.model.commands.revision_report import updated_lines
     from murho.model.commands.training_progress import TerminalReporter
-    from murho.model.posterior.checkpoint import check_writable, find_checkpoint, write_checkpoint
     from murho.model.revision.revisions import Revision
-    from murho.model.revision.update_fit import LEARNING_RATE, UpdateOptions
     from murho.model.revision.updating import update as update_revision
-    from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
 
-    options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
     resolved = resolve_device(device)
-    revision = Revision.read(find_checkpoint(checkpoints, name, version))
-    check_writable(checkpoints, name)
-    rows = read_labelled_rows(data, revision.posterior)
+    revision = Revision.read(directory)
+    rows = labelled_rows_of(table, data, revision.posterior)
     _say_outside(rows)
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
         updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)

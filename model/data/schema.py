@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from murho.model.data.cells import format_date
 from murho.model.data.column_overrides import FeatureKind
+from murho.model.data.date_readings import CountedDateReading, DateReading
+from murho.model.data.readings import Reading, reading_from_json
 from murho.model.json_validation import expect_fields, expect_flag, expect_number, expect_text, wrong
 
 __all__ = [
@@ -54,6 +56,7 @@ class Feature:
         categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
         imputed: Whether missing cells are accepted although none was missing in training: an answer then averages over
             what they may have been (`model.encoding.imputation`).
+        reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Feature:
     maximum: float | None
     categories: tuple[str, ...]
     imputed: bool = False
+    reading: Reading | None = None
 
     @property
     def accepts_missing(self) -> bool:
@@ -73,7 +77,8 @@ class Feature:
     def describe(self) -> dict[str, object]:
         """Return the feature as the HTTP contract shows it.
 
-        Dates are ISO text; ``categories`` is None unless the feature is categorical.
+        Dates are ISO text; ``categories`` is None unless the feature is categorical. ``reading`` is there only if the
+        feature has one.
         """
         categorical = self.kind is FeatureKind.CATEGORICAL
         return {
@@ -84,6 +89,7 @@ class Feature:
             "max": self._shown(self.maximum),
             "categories": list(self.categories) if categorical else None,
             "missing": self.accepts_missing,
+            **({"reading": self.reading.to_json()} if self.reading is not None else {}),
         }
 
     def _shown(self, value: float | None) -> float | str | None:
@@ -94,10 +100,17 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The predicted column: its name and, if one was given, its unit."""
+    """The predicted column.
+
+    Attributes:
+        name: The column's name.
+        unit: Unit of the numbers, if one was given or read.
+        reading: How the cells are written; None for plain numbers.
+    """
 
     name: str
     unit: str | None
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +155,15 @@ class Schema:
                     "maximum": feature.maximum,
                     "categories": list(feature.categories),
                     **({"imputed": True} if feature.imputed else {}),
+                    **_stored_reading(feature.reading),
                 }
                 for feature in self.features
             ],
-            "target": {"name": self.target.name, "unit": self.target.unit},
+            "target": {
+                "name": self.target.name,
+                "unit": self.target.unit,
+                **_stored_reading(self.target.reading),
+            },
             "left_out": dict(self.left_out),
         }
 
@@ -161,10 +179,11 @@ class Schema:
         if not isinstance(listed, list) or not listed:
             raise wrong("schema.features", "a list of at least one feature", listed)
         features = tuple(_feature(item, f"schema.features[{index}]") for index, item in enumerate(listed))
-        target_fields = expect_fields(fields["target"], "schema.target", ("name", "unit"))
+        target_fields = expect_fields(fields["target"], "schema.target", ("name", "unit"), optional=("reading",))
         target = Target(
             expect_text(target_fields["name"], "schema.target.name"),
             _unit(target_fields["unit"], "schema.target.unit"),
+            reading_from_json(target_fields.get("reading"), "schema.target.reading"),
         )
         names = [feature.name for feature in features]
         if len({*names, target.name}) != len(names) + 1:
@@ -242,7 +261,7 @@ def _listing(categories: tuple[str, ...], most: int = 10) -> str:
 
 def _feature(item: object, where: str) -> Feature:
     names = ("name", "kind", "unit", "missing", "minimum", "maximum", "categories")
-    fields = expect_fields(item, where, names, optional=("imputed",))
+    fields = expect_fields(item, where, names, optional=("imputed", "reading"))
     imputed = expect_flag(fields.get("imputed", False), f"{where}.imputed")
     if fields["kind"] not in list(FeatureKind):
         raise wrong(f"{where}.kind", f"one of {', '.join(FeatureKind)}", fields["kind"])
@@ -262,6 +281,10 @@ def _feature(item: object, where: str) -> Feature:
         raise wrong(f"{where}.categories", f"no categories for a {kind} feature", categories)
     if (minimum is None) != (maximum is None) or (minimum is not None and maximum is not None and minimum > maximum):
         raise wrong(where, "a minimum that is not above the maximum, or neither", [minimum, maximum])
+    reading = reading_from_json(fields.get("reading"), f"{where}.reading")
+    dates = isinstance(reading, DateReading | CountedDateReading)
+    if reading is not None and kind is not (FeatureKind.DATE if dates else FeatureKind.NUMERIC):
+        raise wrong(f"{where}.reading", f"a reading of {kind} cells", fields["reading"])
     return Feature(
         name=expect_text(fields["name"], f"{where}.name"),
         kind=kind,
@@ -271,7 +294,12 @@ def _feature(item: object, where: str) -> Feature:
         maximum=maximum,
         categories=tuple(categories),
         imputed=imputed,
+        reading=reading,
     )
+
+
+def _stored_reading(reading: Reading | None) -> dict[str, Any]:
+    return {} if reading is None else {"reading": reading.to_json()}
 
 
 def _unit(value: object, where: str) -> str | None:

@@ -61,7 +61,7 @@ def report_of_rows(posterior: Posterior, stored: Mapping[str, Any], table: pa.Ta
         TableError: The target column is missing, no row has a target, or a cell can't be used.
     """
     name = posterior.schema.target.name
-    targets = target_from_table(table, name)
+    targets = target_from_table(table, posterior.schema.target)
     labelled = np.flatnonzero(~np.isnan(targets))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")

@@ -105,7 +105,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
     """
     schema = posterior.schema
     name = schema.target.name
-    targets = target_from_table(table, name)
+    targets = target_from_table(table, posterior.schema.target)
     labelled = np.flatnonzero(~np.isnan(targets))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}")
@@ -129,8 +129,8 @@ def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) 
     groups = {}
     for name in names:
         if name in table.column_names:
-            kind = infer_column(table.column(name), name).kind
-            column = canonical_column(table.column(name), kind, name)[labelled]
+            inference = infer_column(table.column(name), name)
+            column = canonical_column(table.column(name), inference.kind, name, inference.reading)[labelled]
             if 1 < len(set(column.tolist())) < len(column):  # else there is no group to hold out
                 groups[name] = column
     return groups

@@ -9,6 +9,7 @@ import numpy as np
 
 from murho.model.data.column_inference import infer_column
 from murho.model.data.columns import canonical_column
+from murho.model.data.reading_inference import hints_of_table
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import require_column
 from murho.model.data.splits import Split, split_in_time, split_rows
@@ -105,5 +106,6 @@ def _column(
         raise OptionError(f"{option} {name}: this is the target; give another column")
     column = table.column(name)
     given = options.columns.get(name)
-    kind = infer_column(column, name, None if given is None else given.kind).kind
-    return kind, canonical_column(column, kind, name)
+    hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=options.ignore)
+    inference = infer_column(column, name, None if given is None else given.kind, hints)
+    return inference.kind, canonical_column(column, inference.kind, name, inference.reading)
