@@ -9,6 +9,7 @@ import numpy as np
 
 from murho.model.data.cells import format_date, parse_date
 from murho.model.data.columns import is_missing
+from murho.model.data.readings import reading_from_json
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.imputation import rows_to_impute
@@ -213,6 +214,7 @@ def _feature(item: dict[str, Any]) -> Feature:
         minimum=bound(item["min"]),
         maximum=bound(item["max"]),
         categories=tuple(item["categories"] or ()),
+        reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
     )
 
 
