@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.model.data.arrow_values import floats
 from murho.model.data.cells import parse_date, parse_number
 from murho.model.data.columns import (
     CellType,
@@ -132,7 +133,7 @@ def _kind(
     except pa.ArrowInvalid:
         return _text_kind(distinct(cells), name, declared, hints)
     if declared is not FeatureKind.NUMERIC:
-        counted = counted_dates(numbers.to_numpy(), name, declared=declared is FeatureKind.DATE)
+        counted = counted_dates(floats(numbers), name, declared=declared is FeatureKind.DATE)
         if counted is not None:
             note = "" if declared else 'declare kind = "numeric" if these are no dates'
             return FeatureKind.DATE, counted, note

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.model.data.arrow_values import EMPTY_TEXT, NO_NUMBER, NO_TEXT, floats, integers
 from murho.model.data.cells import canonical_category, parse_boolean, parse_date, parse_number
 from murho.model.data.date_readings import COUNTS, CountedDateReading
 from murho.model.data.number_readings import NumberReading
@@ -95,10 +96,10 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         # large_string can hold more than 2 GiB in one chunk.
         column = pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
-        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.large_string()), column)
+        return pc.if_else(pc.equal(column, EMPTY_TEXT), NO_TEXT, column)
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         column = pc.cast(column, pa.float64())
-        return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
+        return pc.if_else(pc.is_nan(column), NO_NUMBER, column)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _microseconds(column, name)
     if holds_durations(kind):
@@ -159,7 +160,7 @@ def cell_type(column: pa.ChunkedArray) -> CellType:
 def distinct(column: pa.ChunkedArray) -> Distinct:
     """Return the distinct cells of a column from `plain`."""
     encoded = column.combine_chunks().dictionary_encode()
-    codes = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
+    codes = integers(pc.cast(encoded.indices, pa.int64()))
     # A part at a time: converting many cells at once would hold up every other thread of a service.
     cells = encoded.dictionary
     parts = (cells.slice(start, 4096).to_pylist() for start in range(0, len(cells), 4096))
@@ -253,8 +254,7 @@ def _numbers(cells: pa.ChunkedArray, stored: CellType, name: str, reading: Readi
 
 def _floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
     # safe=False: integers beyond 2^53 are rounded, as any reader of numbers rounds them.
-    numbers: npt.NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
-    return numbers
+    return floats(pc.cast(column, pa.float64(), safe=False))
 
 
 def _parsed(

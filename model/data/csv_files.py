@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from murho.model.data.arrow_values import text_array
 from murho.model.errors import TableError
 
 __all__ = ["MISSING_TOKENS", "parse_csv"]
@@ -51,7 +52,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
     if most_columns is not None and len(names) > most_columns:
         raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
-        return pa.table([pa.array([], pa.string())] * len(names), names=names)
+        return pa.table([pa.nulls(0, pa.string())] * len(names), names=names)
     try:
         table = pa.csv.read_csv(
             pa.py_buffer(data).slice(start),
@@ -72,8 +73,8 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
         if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
             raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
         raise _diagnosis(where, data[start:], separator, len(names), error) from error
-    tokens = pa.array(sorted(MISSING_TOKENS))
-    null = pa.scalar(None, pa.string())
+    tokens = text_array(sorted(MISSING_TOKENS))
+    null = pa.nulls(1, pa.string())[0]
     columns = []
     while table.num_columns:  # a column at a time: the bytes of those before are given back
         column = pc.utf8_trim_whitespace(table.column(0))

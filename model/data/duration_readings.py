@@ -15,7 +15,7 @@ TimeUnit: TypeAlias = Literal["s", "min"]
 
 _CLOCK = re.compile(
     r"(?P<sign>[+-])?(?:(?P<days>[0-9]+)\s*d(?:ays?)?,?\s+)?(?P<first>[0-9]{1,4}):(?P<second>[0-5][0-9])"
-    r"(?::(?P<third>[0-5][0-9](?:[.,][0-9]+)?))?(?:\s*(?P<half>[aApP])\.?[mM]\.?)?"
+    r"(?:[.,](?P<fraction>[0-9]{1,6})|:(?P<third>[0-5][0-9](?:[.,][0-9]+)?))?(?:\s*(?P<half>[aApP])\.?[mM]\.?)?"
 )
 _WORDS = re.compile(r"(?:[0-9]+(?:[.,][0-9]+)?\s*[a-z]+\.?,?\s*)+")
 _WORD = re.compile(r"([0-9]+(?:[.,][0-9]+)?)\s*([a-z]+)")
@@ -38,12 +38,12 @@ _LONGEST = 64
 def clock_parts(text: str) -> tuple[int, int] | None:
     """How many parts a text such as ``1:02:03`` has, and the first of them; None for another text.
 
-    With days before it, a text has three parts: it is then known what they are.
+    With days before it, or a fraction after it, a text has three parts: it is then known what they are.
     """
     found = _CLOCK.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if found is None:
         return None
-    known = found["third"] is not None or found["days"] is not None
+    known = any(found[part] is not None for part in ("third", "days", "fraction"))
     return 3 if known else 2, int(found["first"])
 
 
@@ -89,7 +89,9 @@ class DurationReading:
             if not 1 <= first <= 12:
                 return None
             first = first % 12 + (12 if found["half"] in "pP" else 0)
-        if found["third"] is None and self.unit == "s" and not days and found["half"] is None:
+        if found["fraction"] is not None:
+            seconds = 60.0 * first + float(f"{second}.{found['fraction']}")
+        elif found["third"] is None and self.unit == "s" and not days and found["half"] is None:
             seconds = 60.0 * first + second
         else:
             seconds = (

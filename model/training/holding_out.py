@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns
     from murho.model.training.options import TrainOptions
 
-__all__ = ["HoldingOut", "hold_out", "left_out_groups"]
+__all__ = ["HoldingOut", "hold_out"]
 
 FEW_GROUPS = 10
 """With fewer groups the 90 % band of a new group is more than the groups can tell."""
@@ -47,11 +47,6 @@ class HoldingOut:
     columns: Mapping[str, NDArray[Any]]
     ahead: Mapping[str, float]
     notes: tuple[str, ...]
-
-
-def left_out_groups(options: TrainOptions) -> tuple[str, ...]:
-    """The group columns that are no features."""
-    return () if options.keep_groups else options.group
 
 
 def hold_out(

@@ -13,6 +13,7 @@ from murho.model.data.readings import reading_from_json
     [
         ("1:02:03", "s", 3723.0),
         ("12:30", "s", 750.0),
+        ("1:23.45", "s", 83.45),
         ("12:30", "min", 750.0),
         ("2:30 PM", "min", 870.0),
         ("12:05 am", "min", 5.0),

@@ -114,7 +114,7 @@ class TestExcel:
         return sink.getvalue()
 
     def test_the_first_sheet_with_cells_is_read(self, tmp_path: Path) -> None:
-        rows = [
+        rows: list[list[Any]] = [
             [None, None, None, None, None],
             ["n", "text", "day", "clock", "mixed"],
             [1, " a ", datetime(2020, 1, 2), time(1, 30), 5],
