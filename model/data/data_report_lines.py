@@ -82,7 +82,10 @@ def _range(column: ColumnFacts) -> str:
 def _written(value: float | str | None) -> str:
     if not isinstance(value, float):
         return str(value)
-    return f"{value:,.0f}" if value.is_integer() and 10_000 <= abs(value) < 1e15 else f"{value:.6g}"
+    size = abs(value)
+    if size < 10_000 or size >= 1e15:
+        return f"{value:.6g}"
+    return f"{value:,.0f}" if size >= 100_000 or value.is_integer() else f"{value:,.6g}"
 
 
 def _cut(text: str, width: int) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from murho.model.data.csv_files import parse_csv
 from murho.model.data.excel_files import read_excel
@@ -100,8 +99,10 @@ def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
         case ".csv":
             data: Any = _csv_bytes(table)
         case ".parquet":
+            from pyarrow import parquet
+
             sink = pa.BufferOutputStream()
-            pa.parquet.write_table(table, sink)
+            parquet.write_table(table, sink)
             data = sink.getvalue()
         case suffix:
             raise TableError(f"{path}: can't write the extension {suffix!r}; use .csv or .parquet")
@@ -121,8 +122,10 @@ def csv_bytes(columns: Mapping[str, Any]) -> bytes:
 
 
 def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
+    from pyarrow import parquet  # takes a while, and few tables need it
+
     try:
-        table = pa.parquet.ParquetFile(pa.BufferReader(data)).read()
+        table = parquet.ParquetFile(pa.BufferReader(data)).read()
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{where} is not a whole Parquet file: {error}") from error
