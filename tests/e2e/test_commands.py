@@ -100,7 +100,8 @@ def test_training_says_what_it_does_and_prints_held_out_metrics(tmp_path: Path) 
     assert "left out 8 of 406 rows" in done.stderr
     for word in ("rows that it has not seen", "RMSE", "NLL", "CRPS", "90 % bands cover", "saved"):
         assert word in done.stdout
-    assert len(done.stderr.splitlines()) < 12
+    assert "Weight_in_lbs  " in done.stderr
+    assert len(done.stderr.splitlines()) < 22
     assert (tmp_path / "cars" / "1" / "model.safetensors").is_file()
     second = call_murho("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, "--json", *QUICK)
     assert json.loads(second.stdout)["version"] == "2"
