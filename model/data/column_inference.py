@@ -46,6 +46,8 @@ _ALMOST_ALL = 0.95
 _LEAST_READ = 0.2
 """Of the cells of a column with a reading, so many are not words for a missing cell."""
 
+_LOOKED_AT = 500
+"""Distinct cells of a column that tell whether it is worth to look at all of them."""
 _IDENTIFIER_VALUES = 20
 """A column with this many distinct values or fewer is never taken for an identifier."""
 _NAMES_OF_IDENTIFIERS = re.compile(
@@ -199,6 +201,9 @@ def _with_words(note: str, words: int) -> str:
 
 def _tried(values: Distinct, parse: Callable[[str], float], what: str) -> tuple[float, int, str]:
     """Share of rows whose cells can be parsed, the first distinct value that can't be (-1: none), and ``what``."""
+    some = values.values[:: max(1, len(values.values) // _LOOKED_AT)]
+    if not any(_parses(parse, value) for value in some):
+        return 0.0, 0, what
     fitting = np.array([_parses(parse, value) for value in values.values], dtype=bool)
     counts = values.counts()
     misfit = -1 if fitting.all() else int(np.argmin(fitting))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast
 
 from murho.model.json_validation import expect_fields, expect_text, wrong
@@ -130,6 +131,7 @@ def _is_currency(text: str) -> bool:
     return text[-1] in _SYMBOLS or text.rstrip(".").upper() in _CURRENCIES
 
 
+@lru_cache(maxsize=1024)
 def unit_key(unit: str) -> str:
     """What the ways to write a unit have in common: ``lb``, ``lbs`` and ``Lb.`` are one."""
     key = " ".join(unit.casefold().split()).rstrip(".")

@@ -18,7 +18,7 @@ from murho.model.data.number_readings import NumberReading, Parts, is_missing_wo
 from murho.model.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -30,6 +30,8 @@ __all__ = ["NO_HINTS", "ReadingHints", "hints_of_table", "text_readings"]
 
 _ROWS_FOR_HINTS = 20_000
 """First rows of a table from which columns learn of each other."""
+_LOOKED_AT = 500
+"""Distinct cells of a column that tell whether it is worth to look at all of them."""
 _LEAST_SHARE_WITH_UNIT = 0.5
 """If fewer cells of a column have the unit, cells without it are no slip, and the column has no unit."""
 
@@ -84,9 +86,7 @@ def hints_of_table(
         if cell_type(cells) is not CellType.TEXT:
             continue
         texts = distinct(cells).values
-        if texts and number_parts(str(texts[0])) is None and written_day(str(texts[0])) is None:
-            continue  # mostly words: not worth a closer look
-        points, commas, _ = _decimal_evidence(texts)
+        points, commas, _ = _decimal_evidence(_parts_of(texts))
         marks |= {mark for mark, found in ((".", points), (",", commas)) if found is not None}  # type: ignore[misc]
         days, months, _ = _order_evidence(texts)
         orders |= {order for order, found in ((True, days), (False, months)) if found is not None}
@@ -108,7 +108,7 @@ def text_readings(values: Distinct, name: str, hints: ReadingHints) -> Iterator[
     texts = [text for text in values.values if not is_missing_word(text)]
     yield from _number_readings(values, texts, name, hints)
     yield from _date_readings(values, texts, name, hints)
-    firsts = [parts for parts in map(clock_parts, texts) if parts is not None]
+    firsts = [parts for parts in map(clock_parts, texts) if parts is not None] if _some(texts, clock_parts) else []
     if firsts and all(count == 2 for count, _ in firsts):
         hours = max(first for _, first in firsts) < 24
         note = "read as hours:minutes" if hours else "read as minutes:seconds"
@@ -120,10 +120,10 @@ def text_readings(values: Distinct, name: str, hints: ReadingHints) -> Iterator[
 def _number_readings(
     values: Distinct, texts: Sequence[str], name: str, hints: ReadingHints
 ) -> Iterator[tuple[Reading, str]]:
-    parts = {text: found for text in texts if (found := number_parts(text)) is not None}
+    parts = _parts_of(texts)
     if len(parts) * 2 < len(texts) or not parts:
         return
-    points, commas, ambiguous = _decimal_evidence(list(parts))
+    points, commas, ambiguous = _decimal_evidence(parts)
     if points is not None and commas is not None:
         # A few cells with an unlikely mark are slips, which trying the reading names; here are two real conventions.
         sides = [_share_read(parts, mark) for mark in (".", ",")]
@@ -211,14 +211,23 @@ def _order_of_open_days(texts: Sequence[str], hints: ReadingHints) -> tuple[Date
     return "month-first", ""
 
 
-def _decimal_evidence(texts: Sequence[str]) -> _Evidence:
+def _some(texts: Sequence[str], parse: Callable[[str], object | None]) -> bool:
+    """Whether any of a few texts of a column, spread over it, has a form: if none does, the others need no look."""
+    return any(parse(text) is not None for text in texts[:: max(1, len(texts) // _LOOKED_AT)])
+
+
+def _parts_of(texts: Sequence[str]) -> dict[str, Parts]:
+    """The texts that are numbers with a currency or a unit; none if none of a few is."""
+    if not _some(texts, number_parts):
+        return {}
+    return {text: found for text in texts if (found := number_parts(text)) is not None}
+
+
+def _decimal_evidence(parts: Mapping[str, Parts]) -> _Evidence:
     """The first cells that prove a decimal point, and a decimal comma, and the first that is open."""
     point = comma = ambiguous = None
-    for text in texts:
-        parts = number_parts(text)
-        if parts is None:
-            continue
-        number = parts.number
+    for text, found in parts.items():
+        number = found.number
         points, commas = number.count("."), number.count(",")
         if not points and not commas:
             continue
@@ -243,7 +252,7 @@ def _decimal_evidence(texts: Sequence[str]) -> _Evidence:
 def _order_evidence(texts: Sequence[str]) -> _Evidence:
     """The first cells that prove that the day, and the month, comes first, and the first that is open."""
     day_first = month_first = ambiguous = None
-    for text in texts:
+    for text in texts if _some(texts, written_day) else ():
         day = written_day(text)
         if day is None:
             continue
