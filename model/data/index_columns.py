@@ -42,7 +42,8 @@ def without_index(table: pa.Table) -> pa.Table:
             dropped.append(position)
     if not notes or len(dropped) == len(names):
         return table
-    return with_notes(_kept(table.rename_columns(names), dropped), notes)
+    kept = _kept(table.rename_columns(names), dropped).replace_schema_metadata(table.schema.metadata)
+    return with_notes(kept, notes)
 
 
 def _kept(table: pa.Table, dropped: Sequence[int]) -> pa.Table:
