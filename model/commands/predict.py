@@ -19,7 +19,7 @@ __all__ = ["predict"]
 
 
 def predict(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
     model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
     url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,

@@ -35,7 +35,7 @@ __all__ = ["train"]
 
 @with_train_options
 def train(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
     *,
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,

@@ -31,7 +31,7 @@ __all__ = ["update"]
 
 def update(
     name: NameArgument,
-    data: Annotated[Path, typer.Argument(help="New labelled rows: CSV, Parquet, Arrow or JSON file.")],
+    data: Annotated[Path, typer.Argument(help="New labelled rows: CSV, Parquet, Arrow, JSON or Excel file.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
     version: VersionOption = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs; by default as many as 2000 steps.")] = None,

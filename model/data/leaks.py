@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ class Suspect:
         """The suspicion in a sentence, with what to do."""
         return (
             f"{self.column!r} {self.reason}: if it is not known when the target is asked for, give --ignore "
-            f"{self.column}"
+            f"{shlex.quote(self.column)}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,9 @@ def oddities(name: str, kind: FeatureKind, column: npt.NDArray[Any], cells: pa.C
     elif kind is FeatureKind.NUMERIC:
         found += _of_numbers(name, present, cells)
     elif kind is FeatureKind.DATE and np.unique(present).size > _FEW:
-        found.append(f"a time: if later rows will be asked for, --time {name} judges the model on later rows")
+        found.append(
+            f"a time: if later rows will be asked for, --time {shlex.quote(name)} judges the model on later rows"
+        )
     return found
 
 
@@ -104,7 +107,8 @@ def _of_numbers(name: str, present: npt.NDArray[Any], cells: pa.ChunkedArray) ->
             yield f"{edge:.12g} in {count} cells may stand for missing values: if so, leave these cells empty"
     if whole and sounds_like_an_id(name) and len(values) > _FEW:
         rows = len(present) / len(values)
-        advice = f'--ignore {name}, or declare kind = "categorical" if it is a code'
+        quoted = shlex.quote(name)
+        advice = f'--ignore {quoted}, or declare kind = "categorical" if it is a code'
         if rows >= 2.0:
-            advice = f"--group {name} if rows of new ones will be asked for, else {advice}"
+            advice = f"--group {quoted} if rows of new ones will be asked for, else {advice}"
         yield f"looks like an id ({len(values)} different numbers): give {advice}"

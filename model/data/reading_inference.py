@@ -179,6 +179,8 @@ def _date_readings(
 ) -> Iterator[tuple[Reading, str]]:
     days, months, ambiguous = _order_evidence(texts)
     if days is not None and months is not None:
+        if 2 * sum(written_day(text) is not None for text in texts) < len(texts):
+            return  # words, with a few dates among them
         counts = [values.first_row(values.values.index(text)) for text in (days, months)]
         raise TableError(
             f"column {name!r}: {days!r} (row {counts[0]}) has the day first and {months!r} (row {counts[1]}) the "
@@ -199,11 +201,10 @@ def _order_of_open_days(texts: Sequence[str], hints: ReadingHints) -> tuple[Date
         return ("day-first" if hints.day_first else "month-first"), ""
     written = [day for day in map(written_day, texts) if day is not None]
     firsts, seconds = ({day.first for day in written}, {day.second for day in written})
-    # Dates of months or years: the day is always the same.
-    if len(firsts) == 1 < len(seconds):
-        return "day-first", ""
-    if len(seconds) == 1 < len(firsts):
-        return "month-first", ""
+    if firsts == {1} and len(seconds) > 1:
+        return "day-first", ", as the first days of months"
+    if seconds == {1} and len(firsts) > 1:
+        return "month-first", ", as the first days of months"
     if hints.day_first is not None:
         return ("day-first" if hints.day_first else "month-first"), ", as in other columns"
     if written[0].mark == ".":

@@ -133,6 +133,7 @@ def test_counted_dates(name: str, cells: Any, kind: str) -> None:
         ["A1", "B2"],
         ["10-20", "20-30"],
         ["2:1", "3:0"],
+        ["soon", "31/12/2020", "12/31/2020", "late", "never"],
     ],
 )
 def test_codes_and_mixed_units_stay_categories(cells: list[str]) -> None:
