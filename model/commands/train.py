@@ -5,6 +5,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import unicodedata
@@ -125,7 +126,8 @@ def _name_of(data: Path) -> str:
 def _say_report(described: DataReport, data: Path) -> None:
     from murho.model.data.data_report_lines import report_lines
 
-    sys.stderr.write("\n".join(report_lines(described, data.name)) + "\n")
+    width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
+    sys.stderr.write("\n".join(report_lines(described, data.name, width or None)) + "\n")
 
 
 def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, with_rows: bool) -> dict[str, bytes]:

@@ -90,12 +90,13 @@ class DateReading:
     """Texts of a column as dates; ISO 8601 is always read too.
 
     Attributes:
-        order: Whether ``03/04/2020`` is the 3rd of April or in March.
+        order: Whether ``03/04/2020`` is the 3rd of April or in March; None for a column of other dates, such as
+            ``3 Apr 2020``, which then refuses it.
     """
 
     form: ClassVar[str] = "date"
 
-    order: DateOrder = "day-first"
+    order: DateOrder | None = None
 
     def parse(self, text: str) -> float:
         """Days since 1970-01-01 UTC; NaN for a text that stands for a missing cell. A time without a zone is UTC.
@@ -119,6 +120,8 @@ class DateReading:
     def _moment(self, found: re.Match[str]) -> datetime:
         parts = found.groupdict()
         if "first" in parts:
+            if self.order is None:
+                raise ValueError("whether its day or its month comes first is not known")
             first, other = int(parts["first"]), int(parts["other"])
             day, month = (first, other) if self.order == "day-first" else (other, first)
         else:
@@ -138,11 +141,11 @@ class DateReading:
 
     def example(self) -> str:
         """A cell as this reading expects it."""
-        return "31/12/2020" if self.order == "day-first" else "12/31/2020"
+        return {"day-first": "31/12/2020", "month-first": "12/31/2020", None: "2020-12-31"}[self.order]
 
     def describe(self) -> str:
         """What was recognised, for people."""
-        return f"dates, {self.order}"
+        return "dates" if self.order is None else f"dates, {self.order}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the reading as JSON data."""
@@ -152,9 +155,9 @@ class DateReading:
     def from_json(cls, data: object, where: str) -> Self:
         """Read what `to_json` returned; raises a CheckpointError that names the field."""
         fields = expect_fields(data, where, ("form", "order"))
-        if fields["order"] not in ("day-first", "month-first"):
-            raise wrong(f"{where}.order", "'day-first' or 'month-first'", fields["order"])
-        return cls(cast("DateOrder", fields["order"]))
+        if fields["order"] not in ("day-first", "month-first", None):
+            raise wrong(f"{where}.order", "'day-first', 'month-first' or null", fields["order"])
+        return cls(cast("DateOrder | None", fields["order"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from murho.model.data.duplicates import column_codes
 from murho.model.data.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from murho.model.data.schema import Columns
 
@@ -29,6 +29,7 @@ _TELLS = 0.995
 _EXACT = 1e-6
 """Deviation, in standard deviations of the target, up to which a copy or a sum is exact."""
 _EQUAL = 0.99
+_ORDER_OF_A_DATE = 0.999
 _MOST_IN_A_SUM = 50
 
 _AFTERWARDS = frozenset(
@@ -121,15 +122,28 @@ def _copies(rows: Columns, targets: npt.NDArray[np.float64]) -> Iterator[Suspect
 
 
 def _telling(rows: Columns, kinds: Mapping[str, FeatureKind], targets: npt.NDArray[np.float64]) -> Iterator[Suspect]:
-    """Features that alone tell almost all of the target."""
-    ranks = np.argsort(np.argsort(targets)).astype(np.float64)
+    """Features that alone tell almost all of the target; not time, which tells whatever changes slowly."""
+    dates = [_ranks(rows[name]) for name in rows if kinds[name] is FeatureKind.DATE]
+    ranks = _ranks(targets)
     for name, column in rows.items():
+        if kinds[name] is FeatureKind.DATE or (column.dtype != object and _is_time(column, dates)):
+            continue
         share = max(
             share_told(column, wanted, ordered=kinds[name] is not FeatureKind.CATEGORICAL)
             for wanted in (targets, ranks)
         )
         if share >= _TELLS:
             yield Suspect(name, f"alone tells {100 * min(share, 0.9999):.2f} % of the target's variance", share)
+
+
+def _ranks(column: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return np.argsort(np.argsort(column)).astype(np.float64)
+
+
+def _is_time(column: npt.NDArray[Any], dates: Sequence[npt.NDArray[np.float64]]) -> bool:
+    """Whether a number has the order of a date, as a year with decimals has."""
+    ranks = _ranks(column)
+    return any(abs(float(np.corrcoef(ranks, date)[0, 1])) > _ORDER_OF_A_DATE for date in dates)
 
 
 def share_told(column: npt.NDArray[Any], targets: npt.NDArray[np.float64], *, ordered: bool) -> float:

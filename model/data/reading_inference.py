@@ -186,8 +186,13 @@ def _date_readings(
             f"column {name!r}: {days!r} (row {counts[0]}) has the day first and {months!r} (row {counts[1]}) the "
             'month: write all dates of the column alike, best as 2020-12-31, or declare kind = "categorical"'
         )
-    if days is not None or months is not None or ambiguous is None:
+    if days is not None or months is not None:
         yield DateReading("month-first" if months is not None else "day-first"), ""
+        return
+    if ambiguous is None:
+        # The 5th of May, 05/05/2020, is the same in both orders.
+        either = _some(texts, written_day)
+        yield DateReading("month-first" if either and hints.day_first is False else "day-first" if either else None), ""
         return
     order, why = _order_of_open_days(texts, hints)
     other = "--no-day-first" if order == "day-first" else "--day-first"

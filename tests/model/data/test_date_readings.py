@@ -50,6 +50,14 @@ def test_what_is_no_date_is_said(text: str) -> None:
         DateReading("day-first").parse(text)
 
 
+def test_a_column_of_other_dates_refuses_what_is_open() -> None:
+    reading = DateReading()
+    assert reading.parse("3 Apr 2020") == parse_date("2020-04-03")
+    assert reading_from_json(reading.to_json(), "reading") == reading
+    with pytest.raises(ValueError, match="whether its day or its month comes first is not known"):
+        reading.parse("03/04/2020")
+
+
 def test_words_for_a_missing_cell_are_missing() -> None:
     assert math.isnan(DateReading().parse("unknown"))
     assert math.isnan(CountedDateReading().parse("-"))

@@ -78,6 +78,13 @@ def test_names_alone_may_be_suspicious(name: str, target: str, suspected: bool) 
     assert (name in suspects(target, **{name: GENERATOR.normal(size=N)})) is suspected
 
 
+def test_time_is_no_suspect() -> None:
+    days = np.sort(GENERATOR.uniform(size=N))
+    columns = {"day": days, "year": 1950.0 + days, "other": OTHER}
+    kinds = {"day": FeatureKind.DATE, "year": FeatureKind.NUMERIC, "other": FeatureKind.NUMERIC}
+    assert leak_suspects(columns, kinds, "y", np.sin(6.0 * days)) == []
+
+
 def test_few_rows_are_suspected_by_name_alone() -> None:
     columns = {"c": TARGETS[:20], "actual": OTHER[:20]}
     found = leak_suspects(columns, dict.fromkeys(columns, FeatureKind.NUMERIC), "y", TARGETS[:20])

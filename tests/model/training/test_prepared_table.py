@@ -79,6 +79,15 @@ def test_the_report_is_readable_in_a_terminal() -> None:
     assert "  left out 'empty': every cell is missing" in lines
 
 
+def test_a_narrow_terminal_gets_narrow_lines_with_all_that_is_said() -> None:
+    report = prepare_table(TABLE, "price", OPTIONS).report()
+    lines = report_lines(report, "cars.csv", 60)
+    assert max(map(len, lines)) <= 60
+    wide = report_lines(report, "cars.csv")
+    said = [line.strip() for line in wide if line.startswith("      ")]
+    assert all(text in " ".join(" ".join(lines).split()) for text in said)
+
+
 def test_many_columns_without_anything_odd_are_counted() -> None:
     table = pa.table(
         {"y": [1.0, 2.0, 3.0], "log_yield": [2.0, 1.0, 3.0]}
