@@ -46,7 +46,7 @@ class BanditOptions:
     context_length: float | None = None
     linear_sigma: float = 4.0
     hidden_sigma: float = 1.0
-    temperature: float = 0.01
+    temperature: float = 0.03
     learning_rate: float = 0.02
     batch_size: int = 64
     steps: int = 60

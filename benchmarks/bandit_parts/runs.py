@@ -1,0 +1,103 @@
+"""Runs agents on problems, seed by seed, and keeps each finished run on disk, so that an interrupted command continues."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from benchmarks.bandit_parts.agents import AGENTS, options_for
+from benchmarks.results import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from benchmarks.bandit_parts.problems import Problem
+    from benchmarks.processes import SystemProcess
+
+__all__ = ["CURVE_POINTS", "curve_of", "peer_agent", "run"]
+
+CURVE_POINTS = 500
+"""Points of a kept curve of cumulative regret; its last one is the whole regret."""
+
+
+def run(
+    name: str,
+    make: Callable[[int], Problem],
+    seed: int,
+    *,
+    folder: Path,
+    fresh: bool = False,
+    agent: Callable[[Problem, int], NDArray[np.int64]] | None = None,
+) -> dict[str, Any]:
+    """An agent's run on a problem, from disk if it was finished before with the same options.
+
+    Args:
+        name: A key of `AGENTS`, or the name of a peer.
+        make: Makes the problem of a seed.
+        seed: Seed of problem and agent.
+        folder: Of the finished runs.
+        fresh: Whether to ignore finished runs.
+        agent: The peer; by default that of `AGENTS`.
+
+    Returns:
+        ``regret``; ``uniform``, the expected regret of choosing at random; ``curve``, from `curve_of`; ``seconds``.
+    """
+    problem = make(seed)
+    about = [name, problem.name, len(problem.contexts), seed, asdict(options_for(problem, seed))]
+    key = hashlib.sha256(orjson.dumps(about)).hexdigest()[:16]
+    path = folder / f"{problem.name}-{name}-{seed}.json"
+    if path.exists() and not fresh:
+        kept: dict[str, Any] = orjson.loads(path.read_bytes())
+        if kept["key"] == key:
+            return kept
+    began = time.perf_counter()
+    arms = (AGENTS[name][1] if agent is None else agent)(problem, seed)
+    seconds = time.perf_counter() - began
+    regret = problem.regret(arms)
+    done = {
+        "key": key,
+        "agent": name,
+        "problem": problem.name,
+        "seed": seed,
+        "regret": float(regret.sum()),
+        "uniform": problem.uniform_regret,
+        "curve": curve_of(regret).tolist(),
+        "seconds": round(seconds, 1),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, done)
+    return done
+
+
+def curve_of(regret: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cumulative regret after evenly spaced numbers of decisions, at most `CURVE_POINTS`, the last one included."""
+    points = min(CURVE_POINTS, len(regret))
+    ends = np.round(np.linspace(0, len(regret), points + 1)[1:]).astype(int) - 1
+    return np.asarray(regret.cumsum()[ends])
+
+
+def peer_agent(process: SystemProcess) -> Callable[[Problem, int], NDArray[np.int64]]:
+    """A peer in a process of its own, as an agent."""
+
+    def play(problem: Problem, seed: int) -> NDArray[np.int64]:
+        file = io.BytesIO()
+        np.savez(file, contexts=problem.contexts, rewards=problem.rewards)
+        request = {
+            "problem": base64.b64encode(file.getvalue()).decode(),
+            "range": list(problem.reward_range),
+            "seed": seed,
+        }
+        return np.array(process.ask(request)["arms"], dtype=np.int64)
+
+    return play
+
