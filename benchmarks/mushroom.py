@@ -66,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_cache(parser)
     add_output(parser)
     options = parser.parse_args(arguments)
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a second thread gains nothing on such networks
     try:
         makers = {name: _maker(name, options.data, options.decisions) for name in options.problems}
@@ -73,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MurhoError as error:
         print(error, file=sys.stderr)
         return 1
+    finally:
+        torch.set_num_threads(threads)
     titles = {name: title for name, (title, _) in AGENTS.items()}
     titles |= {name: peer.title for name, peer in peers_of("bandit").items()}
     options.output.mkdir(parents=True, exist_ok=True)

@@ -27,15 +27,14 @@ __all__ = ["AGENTS", "epsilon_greedy", "options_for", "thompson", "uniform"]
 def options_for(problem: Problem, seed: int) -> BanditOptions:
     """The defaults, with what a problem says of its contexts and rewards."""
     lowest, highest = problem.reward_range
-    return BanditOptions(
-        lowest_reward=lowest, highest_reward=highest, context_length=problem.context_length, seed=seed
-    )
+    return BanditOptions(lowest_reward=lowest, highest_reward=highest, context_length=problem.context_length, seed=seed)
 
 
 def uniform(problem: Problem, seed: int) -> NDArray[np.int64]:
     """Chooses at random."""
     decisions, arms = problem.rewards.shape
-    return np.random.default_rng([seed, 2]).integers(arms, size=decisions)
+    chosen: NDArray[np.int64] = np.random.default_rng([seed, 2]).integers(arms, size=decisions, dtype=np.int64)
+    return chosen
 
 
 def thompson(problem: Problem, seed: int) -> NDArray[np.int64]:
@@ -46,7 +45,7 @@ def thompson(problem: Problem, seed: int) -> NDArray[np.int64]:
 
 def epsilon_greedy(problem: Problem, seed: int, *, epsilon: float) -> NDArray[np.int64]:
     """Chooses by the mu-only networks of the same posterior, or at random with probability epsilon."""
-    decisions, arms = problem.rewards.shape
+    arms = problem.rewards.shape[1]
     agent = ThompsonSampling(problem.contexts.shape[1], arms, options_for(problem, seed))
     generator = np.random.default_rng([seed, 3])
 

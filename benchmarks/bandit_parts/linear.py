@@ -43,15 +43,16 @@ def linear_thompson(problem: Problem, seed: int, sigma: float | None = None) -> 
     squares, counts = np.zeros(arms), np.zeros(arms)
     chosen = np.zeros(decisions, dtype=np.int64)
     for number, row in enumerate(rows):
-        spread = np.maximum(np.einsum("i,aij,j->a", row, covariance, row, optimize=True), 0.0)
+        directions = covariance @ row
+        spread = np.maximum(directions @ row, 0.0)
         if sigma is None:
-            rate = np.maximum(RATE + 0.5 * (squares - np.einsum("ai,ai->a", means, moments)), 1e-9)
+            rate = np.maximum(RATE + 0.5 * (squares - (means * moments).sum(axis=1)), 1e-9)
             variance = rate / generator.gamma(SHAPE + 0.5 * counts)
         else:
             variance = np.full(arms, sigma**2)
         arm = int(np.argmax(means @ row + np.sqrt(variance * spread) * generator.normal(size=arms)))
         chosen[number], reward = arm, problem.rewards[number, arm]
-        direction = covariance[arm] @ row
+        direction = directions[arm]
         covariance[arm] -= np.outer(direction, direction) / (1.0 + row @ direction)
         moments[arm] += reward * row
         means[arm] = covariance[arm] @ moments[arm]

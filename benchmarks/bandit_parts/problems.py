@@ -82,7 +82,7 @@ def read_mushrooms(path: Path) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
 def mushrooms(features: NDArray[np.float32], poisonous: NDArray[np.bool_], decisions: int, seed: int) -> Problem:
     """Leave (arm 0) or eat (arm 1) mushrooms drawn with replacement (Blundell et al. 2015, section 5.3).
 
-    Eating an edible one gives 5; eating a poisonous one gives -35 or 5, each with probability one half; leaving gives 0.
+    Eating an edible one gives 5, eating a poisonous one -35 or 5, each with probability one half, and leaving 0.
     """
     generator = np.random.default_rng(seed)
     rows = generator.integers(len(features), size=decisions)
@@ -103,8 +103,8 @@ def mushrooms(features: NDArray[np.float32], poisonous: NDArray[np.bool_], decis
 def wheel(delta: float, decisions: int, seed: int) -> Problem:
     """Five arms, and contexts uniform in the unit disc (Riquelme et al. 2018, section 5.4).
 
-    Within radius delta the first arm is the best: it gives 1.2 everywhere, the others 1. Beyond it one of the other four
-    gives 50, another one in each quadrant. All with noise of standard deviation 0.01.
+    Within radius delta the first arm is the best: it gives 1.2 everywhere, the others 1. Beyond it one of the others
+    gives 50, another one in each quadrant. All have noise of standard deviation 0.01.
     """
     generator = np.random.default_rng([seed, round(1000 * delta)])
     radius, angle = np.sqrt(generator.random(decisions)), 2.0 * np.pi * generator.random(decisions)

@@ -106,7 +106,9 @@ def figure(
         .properties(
             width=640,
             height=400,
-            title=alt.TitleParams(title, subtitle="mean over seeds; bands of one standard error; both axes logarithmic"),
+            title=alt.TitleParams(
+                title, subtitle="mean over seeds; bands of one standard error; both axes logarithmic"
+            ),
         )
         .configure(font="DejaVu Sans, Verdana, sans-serif", background="white", padding=16)
         .configure_title(anchor="start", fontSize=18, subtitleFontSize=13, subtitleColor="#444444", offset=12)
@@ -115,5 +117,3 @@ def figure(
     )
     specification: dict[str, Any] = chart.to_dict()
     return specification
-
-

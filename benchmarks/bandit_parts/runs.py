@@ -1,4 +1,4 @@
-"""Runs agents on problems, seed by seed, and keeps each finished run on disk, so that an interrupted command continues."""
+"""Runs agents on problems. Finished runs are kept on disk, so that an interrupted command continues."""
 
 from __future__ import annotations
 
@@ -100,4 +100,3 @@ def peer_agent(process: SystemProcess) -> Callable[[Problem, int], NDArray[np.in
         return np.array(process.ask(request)["arms"], dtype=np.int64)
 
     return play
-

@@ -76,7 +76,7 @@ def play(
     return chosen
 
 
-def session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
+def bandit_session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
     """Each request has the arrays ``contexts`` and ``rewards`` as ``problem``, a ``range`` and a ``seed``."""
     options: str = json.loads(text)["options"]
     reply = dict[str, Any]()
@@ -89,7 +89,7 @@ def session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the script."""
-    drive(arguments, bandit=session)
+    drive(arguments, bandit=bandit_session)
 
 
 if __name__ == "__main__":

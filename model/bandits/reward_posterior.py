@@ -1,7 +1,7 @@
-"""The posterior of the arms' reward functions: Bayes by Backprop, a network for each arm, all in one stacked network.
+"""The posterior of the arms' reward functions: Bayes by Backprop, with networks of its own for each arm.
 
-An arm's network has learned only from the rewards of that arm. The A arms with E networks each are the ``A * E`` members
-of one `model.networks.bayesian_network.BayesianNetwork`, so that a step trains all of them at once.
+An arm's networks learn from the rewards of that arm alone. The A arms with E networks each are the ``A * E`` members of
+one `model.networks.bayesian_network.BayesianNetwork`, so that a step trains all of them at once.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class RewardPosterior:
 
 
 def _prior_scales(network: BayesianNetwork, options: BanditOptions) -> Tensor:
-    """Prior standard deviation of each weight and bias, ``[M, P]``: those of the options over a layer's input length."""
+    """Prior standard deviation of each weight and bias, ``[M, P]``: an option's over the length of a layer's inputs."""
     architecture = network.architecture
     length = math.sqrt(architecture.inputs) if options.context_length is None else options.context_length
     # One more for the bias.
