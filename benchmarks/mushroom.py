@@ -13,6 +13,7 @@ import json
 import sys
 from contextlib import ExitStack
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import torch
 from benchmarks.bandit_parts.agents import AGENTS
 from benchmarks.bandit_parts.problems import FILE, mushrooms, read_mushrooms, wheel
 from benchmarks.bandit_parts.report import figure, render, summary
-from benchmarks.bandit_parts.runs import peer_agent, run
+from benchmarks.bandit_parts.runs import finished_run, peer_agent, run
 from benchmarks.command_line import add_cache, add_output, positive, some_of
 from benchmarks.figures import save
 from benchmarks.peers import peers_of
@@ -62,7 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=positive, default=10, metavar="N", help="seeds 0 to N - 1 (default 10)")
     parser.add_argument("--decisions", type=positive, default=50_000, metavar="T", help="default 50000")
-    parser.add_argument("--fresh", action="store_true", help="ignore finished runs on disk")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--fresh", action="store_true", help="ignore finished runs on disk, as after a change of the code"
+    )
+    kept.add_argument("--only-finished", action="store_true", help="show the finished runs on disk, and run nothing")
     add_cache(parser)
     add_output(parser)
     options = parser.parse_args(arguments)
@@ -104,41 +109,35 @@ def _measure(
     makers: dict[str, Callable[[int], Problem]], options: argparse.Namespace
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Problem → agent → its runs, one for each seed; peers whose environment can't be made are left out, and named."""
-    wanted = [peer for name, peer in peers_of("bandit").items() if name in options.agents]
+    wanted = [peer for name, peer in peers_of("bandit").items() if name in options.agents and not options.only_finished]
     systems, missing = peer_systems(wanted, options.cache)
     for name, reason in missing.items():
         print(f"without {name}: {reason}", file=sys.stderr)
+    folder = options.output / "bandits"
     measured: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in makers}
     with ExitStack() as stack:
-        others = {}
+        agents = {name: agent for name, (_, agent) in AGENTS.items()}
         for system in systems:
             command = system.command(json.dumps(dict(system.peer.options)))
             process = SystemProcess(system.name, command, limit=NO_LIMIT)
-            others[system.name] = peer_agent(stack.enter_context(process))
-        for problem, make in makers.items():
-            for agent in options.agents:
-                if agent in missing:
-                    continue
-                runs = measured[problem].setdefault(agent, [])
-                for seed in range(options.seeds):
-                    runs.append(
-                        run(
-                            agent,
-                            make,
-                            seed,
-                            folder=options.output / "bandits",
-                            fresh=options.fresh,
-                            agent=others.get(agent),
-                        )
-                    )
-                    regret, uniform = runs[-1]["regret"], runs[-1]["uniform"]
-                    print(
-                        f"{problem} {agent} seed {seed}: regret {regret:,.0f} of {uniform:,.0f} for uniform, "
-                        f"{runs[-1]['seconds']:.0f} s",
-                        file=sys.stderr,
-                        flush=True,
-                    )
+            agents[system.name] = peer_agent(stack.enter_context(process))
+        for (problem, make), name in product(makers.items(), options.agents):
+            for seed in range(options.seeds):
+                made = make(seed)
+                done = None if options.fresh else finished_run(name, made, seed, folder)
+                if done is None and name in agents and not options.only_finished:
+                    done = run(name, made, seed, folder, agents[name])
+                    print(_line(done), file=sys.stderr, flush=True)
+                if done is not None:
+                    measured[problem].setdefault(name, []).append(done)
     return measured
+
+
+def _line(done: dict[str, Any]) -> str:
+    return (
+        f"{done['problem']} {done['agent']} seed {done['seed']}: regret {done['regret']:,.0f} of "
+        f"{done['uniform']:,.0f} for uniform, {done['seconds']:.0f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,18 @@ if TYPE_CHECKING:
 
 __all__ = ["figure", "render", "summary"]
 
-COLOURS = ["#134b80", "#e07b00", "#c9a227", "#2a9d5c", "#7ac29a", "#b3d9c2", "#a23b72", "#999999"]
+COLOURS = {
+    "murho": "#134b80",
+    "linear": "#e07b00",
+    "linear-known-noise": "#c9a227",
+    "greedy": "#1b7a46",
+    "epsilon-1": "#4fb37c",
+    "epsilon-5": "#9ed3b5",
+    "squarecb": "#a23b72",
+    "uniform": "#999999",
+}
+OTHER = "#000000"
+"""Colour of a peer that has none yet."""
 BASELINE = "linear"
 """What the names of the linear agents begin with."""
 
@@ -93,8 +104,10 @@ def figure(
     colour = alt.Color(
         "agent:N",
         sort=order,
-        scale=alt.Scale(domain=order, range=COLOURS[: len(order)]),
-        legend=alt.Legend(title=None, labelLimit=400, labelFontSize=13, symbolStrokeWidth=3),
+        scale=alt.Scale(domain=order, range=[COLOURS.get(name, OTHER) for name in runs]),
+        legend=alt.Legend(
+            title=None, labelLimit=400, labelFontSize=13, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1.0
+        ),
     )
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("decisions:Q", scale=alt.Scale(type="log", nice=False), title="decisions"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from benchmarks.bandit_parts.agents import AGENTS, options_for
+from benchmarks.bandit_parts.agents import options_for
 from benchmarks.results import write_json
 
 if TYPE_CHECKING:
@@ -24,48 +24,42 @@ if TYPE_CHECKING:
     from benchmarks.bandit_parts.problems import Problem
     from benchmarks.processes import SystemProcess
 
-__all__ = ["CURVE_POINTS", "curve_of", "peer_agent", "run"]
+__all__ = ["CURVE_POINTS", "curve_of", "finished_run", "peer_agent", "run"]
 
 CURVE_POINTS = 500
 """Points of a kept curve of cumulative regret; its last one is the whole regret."""
 
 
+def finished_run(name: str, problem: Problem, seed: int, folder: Path) -> dict[str, Any] | None:
+    """An agent's run on a problem, if it was finished before with the same options; see `run`."""
+    path = _path(name, problem, seed, folder)
+    if not path.exists():
+        return None
+    kept: dict[str, Any] = orjson.loads(path.read_bytes())
+    return kept if kept["key"] == _key(name, problem, seed) else None
+
+
 def run(
-    name: str,
-    make: Callable[[int], Problem],
-    seed: int,
-    *,
-    folder: Path,
-    fresh: bool = False,
-    agent: Callable[[Problem, int], NDArray[np.int64]] | None = None,
+    name: str, problem: Problem, seed: int, folder: Path, agent: Callable[[Problem, int], NDArray[np.int64]]
 ) -> dict[str, Any]:
-    """An agent's run on a problem, from disk if it was finished before with the same options.
+    """Runs an agent on a problem, and keeps the run on disk.
 
     Args:
-        name: A key of `AGENTS`, or the name of a peer.
-        make: Makes the problem of a seed.
-        seed: Seed of problem and agent.
+        name: Name of the agent.
+        problem: The problem of the seed.
+        seed: Seed of the agent.
         folder: Of the finished runs.
-        fresh: Whether to ignore finished runs.
-        agent: The peer; by default that of `AGENTS`.
+        agent: The agent.
 
     Returns:
         ``regret``; ``uniform``, the expected regret of choosing at random; ``curve``, from `curve_of`; ``seconds``.
     """
-    problem = make(seed)
-    about = [name, problem.name, len(problem.contexts), seed, asdict(options_for(problem, seed))]
-    key = hashlib.sha256(orjson.dumps(about)).hexdigest()[:16]
-    path = folder / f"{problem.name}-{name}-{seed}.json"
-    if path.exists() and not fresh:
-        kept: dict[str, Any] = orjson.loads(path.read_bytes())
-        if kept["key"] == key:
-            return kept
     began = time.perf_counter()
-    arms = (AGENTS[name][1] if agent is None else agent)(problem, seed)
+    arms = agent(problem, seed)
     seconds = time.perf_counter() - began
     regret = problem.regret(arms)
     done = {
-        "key": key,
+        "key": _key(name, problem, seed),
         "agent": name,
         "problem": problem.name,
         "seed": seed,
@@ -75,8 +69,18 @@ def run(
         "seconds": round(seconds, 1),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, done)
+    write_json(_path(name, problem, seed, folder), done)
     return done
+
+
+def _path(name: str, problem: Problem, seed: int, folder: Path) -> Path:
+    return folder / f"{problem.name}-{name}-{seed}.json"
+
+
+def _key(name: str, problem: Problem, seed: int) -> str:
+    """Hash of what a run depends on, but for the code."""
+    about = [name, problem.name, len(problem.contexts), seed, asdict(options_for(problem, seed))]
+    return hashlib.sha256(orjson.dumps(about)).hexdigest()[:16]
 
 
 def curve_of(regret: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from benchmarks import mushroom
 from benchmarks.bandit_parts.problems import Problem, wheel
 from benchmarks.bandit_parts.report import figure, render, summary
-from benchmarks.bandit_parts.runs import curve_of, run
+from benchmarks.bandit_parts.runs import curve_of, finished_run, run
 from benchmarks.environments import PeerEnvironmentError
 
 if TYPE_CHECKING:
@@ -21,19 +20,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def test_a_finished_run_is_taken_from_disk_unless_the_problem_changed(tmp_path: Path) -> None:
-    calls = []
+def first_arm(problem: Problem, seed: int) -> NDArray[np.int64]:
+    """An agent that always chooses arm 0."""
+    return np.zeros(len(problem.contexts), dtype=np.int64)
 
-    def first_arm(problem: Problem, seed: int) -> NDArray[np.int64]:
-        calls.append(seed)
-        return np.zeros(len(problem.contexts), dtype=np.int64)
 
-    for decisions, fresh in ((30, False), (30, False), (40, False), (40, True)):
-        done = run("first", partial(wheel, 0.5, decisions), 7, folder=tmp_path, fresh=fresh, agent=first_arm)
-    assert calls == [7, 7, 7]
-    problem = wheel(0.5, 40, 7)
-    assert done["regret"] == pytest.approx(problem.regret(np.zeros(40, dtype=np.int64)).sum())
+def test_a_finished_run_is_found_on_disk_unless_the_problem_changed(tmp_path: Path) -> None:
+    problem = wheel(0.5, 30, 7)
+    assert finished_run("first", problem, 7, tmp_path) is None
+    done = run("first", problem, 7, tmp_path, first_arm)
+    assert done["regret"] == pytest.approx(problem.regret(first_arm(problem, 7)).sum())
     assert done["curve"][-1] == pytest.approx(done["regret"])
+    assert finished_run("first", problem, 7, tmp_path) == done
+    assert finished_run("first", wheel(0.5, 40, 7), 7, tmp_path) is None
+
+
+def test_finished_runs_are_shown_without_running_any(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("uniform", wheel(0.5, 30, 1), 1, tmp_path / "bandits", first_arm)
+    words = ["--problems", "wheel-0.5", "--seeds", "3", "--decisions", "30", "--only-finished"]
+    assert mushroom.main(["--data", str(tmp_path), "--output", str(tmp_path), *words]) == 0
+    written = orjson.loads((tmp_path / "bandits.json").read_bytes())
+    assert {name: row["seeds"] for name, row in written["problems"]["wheel-0.5"].items()} == {"uniform": 1}
+    assert "linear Thompson" not in capsys.readouterr().out
 
 
 def test_a_curve_ends_with_the_whole_regret() -> None:
