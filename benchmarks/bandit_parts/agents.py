@@ -32,9 +32,8 @@ def options_for(problem: Problem, seed: int) -> BanditOptions:
 
 def uniform(problem: Problem, seed: int) -> NDArray[np.int64]:
     """Chooses at random."""
-    decisions, arms = problem.rewards.shape
-    chosen: NDArray[np.int64] = np.random.default_rng([seed, 2]).integers(arms, size=decisions, dtype=np.int64)
-    return chosen
+    decisions: int = len(problem.rewards)
+    return np.random.default_rng([seed, 2]).integers(problem.rewards.shape[1], size=decisions)
 
 
 def thompson(problem: Problem, seed: int) -> NDArray[np.int64]:
