@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias
 
-    Benchmark: TypeAlias = Literal["step", "engine", "table"]
-    """`benchmarks.steps`, `benchmarks.engine` or `benchmarks.tabular`."""
+    Benchmark: TypeAlias = Literal["step", "engine", "table", "bandit"]
+    """`benchmarks.steps`, `benchmarks.engine`, `benchmarks.tabular` or `benchmarks.mushroom`."""
 
 __all__ = ["PEERS", "RESULTS", "Library", "Peer", "peers_of"]
 
@@ -82,6 +82,7 @@ PYRO = Library("pyro", (NUMPY, TORCH, "pyro-ppl==1.9.2"))
 PYTABKIT = Library("pytabkit", (NUMPY, SCIKIT_LEARN_ITSELF, TORCH, "pytorch-lightning==2.6.6", "pytabkit==1.7.3"))
 SCIKIT_LEARN = Library("scikit_learn", (NUMPY, SCIKIT_LEARN_ITSELF))
 TFP = Library("tfp", (NUMPY, "tensorflow==2.21.0", "tf-keras==2.21.0", "tensorflow-probability==0.25.0"))
+VOWPAL_WABBIT = Library("vowpal_wabbit", (NUMPY, "vowpalwabbit==9.11.9"))
 TORCHBNN = Library("torchbnn", (NUMPY, TORCH, "torchbnn==1.2"))
 
 PARALLEL = {"variant": "parallel"}
@@ -119,6 +120,7 @@ PEERS = (
     Peer("table", "diffgbm", "DiffGBM", DIFFGBM),
     Peer("table", "realmlp", "RealMLP, quantiles", PYTABKIT, {"variant": "realmlp"}),
     Peer("table", "tabm", "TabM, quantiles", PYTABKIT, {"variant": "tabm"}),
+    Peer("bandit", "squarecb", "Vowpal Wabbit --squarecb", VOWPAL_WABBIT, {"options": "-q ::"}),
 )
 """All peers, in the order of the tables."""
 
