@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from murho.service.codecs.answer import PredictResponse
+from murho.service.codecs.answer_models import ClassPredictResponse, PredictResponse
 from murho.service.codecs.envelope import EXAMPLE, PredictRequest
 from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.examples import example_row
@@ -26,7 +26,8 @@ __all__ = ["DESCRIPTION", "install_openapi"]
 DESCRIPTION = """
 Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
 Bayes-by-Backprop network, with the part of the spread that more data would remove (epistemic) told apart from
-the noise of the observations (aleatoric). Numbers are in the target's own unit.
+the noise of the observations (aleatoric). Numbers are in the target's own unit. Where the target is a class, the answer
+has the probabilities of the classes, their entropy with the epistemic part of it, and a set of classes.
 
 Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell. Those of the
 Open Inference Protocol, below `/v2`, are `{"error": …}`.
@@ -110,6 +111,7 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
         [
             (PredictRequest, "validation"),
             (PredictResponse, "serialization"),
+            (ClassPredictResponse, "serialization"),
             (ProblemDocument, "serialization"),
             (InferRequest, "validation"),
             (InferResponse, "serialization"),
@@ -154,7 +156,9 @@ def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inferenc
     for status in PROBLEMS_BY_METHOD[method]:
         if status in OF_KEYS and not guarded:
             continue
-        content = _json("InferenceError") if inference else _json("ProblemDocument", "application/problem+json")
+        content = (
+            _json("InferenceError") if inference else _json("ProblemDocument", media_type="application/problem+json")
+        )
         # The protocol has 400 for bad input, and the service 422.
         if inference and status == "422":
             continue
@@ -168,8 +172,9 @@ def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inferenc
         responses["200"]["content"] = _json(answered)
         operation["requestBody"] = {"required": True, "content": _json(asked)}
     if "predict" in operation.get("tags", ()):
-        responses["200"]["content"] = _json("PredictResponse") | _tables(
-            "mean, std, epistemic_std, aleatoric_std, p5, …"
+        responses["200"]["content"] = _json("PredictResponse", "ClassPredictResponse") | _tables(
+            "mean, std, epistemic_std, aleatoric_std, p5, …; of a classifier prediction, p_CLASS, …, entropy, "
+            "epistemic_entropy, prediction_set, …"
         )
         operation["requestBody"] = {
             "required": True,
@@ -185,5 +190,8 @@ def _tables(description: str) -> dict[str, Any]:
     }
 
 
-def _json(model: str, media_type: str = "application/json") -> dict[str, Any]:
-    return {media_type: {"schema": {"$ref": REFERENCE.format(model=model)}}}
+def _json(*models: str, media_type: str = "application/json") -> dict[str, Any]:
+    """Returns a body of one of these models."""
+    references = [{"$ref": REFERENCE.format(model=model)} for model in models]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return {media_type: {"schema": schema}}

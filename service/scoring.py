@@ -102,7 +102,7 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
         raise BadInputError([Problem("/params/inputs", "The rows are beside params, not in them.")])
     try:
         request = check_document({**(params or {}), "inputs": None})
-        options = predict_options(request, settings.samples, settings.max_samples)
+        options = predict_options(request, settings.samples, settings.max_samples, schema.target)
     except BadInputError as error:
         raise _moved(error, lambda place: f"/params{place}") from None
     if key == "dataframe_split":
@@ -121,7 +121,7 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
 def encode_predictions(answered: Answered) -> bytes:
     """Returns the answer: `predictions` has one object a row, with the columns of `murho predict`."""
     columns = answer_columns(answered)
-    names, count = list(columns), len(answered.prediction.mean)
+    names, count = list(columns), len(answered.prediction)
     pieces = []
     for start in range(0, count, PIECE_ROWS):
         cells = [values[start : start + PIECE_ROWS].tolist() for values in columns.values()]

@@ -15,6 +15,7 @@ from murho.service.inference_protocol.tensors import wrong
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from murho.model.data.schema import Target
     from murho.model.engines.prediction import PredictOptions
     from murho.service.settings import Settings
 
@@ -37,7 +38,9 @@ HINTS = frozenset({"content_type", "headers"})
 """Parameters for the codecs of other servers' clients. They change nothing here."""
 
 
-def read_options(parameters: Mapping[str, Any], settings: Settings) -> tuple[PredictOptions, float | None]:
+def read_options(
+    parameters: Mapping[str, Any], settings: Settings, target: Target
+) -> tuple[PredictOptions, float | None]:
     """Returns the options of a request, and the seconds in which the answer is wanted; None for the service's own.
 
     Raises:
@@ -56,7 +59,7 @@ def read_options(parameters: Mapping[str, Any], settings: Settings) -> tuple[Pre
     if timeout is not None and (type(timeout) is not int or timeout < 0):
         raise wrong(("parameters", "timeout"), "Expected a number of microseconds, a whole number from 0.")
     try:
-        options = predict_options(validate_document(document), settings.samples, settings.max_samples)
+        options = predict_options(validate_document(document), settings.samples, settings.max_samples, target)
     except BadInputError as error:
         moved = [Problem(f"/parameters{item.pointer}", item.message) for item in error.problems]
         raise BadInputError(moved, error.total, more=error.more) from None

@@ -77,7 +77,7 @@ def read_request(body: bytes, *, length: str | None, model: ModelLike, settings:
     if identifier is not None and (not isinstance(identifier, str) or len(identifier) > MOST_ID):
         raise wrong(("id",), f"Expected a string of at most {MOST_ID} characters.")
     parameters = parameters_of(document, ())
-    options, timeout = read_options(parameters, settings)
+    options, timeout = read_options(parameters, settings, model.schema.target)
     outputs, options = _outputs(document, parameters, outputs_of(model), options)
     blobs = Blobs(memoryview(body)[len(body) if size is None else size :])
     listed = _inputs(document, model)
@@ -107,7 +107,7 @@ def _raw_request(body: bytes, model: ModelLike, settings: Settings) -> InferAske
     tensor = Tensor(
         MATRIX, MATRIX_DATATYPE, shape, binary_values(memoryview(body), MATRIX_DATATYPE, shape, ("inputs", MATRIX))
     )
-    options, timeout = read_options({}, settings)
+    options, timeout = read_options({}, settings, model.schema.target)
     outputs, options = _outputs({}, {"binary_data_output": True}, outputs_of(model), options)
     return InferAsked(read_features([tensor], rows, model.schema), options, timeout, id=None, outputs=outputs)
 

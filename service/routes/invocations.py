@@ -74,7 +74,7 @@ async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
                 message = "With a JSON body, options are in its params, not query parameters."
                 raise BadInputError([Problem(pointer(name), f"{shorten(name)!r}: {message}")])
             read = partial(read_scoring, schema=model.schema, settings=parts.settings)
-            asked = await parts.decoder.decode(body, encoding, read)
+            asked = await parts.decoder.decode(body, encoding, model.schema, read)
         else:
             asked = await parts.decoder.decode_request(body, Coding(reader, encoding, query), model.schema)
         writer.require_place(asked.options)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope
 
+from murho.model.engines.answer_fields import answer_size
 from murho.service.call import Call
 from murho.service.codecs.formats import reader_of, writer_of
 from murho.service.compression import accepts_gzip, gzipped
@@ -33,7 +34,10 @@ router = APIRouter(tags=["predict"])
 
 @router.post(TEMPLATES[0], summary="Predict with the only model, or the default one", name="predict")
 async def _predict(request: Request, parts: PartsDependency) -> Response:
-    """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive."""
+    """Answers each row with the mean, the standard deviation and percentiles of the posterior predictive.
+
+    A classifier answers with the likeliest class, the probabilities of all classes and a set of classes.
+    """
     return await answer(parts, request.scope, request.receive)
 
 
@@ -92,11 +96,8 @@ async def answer(
 
 async def encoded(parts: Parts, writer: "Codec", answered: "Answered", accept_encoding: str) -> Response:
     """Returns the answer in the format of a codec, compressed if the client accepts that."""
-    options, rows = answered.options, len(answered.prediction.mean)
-    values = rows * (4 + len(options.percentiles) + options.samples * options.draws)
-    values += rows * (2 + len(options.percentiles)) * options.mc_error
     encode = partial(_encode, writer, answered, compress=accepts_gzip(accept_encoding))
-    return await parts.decoder.in_thread_if(values > LARGE_ANSWER_VALUES, encode)
+    return await parts.decoder.in_thread_if(answer_size(answered.prediction) > LARGE_ANSWER_VALUES, encode)
 
 
 def _encode(writer: "Codec", answered: "Answered", *, compress: bool) -> Response:

@@ -57,7 +57,7 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
         body = await call.body()
         length = call.headers.get(LENGTH_HEADER.lower())
         read = partial(read_request, length=length, model=model, settings=parts.settings)
-        asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), read)
+        asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
         answered = await call.predict(model, asked)
         encode = partial(infer_response, asked, answered, call.headers.get("accept-encoding", ""))
         return await parts.decoder.in_thread_if(values_in(asked) > LARGE_ANSWER_VALUES, encode)
