@@ -1,7 +1,7 @@
 // The answer for one row: the likeliest class, a bar for each class, the set that holds the true one, and the split.
 
 import { $, h, key } from '../dom.js';
-import { count, percent, short } from '../format.js';
+import { count, percent } from '../format.js';
 import { inWords, showSplit } from '../split.js';
 import { showBars } from './bars.js';
 import { named, others, ranked } from './chosen.js';
@@ -17,7 +17,10 @@ function sharesOf({ target: { levels } }) {
 }
 
 const sum = (numbers, values) => numbers.reduce((total, number) => total + values[number], 0);
-const whole = (probability) => (100 * probability).toFixed(0);
+const nats = (value) => (value < 0.005 ? '<\u202f0.01' : value.toFixed(2));
+
+/** Ends of an interval of a probability, in percent; finer near 0 and 100. */
+const ends = (low, high) => [low, high].map((end) => (100 * end).toFixed(low < 0.095 || high > 0.905 ? 1 : 0));
 
 /** The numbers of the classes that have a bar, in their order, and those that are summed. */
 export function split(weights) {
@@ -50,10 +53,11 @@ export function showAnswer(overview, answer, choices) {
   const { shown, rest } = split(probabilities);
   const rows = shown.map((number) => {
     const [low, high] = intervals[number];
+    const [from, to] = ends(low, high);
     const share = shares?.[number] ?? null;
     return {
       name: named(classes[number]), share, bars: [{ value: probabilities[number], low, high, color: set.has(number) ? 'accent' : 'out' }], figure: percent(probabilities[number]),
-      note: [`, from ${whole(low)} to ${whole(high)} % over draws${share === null ? '' : `, ${percent(share)} of the training rows`}${set.has(number) ? ', in the set' : ''}`, `${whole(low)}–${whole(high)}`],
+      note: [`, from ${from} to ${to} % over draws${share === null ? '' : `, ${percent(share)} of the training rows`}${set.has(number) ? ', in the set' : ''}`, `${from}–${to}`],
     };
   });
   if (rest.length) {
@@ -66,7 +70,7 @@ export function showAnswer(overview, answer, choices) {
   const { entropy: [entropy], epistemic_entropy: [doubt] } = answer;
   const most = Math.log(classes.length);
   const words = entropy < SURE ? 'There is next to no uncertainty to split.' : inWords(doubt / entropy);
-  showSplit(short(entropy - doubt, 2), `${short(doubt, 2)} nats`, entropy > 0 ? doubt / entropy : 0, `${words} ${short(entropy, 2)} nats of entropy in all; ${short(most, 3)} if all ${classes.length} classes were alike.`);
+  showSplit(nats(entropy - doubt), `${nats(doubt)} nats`, entropy > 0 ? doubt / entropy : 0, `${words} The entropy is ${nats(entropy)} nats, of ${nats(most)} at most.`);
 }
 
 function showSet(answer, choices) {

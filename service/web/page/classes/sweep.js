@@ -48,7 +48,7 @@ export function showSweep(overview, feature, row, listed, answer) {
     const own = curves.filter((point) => point.name === nameOf(number));
     const top = own.reduce((best, point) => (point.mean > best.mean ? point : best));
     const place = own.indexOf(top) / Math.max(1, own.length - 1);
-    return top.mean < LEAST_NAMED ? [] : [{ ...top, y: Math.min(1, top.mean + 0.05), side: place < 0.1 ? 'left' : place > 0.9 ? 'right' : 'center' }];
+    return top.mean < LEAST_NAMED ? [] : [{ ...top, y: top.mean > 0.85 ? top.mean - 0.07 : top.mean + 0.06, side: place < 0.1 ? 'left' : place > 0.9 ? 'right' : 'center' }];
   });
   const color = { field: 'name', type: 'nominal', scale: { domain: drawn.map(nameOf), range }, legend: null };
   const tooltip = isChoice(feature) ? [{ field: 'value', title: feature.name }, { field: 'name', title: overview.target.name }, { field: 'text', title: 'probability' }]
