@@ -85,7 +85,7 @@ class Decoder:
         Args:
             body: The body as it was sent.
             encoding: Its `Content-Encoding`; empty for none.
-            schema: The features of the model.
+            schema: The features and the target of the model.
             read: Reads the body once it isn't compressed any more.
 
         Raises:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "answer_columns", "label", "names_of_classes", "table_columns"]
 
-IN_A_CELL = {Axis.ROWS, Axis.SAMPLES}
-"""Axes that do not make a column for each entry."""
+NAMED = (Unit.CLASS, Unit.CLASS_SET)
+KEPT_PLANS = 256
+"""Requests with as many different options have the names of their columns at hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column of a table.
 
     Attributes:
@@ -49,12 +50,12 @@ class Column:
             Numbers ``[B, …]``, NaN where there are none; names of classes, or lists of them, as objects ``[B]``, None
             where there are none.
         """
-        if self.unit in (Unit.CLASS, Unit.CLASS_SET):
-            if self.values is None:
-                return np.full(self.rows, None, dtype=object)
-            listed = names_of_classes(self.values, self.unit, classes)
-            return np.fromiter(listed, dtype=object, count=self.rows)
-        return np.full(self.rows, np.nan) if self.values is None else self.values
+        named = self.unit in NAMED
+        if self.values is None:
+            return np.full(self.rows, None if named else np.nan, dtype=object if named else np.float64)
+        if not named:
+            return self.values
+        return np.fromiter(names_of_classes(self.values, self.unit, classes), dtype=object, count=self.rows)
 
 
 def names_of_classes(values: NDArray[Any], unit: Unit, classes: Sequence[str]) -> list[Any]:
@@ -95,42 +96,73 @@ def table_columns(
 
     With ``samples=0`` columns that need draws are there, without values.
     """
-    classes = prediction.classes or ()
+    rows = len(prediction)
+    plans = _plans(prediction.answer_fields, options, prediction.classes or ())
+    return {plan.name: plan.column(prediction, rows) for plan in plans if plan.place in places}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where a column of a table comes from.
+
+    Attributes:
+        name: Name of the column.
+        path: Attributes that lead to its array.
+        where: Its place in the array; ``()``: it is the whole array.
+        unit: Unit of the array.
+        place: Place of the column.
+        empty: Shape of a row of a list without entries; None: it is no list.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    where: tuple[Any, ...]
+    unit: Unit
+    place: Place
+    empty: tuple[int, ...] | None = None
+
+    def column(self, prediction: Fielded, rows: int) -> Column:
+        """The column of a prediction."""
+        values: Any = prediction
+        for name in self.path:
+            values = None if values is None else getattr(values, name)
+        if values is None and self.empty is not None:
+            values = np.empty((rows, *self.empty))
+        elif values is not None and self.where:
+            values = values[self.where]
+        return Column(values, self.unit, rows)
+
+
+@lru_cache(KEPT_PLANS)
+def _plans(fields: tuple[AnswerField, ...], options: PredictOptions, classes: tuple[str, ...]) -> list[_Plan]:
+    """All columns of a kind of prediction, in the order of their places."""
     labels = {
         Axis.LEVELS: [label(level) for level in options.percentiles],
         Axis.THRESHOLDS: [label(threshold) for threshold in options.thresholds],
         Axis.CLASSES: list(classes),
     }
-    columns: dict[str, Column] = {}
-    for place in sorted(places):
-        for field in prediction.answer_fields:
-            if field.place is place and field.asked(options):
-                value = getattr(prediction, field.name)
-                if not field.parts:
-                    columns.update(_columns(field, value, labels, len(prediction)))
-                    continue
-                for part in field.parts:
-                    of_part = None if value is None else getattr(value, part.name)
-                    columns.update(_columns(part, of_part, labels, len(prediction)))
-    return columns
+    plans: list[_Plan] = []
+    for field in fields:
+        if field.is_in(options):
+            for part in field.parts or (field,):
+                path = (field.name, part.name) if field.parts else (field.name,)
+                plans += _of_field(part, path, field.place, labels)
+    return sorted(plans, key=lambda plan: plan.place)
 
 
-def _columns(
-    field: AnswerField, values: NDArray[Any] | None, labels: dict[Axis, list[str]], rows: int
-) -> Iterator[tuple[str, Column]]:
+def _of_field(
+    field: AnswerField, path: tuple[str, ...], place: Place, labels: dict[Axis, list[str]]
+) -> Iterator[_Plan]:
     """The columns of one field: one for each entry of the axes that its column's name has."""
-    if field.unit is Unit.CLASS_SET or field.place is Place.LAST:
-        if values is None and field.unit is not Unit.CLASS_SET:
-            # Lists without entries, with the axes behind the samples.
-            values = np.empty((rows, 0, *(len(labels[axis]) for axis in field.axes[2:])))
-        yield field.column, Column(values, field.unit, rows)
+    if Axis.SAMPLES in field.axes:
+        empty = (0, *(len(labels[axis]) for axis in field.axes[2:]))
+        yield _Plan(field.column, path, (), field.unit, place, empty)
         return
-    axes = [axis for axis in field.axes if axis not in IN_A_CELL]
+    axes = () if field.unit is Unit.CLASS_SET else field.axes[1:]
     for index in product(*(range(len(labels[axis])) for axis in axes)):
         named = {axis.value: labels[axis][at] for axis, at in zip(axes, index, strict=True)}
-        where: tuple[Any, ...] = (slice(None), *index)
-        own = None if values is None else values[where]
-        yield field.column.format(**named), Column(own, field.unit, rows)
+        where = (slice(None), *index) if index else ()
+        yield _Plan(field.column.format(**named), path, where, field.unit, place)
 
 
 def label(value: float) -> str:

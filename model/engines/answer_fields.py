@@ -6,7 +6,7 @@ line) or checks them goes over that table, and does not know whether the target 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -92,13 +92,9 @@ THRESHOLDS = Detail("thresholds", lambda options: list(options.thresholds))
 COVERAGE = Detail("coverage", lambda options: options.coverage, listed=False)
 
 
-def _always(options: PredictOptions) -> bool:  # noqa: ARG001 - as every `asked`
-    return True
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AnswerField:
-    """One array of an answer, or a few that belong together.
+    """One array of an answer, or a few that belong together. It is equal to itself alone.
 
     Attributes:
         name: Its attribute in the prediction, and its key in the JSON answer.
@@ -108,7 +104,7 @@ class AnswerField:
         column: Name of its columns in a table: a pattern with the axes that each column has one entry of, such as
             ``p{levels}``.
         place: Where its columns stand.
-        asked: Whether the answer to some options has it.
+        asked: Whether the answer to some options has it; None: every answer has it, if only as null.
         without_draws: Whether it is known without draws; if not it is null with ``samples=0``.
         detail: What the answer says with it; the values are then under ``values``.
         parts: The fields of an object within the prediction, such as Monte Carlo errors.
@@ -120,15 +116,20 @@ class AnswerField:
     about: str = ""
     column: str = ""
     place: Place = Place.FIRST
-    asked: Callable[[PredictOptions], bool] = _always
+    asked: Callable[[PredictOptions], bool] | None = None
     without_draws: bool = False
     detail: Detail | None = None
     parts: tuple[AnswerField, ...] = ()
+    numeric: bool = field(init=False)
+    """Whether its values are numbers. Every answer asks that, and an enumeration is slow to look up."""
 
-    @property
-    def always(self) -> bool:
-        """Whether every answer has it, if only as null."""
-        return self.asked is _always
+    def __post_init__(self) -> None:
+        """Note whether the values are numbers."""
+        object.__setattr__(self, "numeric", self.unit in NUMBER_UNITS)
+
+    def is_in(self, options: PredictOptions) -> bool:
+        """Whether the answer to some options has it."""
+        return self.asked is None or self.asked(options)
 
 
 class Fielded(Protocol):
@@ -149,22 +150,23 @@ class Fielded(Protocol):
         ...
 
 
-def _arrays(source: Any, fields: tuple[AnswerField, ...]) -> Iterator[tuple[AnswerField, NDArray[Any]]]:
-    for field in fields:
-        value = getattr(source, field.name)
-        if value is None:
-            continue
-        if field.parts:
-            yield from _arrays(value, field.parts)
-        else:
-            yield field, value
-
-
 def number_arrays(prediction: Fielded) -> list[NDArray[np.float64]]:
     """All arrays of numbers of a prediction, ``[B, …]`` each; these have to be finite."""
-    return [array for field, array in _arrays(prediction, prediction.answer_fields) if field.unit in NUMBER_UNITS]
+    return [array for each, array in _arrays(prediction) if each.numeric]
 
 
 def answer_size(prediction: Fielded) -> int:
     """Number of values in a prediction."""
-    return sum(array.size for _, array in _arrays(prediction, prediction.answer_fields))
+    return sum(array.size for _, array in _arrays(prediction))
+
+
+def _arrays(prediction: Fielded) -> Iterator[tuple[AnswerField, NDArray[Any]]]:
+    for each in prediction.answer_fields:
+        value = getattr(prediction, each.name)
+        if value is None:
+            continue
+        if not each.parts:
+            yield each, value
+            continue
+        for part in each.parts:
+            yield part, getattr(value, part.name)

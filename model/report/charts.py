@@ -167,7 +167,8 @@ def _of_classes(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dict
             "predictions",
             "Reliability",
             "How often the likeliest class was right, against the probability that it was given. Good dots lie along "
-            "the diagonal; below it the model is too sure. The grey bars are what chance alone allows in 95 % of cases.",
+            "the diagonal; below it the model is too sure. The larger a dot, the more rows it stands for. The grey "
+            "bars are what chance alone allows in 95 % of cases.",
             class_reliability_chart(facts),
         ),
         (

@@ -51,8 +51,19 @@ def class_reliability_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
             },
             {
                 "data": {"values": rows},
-                "mark": {"type": "line", "strokeWidth": 1.6, "point": {"size": 45, "filled": True}},
-                "encoding": {"x": x, "y": number("observed", None, domain=(0, 1)), "color": colour},
+                "mark": {"type": "circle", "opacity": 0.8},
+                "encoding": {
+                    "x": x,
+                    "y": number("observed", None, domain=(0, 1)),
+                    "color": colour,
+                    # The area tells the rows: a dot of a few rows, however far off, means little.
+                    "size": {
+                        "field": "share",
+                        "type": "quantitative",
+                        "scale": {"domain": [0, 1], "range": [25, 900]},
+                        "legend": None,
+                    },
+                },
             },
         ],
     }
@@ -96,7 +107,12 @@ def confusion_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "mark": {"type": "rect", "stroke": PAPER, "strokeWidth": 1, "color": BLUE},
                 "encoding": {
-                    "opacity": {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]}, "legend": None}
+                    "opacity": {
+                        "field": "share",
+                        "type": "quantitative",
+                        "scale": {"domain": [0, 1], "range": [0.03, 1]},
+                        "legend": None,
+                    }
                 },
             },
             {

@@ -47,8 +47,8 @@ def class_held_out_facts(rows: HeldOutClasses, schema: Schema) -> dict[str, Any]
 
     Returns:
         ``rows``, their number; ``classes``; ``reliability``, bins of the likeliest class's probability by kind
-        (``raw``, ``calibrated``); ``confusion``, with ``classes`` and ``counts``; ``kept``, the accuracy by share of rows kept;
-        ``by_class``; ``sets``, the coverage of each class by nominal coverage.
+        (``raw``, ``calibrated``); ``confusion``, with ``classes`` and ``counts``; ``kept``, the accuracy by share of
+        rows kept; ``by_class``; ``sets``, the coverage of each class by nominal coverage.
     """
     classes, codes = schema.target.classes or (), rows.targets.astype(np.int64)
     shares, served = rows.weights.shares, rows.served

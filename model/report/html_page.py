@@ -273,7 +273,7 @@ def _numbers(facts: Mapping[str, Any]) -> str:
         "hidden layers": " x ".join(str(width) for width in training["hidden"]) or "none",
         "parameters": f"{training['parameters']:,} (mu and rho)",
         "likelihood" if "classes" in facts["target"] else "noise": training["noise"],
-        "transform of the target": training["transform"],
+        "transform of the target": None if "classes" in facts["target"] else training["transform"],
         "encoding": training["encoding"],
         "prior": training["prior"],
         "temperature": f"{temperature:.3g} ({meaning if temperature <= 1.0 else 'above 1: more cautious'})",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.engines.answer_fields import NUMBER_UNITS
 from murho.service.codecs.class_names import ClassNames
 from murho.service.codecs.json_output import encode_document
 
@@ -68,23 +67,24 @@ def encode_answer(
     if prediction.classes is not None:
         document["classes"] = list(prediction.classes)
     for field in prediction.answer_fields:
-        if field.asked(options):
-            document[field.name] = _value(field, prediction, options, prediction.classes)
+        if field.asked is None or field.asked(options):  # as `is_in`, in a third of the time
+            value = getattr(prediction, field.name)
+            document[field.name] = None if value is None else _value(field, value, options, prediction.classes)
     document["calibrated"] = prediction.calibrated
     document["warnings"] = warnings
     return encode_document(document)
 
 
-def _value(field: AnswerField, source: Any, options: PredictOptions, classes: tuple[str, ...] | None) -> Any:
-    """Returns what the document has under the name of a field."""
-    array = getattr(source, field.name)
-    if array is None:
-        return None
+def _value(field: AnswerField, value: Any, options: PredictOptions, classes: tuple[str, ...] | None) -> Any:
+    """Returns what the document has under the name of a field whose value is known."""
     if field.parts:
-        return {part.name: _value(part, array, options, classes) for part in field.parts if part.asked(options)}
+        return {
+            part.name: _value(part, getattr(value, part.name), options, classes)
+            for part in field.parts
+            if part.is_in(options)
+        }
     # The encoder takes arrays in one layout of memory.
-    names = field.unit not in NUMBER_UNITS
-    values = ClassNames(array, field.unit, classes or ()) if names else np.ascontiguousarray(array)
+    values = np.ascontiguousarray(value) if field.numeric else ClassNames(value, field.unit, classes or ())
     return values if field.detail is None else {field.detail.name: _detail(field.detail, options), "values": values}
 
 

@@ -65,7 +65,7 @@ def _entry(field: AnswerField, prefix: str) -> tuple[Any, Any]:
     about = None if field.parts or field.detail else _about(field)
     if field.without_draws:
         return kind, Field(description=about)
-    if field.always:
+    if field.asked is None:
         return kind | None, Field(description=about)
     return kind | None, Field(None, description=about)
 
@@ -75,7 +75,7 @@ def _part(field: AnswerField) -> tuple[Any, Any]:
     kind = _array_type(field)
     return (
         (kind, Field(description=_axes(field)))
-        if field.always
+        if field.asked is None
         else (kind | None, Field(None, description=_axes(field)))
     )
 
@@ -107,7 +107,7 @@ def _axes(field: AnswerField) -> str | None:
 
 def _about(field: AnswerField) -> str | None:
     axes = _axes(field)
-    asked = "" if field.always else " Only if asked for."
+    asked = "" if field.asked is None else " Only if asked for."
     return f"{field.about}{f' {axes}.' if axes else ''}{asked}" or None
 
 

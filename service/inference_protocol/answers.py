@@ -13,7 +13,7 @@ from murho.service.inference_protocol.binary import LENGTH_HEADER, encode_values
 
 if TYPE_CHECKING:
     from murho.service.codecs.codec import Answered
-    from murho.service.inference_protocol.outputs import Output, Values
+    from murho.service.inference_protocol.outputs import Values
     from murho.service.inference_protocol.requests import InferAsked
 
 __all__ = ["infer_response", "values_in"]
@@ -23,14 +23,7 @@ BINARY = "application/octet-stream"
 
 def values_in(asked: InferAsked) -> int:
     """Returns about how many numbers the answer has."""
-    options = asked.options
-    widths = (1 if output.axis is None else _width(output, options) for output, _ in asked.outputs)
-    return asked.inputs.count * sum(widths)
-
-
-def _width(output: Output, options: Any) -> int:
-    size = getattr(options, str(output.axis))
-    return size if isinstance(size, int) else len(size)
+    return asked.inputs.count * sum(output.size(asked.options) for output, _ in asked.outputs)
 
 
 def infer_response(asked: InferAsked, answered: Answered, accept_encoding: str) -> Response:
@@ -78,6 +71,9 @@ def _facts(answered: Answered) -> dict[str, Any]:
         "calibrated": prediction.calibrated,
         "percentiles": _listed(options.percentiles),
     }
+    if prediction.classes is not None:
+        facts["classes"] = orjson.dumps(prediction.classes).decode()
+        facts["coverage"] = options.coverage
     if options.thresholds:
         facts["thresholds"] = _listed(options.thresholds)
     if answered.warnings:

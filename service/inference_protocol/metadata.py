@@ -44,6 +44,8 @@ def model_metadata(model: ModelLike, versions: Sequence[str]) -> dict[str, Any]:
         "features": orjson.dumps([feature.name for feature in model.schema.features]).decode(),
         "outputs_on_request": ", ".join(output.name for output in outputs_of(model) if output.on_request),
     }
+    if target.classes is not None:
+        properties["classes"] = orjson.dumps(target.classes).decode()
     if target.unit is not None:
         properties["target_unit"] = target.unit
     return {

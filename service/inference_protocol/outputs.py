@@ -1,27 +1,41 @@
-"""The outputs of a model: what an answer has, as one table of tensors.
+"""The outputs of a model: the fields of its answers, as one table of tensors.
 
-This is the only place that knows which numbers a prediction has. Requests, answers and metadata go over the table. A
-model of another kind has a table of its own, and `outputs_of` picks it.
+The fields come from `model.engines.answer_fields`. Requests, answers and metadata go over the table, and none of them
+knows whether a model predicts a number or a class.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
+from murho.model.engines.answer_fields import Axis, Unit
+from murho.model.engines.class_prediction import CLASS_FIELDS
+from murho.model.engines.prediction import NUMBER_FIELDS
+from murho.service.inference_protocol.tensors import BYTES
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    from murho.model.engines.prediction import Prediction, PredictOptions
+    from murho.model.engines.answer_fields import AnswerField
+    from murho.model.engines.prediction import PredictOptions
     from murho.service.jobs import ModelLike
 
 __all__ = ["Output", "Values", "outputs_of"]
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-Axis: TypeAlias = Literal["percentiles", "thresholds", "samples"]
-"""The option whose values, or whose number, the second axis of an output goes over."""
+Option: TypeAlias = Literal["percentiles", "thresholds", "samples"]
+
+OPTION_OF_AXIS: dict[Axis, Option] = {
+    Axis.LEVELS: "percentiles",
+    Axis.THRESHOLDS: "thresholds",
+    Axis.SAMPLES: "samples",
+}
+"""The option whose values, or whose number, an axis goes over."""
+EXAMPLES: dict[Option, str] = {"percentiles": "5,50,95", "thresholds": "20,30", "samples": "256"}
+DATATYPES = {Unit.CLASS: BYTES, Unit.CLASS_SET: "BOOL"}
+"""Datatypes of what is no number; a class goes by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,70 +44,81 @@ class Output:
 
     Attributes:
         name: Its name.
-        datatype: Its datatype in the protocol.
-        values: Takes its array out of a prediction, `[B]` or `[B, size of the axis]`.
-        axis: What its second axis goes over; None: it has one number a row.
-        needs_draws: Whether there is none with `samples` 0.
-        include: The part of a prediction that is only computed when it is asked for (`PredictOptions`).
-        sentence: What it is, for people.
+        field: The field of the answer.
+        classes: Names of the classes; None: the model predicts a number.
+        within: The field that it is a part of, such as Monte Carlo errors, which are computed only when asked for.
     """
 
     name: str
-    datatype: str
-    values: Callable[[Prediction], Values | None]
-    sentence: str
-    axis: Axis | None = None
-    needs_draws: bool = True
-    include: Literal["draws", "mc_error"] | None = None
+    field: AnswerField = field(repr=False)
+    classes: tuple[str, ...] | None = None
+    within: AnswerField | None = None
+
+    @property
+    def datatype(self) -> str:
+        """Its datatype in the protocol."""
+        return DATATYPES.get(self.field.unit, "FP64")
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that its axes depend on."""
+        return tuple(OPTION_OF_AXIS[axis] for axis in self.field.axes if axis in OPTION_OF_AXIS)
+
+    @property
+    def include(self) -> Literal["draws", "mc_error"] | None:
+        """The part of a prediction that is only computed when it is asked for (`PredictOptions`)."""
+        if self.within is not None:
+            return "mc_error"
+        return "draws" if self.field.name == "draws" else None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape in metadata: -1 for each size that depends on the request."""
-        return (-1,) if self.axis is None else (-1, -1)
+        return tuple(len(self.classes or ()) if axis is Axis.CLASSES else -1 for axis in self.field.axes)
 
     @property
     def on_request(self) -> bool:
         """Whether it is there only if the request asks for it, or has an option that it needs."""
-        return self.include is not None or self.axis == "thresholds"
+        return self.include is not None or "thresholds" in self.options
 
     def absence(self, options: PredictOptions) -> str | None:
         """Returns why a request with these options can't have this output; None if it can."""
-        if self.needs_draws and not options.samples:
+        if not self.field.without_draws and not options.samples:
             return "needs draws, and the parameter samples is 0."
-        if self.axis is not None and not getattr(options, self.axis):
-            return f"needs the parameter {self.axis}, such as {EXAMPLES[self.axis]!r}."
-        return None
+        missing = next((name for name in self.options if not getattr(options, name)), None)
+        return None if missing is None else f"needs the parameter {missing}, such as {EXAMPLES[missing]!r}."
+
+    def values(self, prediction: Any) -> Values | None:
+        """Its array of a prediction, `[B, …]`."""
+        source = prediction if self.within is None else getattr(prediction, self.within.name)
+        found: Values | None = None if source is None else getattr(source, self.field.name)
+        if found is not None and self.field.unit is Unit.CLASS:
+            return np.array(self.classes, dtype=object)[found]
+        return found
+
+    def size(self, options: PredictOptions) -> int:
+        """How many values it has for each row."""
+        size = 1
+        for axis in self.field.axes[1:]:
+            if axis is Axis.CLASSES:
+                size *= len(self.classes or ())
+            else:
+                value = getattr(options, OPTION_OF_AXIS[axis])
+                size *= value if isinstance(value, int) else len(value)
+        return size
 
 
-EXAMPLES: dict[Axis, str] = {"percentiles": "5,50,95", "thresholds": "20,30", "samples": "256"}
-
-
-def _mc_error(name: str) -> Callable[[Prediction], Values | None]:
-    return lambda prediction: None if prediction.mc_error is None else getattr(prediction.mc_error, name)
-
-
-REGRESSION = (
-    Output("mean", "FP64", lambda answer: answer.mean, "the mean", needs_draws=False),
-    Output("std", "FP64", lambda answer: answer.std, "the standard deviation"),
-    Output("epistemic_std", "FP64", lambda answer: answer.epistemic_std, "its part that more data would remove"),
-    Output("aleatoric_std", "FP64", lambda answer: answer.aleatoric_std, "its part that is noise"),
-    Output("percentiles", "FP64", lambda answer: answer.percentiles, "[rows, levels]", axis="percentiles"),
-    Output("exceedance", "FP64", lambda answer: answer.exceedance, "[rows, thresholds]", axis="thresholds"),
-    Output("draws", "FP64", lambda answer: answer.draws, "[rows, samples]", axis="samples", include="draws"),
-    Output("mean_mc_error", "FP64", _mc_error("mean"), "the Monte Carlo error of mean", include="mc_error"),
-    Output("std_mc_error", "FP64", _mc_error("std"), "the Monte Carlo error of std", include="mc_error"),
-    Output(
-        "percentiles_mc_error",
-        "FP64",
-        _mc_error("percentiles"),
-        "those of the percentiles",
-        axis="percentiles",
-        include="mc_error",
-    ),
-)
-"""All in the target's own unit, but for `exceedance`, which are probabilities."""
-
-
-def outputs_of(model: ModelLike) -> tuple[Output, ...]:  # noqa: ARG001 - every model predicts a number so far
+def outputs_of(model: ModelLike) -> tuple[Output, ...]:
     """Returns the outputs of a model, those first that are there by default."""
-    return REGRESSION
+    return _outputs(model.schema.target.classes)
+
+
+@lru_cache(maxsize=64)
+def _outputs(classes: tuple[str, ...] | None) -> tuple[Output, ...]:
+    found = []
+    for each in NUMBER_FIELDS if classes is None else CLASS_FIELDS:
+        if each.parts:
+            found += [Output(f"{part.name}_{each.name}", part, classes, within=each) for part in each.parts]
+        else:
+            found.append(Output(each.name, each, classes))
+    return tuple(found)

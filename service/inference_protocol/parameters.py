@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_keys", "check_known", "flag_of", "parameters_of", "read_options"]
 
-OPTIONS = ("samples", "seed", "percentiles", "noise", "calibrated", "thresholds")
+OPTIONS = ("samples", "seed", "percentiles", "noise", "calibrated", "thresholds", "coverage")
 MICROSECONDS = 1e6
 NO_SUPPORT = {
     "sequence_id": "sequences: every request stands for itself",

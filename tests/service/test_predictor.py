@@ -204,7 +204,7 @@ def test_jobs_about_classes_with_different_options_share_a_pass_too() -> None:
     found = asyncio.run(test())
     assert model.passes == 1
     for rows, options, answer in zip(weights, asked, found, strict=True):
-        alone = predict(Classifier(), columns(rows), options).prediction
+        alone: Any = predict(Classifier(), columns(rows), options).prediction
         assert answer.prediction.calibrated == alone.calibrated == options.calibrated
         assert np.array_equal(answer.prediction.prediction_set, alone.prediction_set)
         for one, other in zip(number_arrays(alone), number_arrays(answer.prediction), strict=True):

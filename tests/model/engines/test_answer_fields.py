@@ -36,8 +36,8 @@ def test_options_that_are_off_leave_their_fields_out() -> None:
     plain = PredictOptions()
     everything = PredictOptions(thresholds=(1.0,), draws=True, mc_error=True)
     for table, extra in ((NUMBER_FIELDS, {"exceedance", "draws", "mc_error"}), (CLASS_FIELDS, {"draws", "mc_error"})):
-        asked = {field.name for field in table if field.asked(plain)}
-        assert {field.name for field in table if field.asked(everything)} - asked == extra
+        asked = {field.name for field in table if field.is_in(plain)}
+        assert {field.name for field in table if field.is_in(everything)} - asked == extra
 
 
 def test_numbers_are_all_arrays_but_those_of_classes() -> None:

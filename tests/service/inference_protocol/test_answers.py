@@ -4,11 +4,12 @@ import gzip
 import json
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from murho.model.engines.answer_fields import AnswerField, Axis, Unit
 from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.service.codecs.codec import Answered
 from murho.service.codecs.inputs import Form, Inputs
@@ -21,14 +22,14 @@ from tests.service.support import FakeModel
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-LABELS = np.array(["a", "bé"], dtype=object)
-LABEL = Output("label", "BYTES", lambda _: LABELS, "a text")
+LABEL = Output("label", AnswerField("mean", (Axis.ROWS,), Unit.CLASS), ("a", "bé"))
+"""Indices of classes, which go by their names; here they come from the mean."""
 
 
-def answer(*outputs: tuple[Output, bool], rows: int = 2, accept: str = "") -> Response:
+def answer(*outputs: tuple[Output, bool], rows: int = 2, accept: str = "", offset: Any = 0.1) -> Response:
     inputs = Inputs(Form.MATRIX, {"a": np.zeros(rows)}, rows, ("a",))
     asked = InferAsked(inputs, PredictOptions(), id=None, outputs=outputs)
-    prediction = Prediction(0, 7, calibrated=False, mean=np.arange(rows, dtype=np.float64) + 0.1)
+    prediction = Prediction(0, 7, calibrated=False, mean=np.arange(rows) + offset)
     return infer_response(asked, Answered(("cars", "1"), "y", asked.options, prediction, []), accept)
 
 
@@ -36,13 +37,13 @@ MEAN = outputs_of(FakeModel())[0]
 
 
 def test_texts_are_strings_or_bytes() -> None:
-    document = json.loads(bytes(answer((LABEL, False)).body))
+    document = json.loads(bytes(answer((LABEL, False), offset=0).body))
     assert document["outputs"] == [{"name": "label", "datatype": "BYTES", "shape": [2], "data": ["a", "bé"]}]
-    response = answer((LABEL, True), (MEAN, False))
+    response = answer((LABEL, True), (MEAN, False), offset=0)
     length = int(response.headers[LENGTH])
     described = json.loads(bytes(response.body)[:length])["outputs"]
     assert described[0]["parameters"] == {"binary_data_size": 12}
-    assert described[1]["data"] == [0.1, 1.1]
+    assert described[1]["data"] == [0, 1]
     assert bytes(response.body)[length:] == text_bytes(b"a", "bé".encode())
 
 
