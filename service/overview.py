@@ -61,9 +61,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         "candidates": _candidates(training),
         "curves": _curves(report),
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
-        "calibration": None
-        if calibration is None
-        else {"method": _method(calibration), "rows": calibration.rows},
+        "calibration": None if calibration is None else {"method": _method(calibration), "rows": calibration.rows},
         "reliability": _reliability(calibration) if isinstance(calibration, ConformalMap) else None,
     }
 

@@ -61,7 +61,7 @@ export function showAnswer(overview, answer, choices) {
     };
   });
   if (rest.length) {
-    rows.push({ name: others(rest.length), rest: true, share: shares && sum(rest, shares), bars: [{ value: sum(rest, probabilities), color: rest.some((number) => set.has(number)) ? 'accent' : 'out' }], figure: percent(sum(rest, probabilities)) });
+    rows.push({ name: others(rest.length), rest: true, share: shares && sum(rest, shares), bars: [{ value: sum(rest, probabilities), color: 'rest' }], figure: percent(sum(rest, probabilities)) });
   }
   showBars($('class-bars'), rows);
   $('class-legend').replaceChildren(key('accent', `in the ${choices.coverage} % set`), key('out', 'not in it'), key('ink', '90 % of the draws', 'line'), shares ? key('grey', 'training rows') : '');
@@ -74,7 +74,9 @@ export function showAnswer(overview, answer, choices) {
 }
 
 function showSet(answer, choices) {
-  const names = answer.prediction_set?.values[0].map(named);
+  const [probabilities] = answer.probabilities;
+  const chance = (name) => probabilities[answer.classes.indexOf(name)];
+  const names = answer.prediction_set?.values[0].toSorted((a, b) => chance(b) - chance(a)).map(named);
   $('coverage-text').textContent = `${choices.coverage} %`;
   $('coverage').setAttribute('aria-valuetext', `${choices.coverage} %`);
   $('set-text').replaceChildren(...(names ? [

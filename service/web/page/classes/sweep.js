@@ -20,7 +20,7 @@ export const sweepOptions = () => ({ percentiles: INTERVAL });
 function linesOf(probabilities, classes) {
   const most = classes.map((_, number) => Math.max(...probabilities.map((of) => of[number])));
   const order = ranked(most);
-  return order.slice(0, MOST_LINES).filter((number, at) => at < 2 || most[number] >= LEAST_SHOWN);
+  return order.slice(0, MOST_LINES).filter((number) => classes.length <= MOST_LINES || most[number] >= LEAST_SHOWN);
 }
 
 /** Draws a sweep. */
@@ -55,13 +55,13 @@ export function showSweep(overview, feature, row, listed, answer) {
     : [{ field: 'value', title: feature.name }, ...drawn.map((number) => ({ field: `p${number}`, title: nameOf(number) }))];
   const ofCurves = (mark, encoding) => ({ data: { name: 'curves' }, mark, encoding });
   const layers = isChoice(feature) ? (x, y) => {
-    const xOffset = { field: 'name', type: 'nominal', sort: drawn.map(nameOf) };
+    const xOffset = { field: 'name', type: 'nominal', sort: drawn.map(nameOf), scale: { padding: 0.8 } };
     return [
       ofCurves({ type: 'rule', strokeWidth: 5, opacity: 0.4 }, { x, xOffset, y: y('low'), y2: { field: 'high' }, color, tooltip }),
       ofCurves({ type: 'point', filled: true, size: 60, opacity: 1 }, { x, xOffset, y: y('mean'), color, tooltip }),
     ];
   } : (x, y) => [
-    ofCurves({ type: 'area', opacity: 0.2 }, { x, y: { ...y('low'), stack: null }, y2: { field: 'high' }, color }),
+    ofCurves({ type: 'area', opacity: drawn.length > 4 ? 0.12 : 0.2 }, { x, y: { ...y('low'), stack: null }, y2: { field: 'high' }, color }),
     ofCurves({ type: 'line', strokeWidth: 2 }, { x, y: y('mean'), color }),
     ...['left', 'center', 'right'].map((side) => ({ data: { name: side }, mark: { type: 'text', align: side, fontSize: 12, fontWeight: 600 }, encoding: { x, y: y('y'), text: { field: 'name' }, color } })),
   ];
