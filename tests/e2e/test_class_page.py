@@ -103,6 +103,7 @@ def test_warnings_stand_at_their_field(visit: Visit) -> None:
     box.fill("9000")
     visit.answered()
     assert "above the training range" in visit.field("Weight").locator(".note").inner_text()
+    assert visit.text("#set-text").endswith("This row is unlike them.")
 
 
 def test_a_sweep_has_a_line_for_each_class(visit: Visit) -> None:
@@ -156,10 +157,13 @@ def test_the_request_to_copy_gives_the_answer_shown(visit: Visit, site: str) -> 
     assert "coverage=0.8," in python
 
 
-def test_a_file_is_scored(visit: Visit) -> None:
+def test_a_file_is_scored_with_the_chosen_coverage(visit: Visit) -> None:
+    cover(visit, 99)
     visit.page.click("#tab-file")
     content = "Weight,Horsepower,Automatic,Year,Origin/plant\n3000,100,true,1975-06-01,USA\n"
-    visit.page.set_input_files("#file", {"name": "cars.csv", "mimeType": "text/csv", "buffer": content.encode()})
+    file: Any = {"name": "cars.csv", "mimeType": "text/csv", "buffer": content.encode()}
+    with visit.page.expect_request("**/predict?coverage=0.99"):
+        visit.page.set_input_files("#file", file)
     visit.page.wait_for_selector("#file-done")
     titles = visit.page.locator("#file-preview th").all_inner_texts()
     assert titles[:2] == ["prediction", f"p_{CLASSES[0]}"]

@@ -11,7 +11,8 @@
 //   answer, sweep, compare, map   options(choices, overview) of the request, and show(…) of its answer. Options of a map
 //                     may be a text: what is missing. A sweep and a map may have rows(overview), their number along an axis.
 //   map.entries(overview)  what a map can show: [value, text] each
-//   request           options(choices) as a person would send them, and what Python prints of the prediction
+//   request           options(choices) as a person would send them, what Python prints of the prediction, and
+//                     query(choices), the same for a file to be scored
 //   card              metrics, facts(overview), tables(overview), figures(overview), drawFigures(overview)
 //
 // A new kind is a folder like `numbers/`, its template in `index.html`, and a line here.

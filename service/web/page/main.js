@@ -279,7 +279,7 @@ function installDrop() {
   const accept = (file) => {
     if (!file || !overview) return;
     open('file');
-    scoreFile(file, overview.name);
+    scoreFile(file, overview.name, kind.request.query(choices()));
   };
   addEventListener('dragover', (event) => { event.preventDefault(); document.body.classList.add('dragging'); });
   addEventListener('dragleave', (event) => { if (!event.relatedTarget) document.body.classList.remove('dragging'); });

@@ -7,6 +7,7 @@ import { showBars } from './bars.js';
 import { named, others, ranked } from './chosen.js';
 
 const MOST_BARS = 12;
+const LONG = 16; // characters of a name
 const SURE = 0.05; // nats: below it there is nothing to split
 export const INTERVAL = [5, 95]; // percentiles of a class's probability over draws: 90 % of the draws
 
@@ -45,7 +46,7 @@ export function showAnswer(overview, answer, choices) {
   const [name, chance] = [named(answer.prediction[0]), percent(probabilities[likeliest])];
   const set = new Set(answer.prediction_set?.values[0].map((item) => classes.indexOf(item)));
 
-  $('headline').replaceChildren(h('span', { class: 'target' }, target.name), h('strong', {}, name), h('span', { class: 'spread' }, ` ${chance}`));
+  $('headline').replaceChildren(h('span', { class: 'target' }, target.name), h('strong', { class: name.length > LONG ? 'long' : null }, name), h('span', { class: 'spread' }, ` ${chance}`));
   $('bar').textContent = `${target.name} ${name} ${chance}`;
   $('sure-text').textContent = answer.calibrated && calibration ? `Probabilities are calibrated on ${count(calibration.rows)} held-out rows.` : 'Probabilities are not calibrated: there were no held-out rows for it.';
 
@@ -63,7 +64,7 @@ export function showAnswer(overview, answer, choices) {
   if (rest.length) {
     rows.push({ name: others(rest.length), rest: true, share: shares && sum(rest, shares), bars: [{ value: sum(rest, probabilities), color: 'rest' }], figure: percent(sum(rest, probabilities)) });
   }
-  showBars($('class-bars'), rows);
+  showBars($('class-bars'), rows, `Probabilities of ${target.name}`);
   $('class-legend').replaceChildren(key('accent', `in the ${choices.coverage} % set`), key('out', 'not in it'), key('ink', '90 % of the draws', 'line'), shares ? key('grey', 'training rows') : '');
 
   showSet(answer, choices);
@@ -73,6 +74,7 @@ export function showAnswer(overview, answer, choices) {
   showSplit(nats(entropy - doubt), `${nats(doubt)} nats`, entropy > 0 ? doubt / entropy : 0, `${words} The entropy is ${nats(entropy)} nats, of ${nats(most)} at most.`);
 }
 
+/** Says which classes are in the set, the likeliest first. */
 function showSet(answer, choices) {
   const [probabilities] = answer.probabilities;
   const chance = (name) => probabilities[answer.classes.indexOf(name)];
@@ -80,6 +82,6 @@ function showSet(answer, choices) {
   $('coverage-text').textContent = `${choices.coverage} %`;
   $('coverage').setAttribute('aria-valuetext', `${choices.coverage} %`);
   $('set-text').replaceChildren(...(names ? [
-    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `Of such sets, ${choices.coverage} % hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.`),
+    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${answer.warnings.length ? ' This row is unlike them.' : ''}`),
   ] : ['The checkpoint has no sets.']));
 }

@@ -37,7 +37,7 @@ export function showCompare(overview, answer) {
   const [name, chance] = [named(classes[most]), moreProbable(draws, most)];
   const sure = change[most] < 0 ? chance : 1 - chance;
   $('compare-text').replaceChildren(...(alike ? ['A and B are answered alike. Change B below.'] : [
-    h('span', {}, h('b', {}, name), ` is ${change[most] < 0 ? 'less' : 'more'} probable for B than for A by `, h('strong', { id: 'change' }, points(change[most]).slice(1)), ', and so say ', h('b', { id: 'sure' }, percent(sure)), ' of the draws.'),
+    h('span', {}, h('b', {}, name), ` is ${change[most] < 0 ? 'less' : 'more'} probable for B than for A by `, h('strong', { id: 'change' }, points(change[most]).slice(1)), '; in ', h('b', { id: 'sure' }, percent(sure)), ' of the draws it is so.'),
     h('small', {}, `A: ${likeliest(a)}. B: ${likeliest(b)}. They are of different classes with probability `, h('span', { id: 'differ' }, percent(differ(draws))),
       '. Both are answered by the same draws, so doubt that they share cancels.')]));
   const { shown, rest } = split(a.map((value, number) => Math.max(value, b[number])));
@@ -48,6 +48,6 @@ export function showCompare(overview, answer) {
   }));
   const summed = (of) => rest.reduce((sum, number) => sum + of[number], 0);
   if (rest.length) rows.push({ name: others(rest.length), rest: true, bars: [{ value: summed(a), color: 'accent' }, { value: summed(b), color: 'second' }], figure: `${percent(summed(a))} → ${percent(summed(b))}` });
-  showBars($('compare'), rows, ['A → B', 'A > B']);
+  showBars($('compare'), rows, `Probabilities of ${overview.target.name} for A and for B`, ['A → B', 'A > B']);
   $('compare-legend').replaceChildren(key('accent', 'A'), key('second', 'B'), key('ink', '90 % of the draws', 'line'), h('span', {}, 'A > B: the share of the draws in which the class is more probable for A'));
 }

@@ -24,7 +24,8 @@ export const numbers = {
   fill({ target: { middle, spread } }, link) {
     const middling = middle === null ? '' : Number(middle.toPrecision(spread > Math.abs(middle) ? 1 : 2));
     $('threshold').value = link.threshold ?? middling;
-    if (['50', '80', '90', '95'].includes(link.band)) $('band').value = link.band;
+    const band = link.band ?? (link.model ? '90' : null); // another model keeps the band, a link without one means 90
+    if (['50', '80', '90', '95'].includes(band)) $('band').value = band;
   },
   choices: () => ({ band: Number($('band').value), threshold: threshold() }),
   state: ({ band }) => ({ band: band === 90 ? null : band, threshold: $('threshold').value }),
@@ -40,7 +41,7 @@ export const numbers = {
   map: { entries: () => mapEntries, options: mapOptions, show: showMap },
   request: {
     options: (choices) => ({ percentiles: [50 - choices.band / 2, 50, 50 + choices.band / 2], ...thresholds(choices) }),
-    printed: 'prediction.mean, prediction.std',
+    printed: 'prediction.mean, prediction.std', query: () => '',
   },
   card: { metrics, facts, tables, figures, drawFigures },
 };
