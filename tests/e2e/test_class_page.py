@@ -87,6 +87,9 @@ def test_the_set_follows_the_coverage_and_a_link_keeps_it(visit: Visit, site: st
     kept = visit.text("#set-text")
     visit.go(visit.page.url.removeprefix(visit.address), SHOWN)
     assert visit.text("#set-text") == kept
+    visit.page.evaluate("(state) => { location.hash = state; }", STATE)  # a link without a coverage means 90 %
+    visit.page.wait_for_function("() => document.getElementById('coverage-text').textContent.startsWith('90')")
+    visit.answered()
 
 
 def test_the_entropy_is_split_into_noise_and_doubt(visit: Visit, site: str) -> None:
