@@ -161,6 +161,8 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
             raise DataError("y: a class is missing; leave out rows without one")
         check_classification_targets(values)
         classes, codes = np.unique(values, return_inverse=True)
+        if not len(classes):
+            raise DataError("y: found 0 sample(s): give a class for each row of X")
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}, in every row: give at least two classes")
         if len(classes) > MOST_CLASSES:

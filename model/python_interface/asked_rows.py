@@ -101,6 +101,8 @@ class AskedRows:
         Returns:
             ``[..., B]``.
         """
+        if not values.size:
+            return np.empty(values.shape)
         flat = values.reshape(-1, len(self))
         result = np.empty(flat.shape)
         needed = max(1, len(flat))

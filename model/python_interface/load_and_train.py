@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import warn
@@ -16,13 +17,13 @@ from murho.model.python_interface.silence import Silence
 from murho.model.python_interface.trained_model import TrainedModel
 from murho.model.python_interface.value_errors import ParameterError, as_value_errors
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
-from murho.model.training.options import make_options
+from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train as train_on_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Mapping
 
-    from murho.model.training.options import TrainOptions
+    import pyarrow as pa
 
 __all__ = ["load", "train"]
 
@@ -76,8 +77,7 @@ def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False,
         FitError: The fit became non-finite.
     """
     with as_value_errors():
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-        chosen = make_options(values)
+        chosen = make_options(_known(options))
         resolved = resolve_device(device)
         table = table_of(data)
         if not isinstance(data, str | Path):
@@ -88,6 +88,16 @@ def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False,
         warn("the training was interrupted: the model has the best parameters so far", UserWarning, stacklevel=2)
     warn_of_left_out(trained.spec.schema, stacklevel=2)
     return TrainedModel(Posterior(trained.spec, trained.tensors, device=resolved), trained.tensors)
+
+
+def _known(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options after a check of their names; lists become tuples."""
+    for name in options:
+        if name not in TrainOptions.model_fields:
+            close = difflib.get_close_matches(name, TrainOptions.model_fields, n=1)
+            hint = f": did you mean {close[0]!r}?" if close else "; they are those of `murho train`"
+            raise ParameterError(f"there is no option {name!r}{hint}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
 
 
 def _with_kinds(options: TrainOptions, table: pa.Table, target: str) -> TrainOptions:

@@ -23,8 +23,10 @@ SHOWN = 5
 class NumberDistribution:
     """The predictive distribution of the target for each of B rows, in the target's unit.
 
-    It is the exact mixture over the draws of the posterior, calibrated on held-out rows if the model has a calibration:
-    `std`, its two parts, `interval`, `ppf`, `cdf`, `sf` and `sample` then describe one and the same distribution.
+    It is the exact mixture over the draws of the posterior. If the model has a calibration, `interval`, `ppf`, `cdf`,
+    `sf` and `sample` are of the calibrated distribution. The mean is that of the mixture, and `std` and its two parts
+    count the outer 1 % of the calibrated distribution in the proportion of the raw one
+    (`model.distributions.calibrated_spread`), so that of many samples may differ by some per cent.
 
     Arguments follow NumPy's rules of broadcasting, as in SciPy: a number is for every row, ``[B]`` numbers are one a
     row, and ``[K, 1]`` numbers are K for every row, with the result ``[K, B]``.

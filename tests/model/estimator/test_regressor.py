@@ -156,6 +156,36 @@ def test_weights_that_can_not_be_used_are_refused(weights: NDArray[np.float64]) 
         quick().fit(np.arange(60.0)[:, None], np.arange(60.0), sample_weight=weights)
 
 
+def test_groups_are_held_out_together_and_are_no_feature(tmp_path: Path) -> None:
+    X, y = line()
+    groups = np.repeat(np.arange(20), 3)
+    model = quick(members=2).fit(X, y, groups=groups)
+    assert model.n_features_in_ == 3
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(subject=groups)
+    named = quick(members=2, group=("subject",)).fit(frame, y)
+    assert_alike(model.predict(X), named.predict(frame))
+    assert BBBRegressor.from_checkpoint(model.save(tmp_path, "grouped")).group == ()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "groups", "message"),
+    [
+        ({}, [1, 2], "^groups: one for each of the 60 rows"),
+        ({"group": ("x0",)}, range(60), "^group: says what is held out together"),
+        ({"time": "row-order"}, range(60), "^time: says what is held out together"),
+        ({"keep_groups": True}, range(60), "^keep_groups: "),
+    ],
+)
+def test_groups_that_can_not_be_used_are_refused(parameters: dict[str, Any], groups: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick(**parameters).fit(*line(), groups=groups)
+
+
+def test_text_as_a_target_is_for_the_classifier() -> None:
+    with pytest.raises(ValueError, match="'a'; BBBRegressor predicts numbers, BBBClassifier predicts classes"):
+        quick().fit(line(20)[0], ["a", "b"] * 10)
+
+
 def test_names_of_columns_are_kept_and_checked() -> None:
     estimator_checks.check_dataframe_column_names_consistency("BBBRegressor", quick())
 
@@ -381,6 +411,33 @@ def test_quantiles_are_the_posteriors_calibrated_and_in_the_order_asked_for(
     assert_alike(fitted.predict_quantiles(flats), expected)
     turned = fitted.predict_quantiles(flats, quantiles=np.array([0.95, 0.05]))
     assert_alike(turned, expected[:, [2, 0]])
+
+
+def test_spread_and_quantiles_come_with_the_mean_also_through_a_pipeline(
+    fitted: BBBRegressor, flats: pd.DataFrame
+) -> None:
+    mean, std, quantiles = fitted.predict(flats, return_std=True, quantiles=(0.1, 0.9))
+    assert_alike(mean, fitted.predict(flats))
+    assert_alike(std, fitted.predict(flats, return_std=True)[1])
+    assert_alike(quantiles, fitted.predict_quantiles(flats, (0.1, 0.9)))
+    assert_alike(fitted.predict(flats, quantiles=[0.1, 0.9])[1], quantiles)
+    X, y = line()
+    pipeline = make_pipeline(StandardScaler(), quick()).fit(X, y)
+    mean, std, quantiles = pipeline.predict(X, return_std=True, quantiles=(0.5,))
+    assert (mean.shape, std.shape, quantiles.shape) == ((60,), (60,), (60, 1))
+    answer = pipeline[-1].predict_dist(pipeline[:-1].transform(X))
+    assert_alike(answer.mean(), mean)
+    assert_alike(answer.median(), quantiles[:, 0])
+
+
+def test_the_distribution_says_what_predict_says(fitted: BBBRegressor, flats: pd.DataFrame) -> None:
+    answer = fitted.predict_dist(flats)
+    mean, std = fitted.predict(flats, return_std=True)
+    assert_alike(answer.mean(), mean)
+    assert_alike(answer.std(), std)
+    assert_alike(answer.interval(0.9)[0], fitted.predict_quantiles(flats)[:, 0])
+    np.testing.assert_allclose(answer.cdf(answer.ppf(0.3)), 0.3, atol=1e-6)
+    assert copy.deepcopy(fitted).set_params(samples=0).predict_dist(flats).mean().shape == (30,)
 
 
 @pytest.mark.parametrize("quantiles", [(0.0, 0.5), (5, 50, 95), (np.nan,), 0.5])
