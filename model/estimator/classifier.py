@@ -159,7 +159,8 @@ class BBBClassifier(ClassifierMixin, BBBEstimator):  # type: ignore[misc]  # sci
         values = validate_data(self, y=y)
         if values.dtype == object and any(value is None for value in values):
             raise DataError("y: a class is missing; leave out rows without one")
-        check_classification_targets(values)
+        if values.dtype.kind in "fO":  # others are classes, and scikit-learn would warn of many before the error below
+            check_classification_targets(values)
         classes, codes = np.unique(values, return_inverse=True)
         if not len(classes):
             raise DataError("y: found 0 sample(s): give a class for each row of X")

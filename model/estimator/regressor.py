@@ -135,12 +135,11 @@ class BBBRegressor(RegressorMixin, BBBEstimator):  # type: ignore[misc]  # sciki
 
     def _read_target(self, y: Any) -> pa.Array:
         try:
-            targets = validate_data(self, y=y, y_numeric=True)
+            return pa.array(np.asarray(validate_data(self, y=y, y_numeric=True), dtype=np.float64))
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
-            raise DataError(f"y: {error}; BBBRegressor predicts numbers, BBBClassifier predicts classes") from error
-        return pa.array(np.asarray(targets, dtype=np.float64))
+            raise DataError("y holds text: BBBRegressor predicts numbers, BBBClassifier predicts classes") from error
 
 
 def _percentiles(quantiles: ArrayLike) -> tuple[float, ...]:

@@ -64,5 +64,5 @@ def test_values_that_json_can_not_keep_come_back_as_their_names() -> None:
     "data", [{"names": ["a", "c"]}, {"names": ["a"]}, {"names": ["a", "b"], "values": [1], "dtype": "<i8"}]
 )
 def test_json_that_does_not_fit_the_model_is_refused(data: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="classes? of the estimator"):
+    with pytest.raises(ValueError, match=r"class(es)? of the estimator"):
         ClassLabels.from_json(data, ("a", "b"))

@@ -182,7 +182,7 @@ def test_groups_that_can_not_be_used_are_refused(parameters: dict[str, Any], gro
 
 
 def test_text_as_a_target_is_for_the_classifier() -> None:
-    with pytest.raises(ValueError, match="'a'; BBBRegressor predicts numbers, BBBClassifier predicts classes"):
+    with pytest.raises(ValueError, match="y holds text: BBBRegressor predicts numbers, BBBClassifier predicts classes"):
         quick().fit(line(20)[0], ["a", "b"] * 10)
 
 
@@ -591,19 +591,3 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=re.escape("run pip install '.[sklearn]' in a clone")):
         from murho import BBBRegressor  # noqa: F401 - the import is what fails
-
-
-def test_the_guide_runs(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "estimator.md").read_text()
-    snippets = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    assert len(snippets) == 5
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    command = [sys.executable, "-W", "error", "-c", "\n".join(snippets)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (r2,) = re.findall(r"rows: (\S+)", done.stdout)
-    (coverage,) = re.findall(r"hold (\d+)%", done.stdout)
-    assert float(r2) > 0.8
-    assert float(coverage) > 75
-    assert (tmp_path / "checkpoints" / "cars" / "1" / "model.json").is_file()
