@@ -67,7 +67,7 @@ class TrainedModel:
         samples: int = DEFAULT_SAMPLES,
         seed: int | None = None,
         calibrated: bool = True,
-    ) -> NumberDistribution | ClassDistribution:
+    ) -> Any:
         """The predictive distribution of the target of every row.
 
         Args:
@@ -76,6 +76,9 @@ class TrainedModel:
             samples: S, the draws behind the answer; 0: the mean, or the probabilities, of the mu-only network alone.
             seed: Seed of the draws; None: that of the model.
             calibrated: Whether the answer is calibrated, if the model has a calibration.
+
+        Returns:
+            A `NumberDistribution`, or a `ClassDistribution` if the model has `classes`.
 
         Raises:
             ValueError: The data or an argument can't be used; the message says where and why.

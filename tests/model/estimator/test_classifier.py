@@ -208,7 +208,8 @@ def test_too_many_classes_are_refused() -> None:
 
 def test_sets_and_draws_are_in_the_order_of_the_classes(fitted: BBBClassifier, flats: pd.DataFrame) -> None:
     sets, proba = fitted.predict_set(flats, coverage=0.5), fitted.predict_proba(flats)
-    assert (sets.shape, sets.dtype) == ((30, 3), np.bool_)
+    assert sets.shape == (30, 3)
+    assert sets.dtype == np.bool_
     assert sets.any(axis=1).all()
     assert (fitted.predict_set(flats, coverage=0.99) >= sets).all()
     draws = fitted.sample_functions(flats, samples=32)

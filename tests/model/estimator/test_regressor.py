@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import json
-import os
 import pickle
 import re
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any

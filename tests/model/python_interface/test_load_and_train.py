@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 from murho import load, train
 from murho.model.data.schema import FeatureKind
 from murho.model.errors import CheckpointError
-from murho.model.python_interface import load_and_train
 from murho.model.python_interface.class_distribution import ClassDistribution
 from murho.model.python_interface.number_distribution import NumberDistribution
 from murho.model.python_interface.silence import Silence
@@ -20,7 +20,6 @@ from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from murho.model.fitting.fit_types import Epoch
     from murho.model.posterior.posterior import Posterior
@@ -156,7 +155,7 @@ def test_rows_that_can_not_be_used_are_value_errors(
 
 def test_what_is_saved_is_loaded(model: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert model.save("rent") == load_and_train.default_root() / "rent" / "1"
+    assert model.save("rent") == Path("checkpoints") / "rent" / "1"
     assert model.save("rent", "elsewhere").parts == ("elsewhere", "rent", "1")
     model.save("rent")
     rows = flats().head(5)
