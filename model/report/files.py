@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from murho.model.fitting.training_data import select_rows
+from murho.model.report import PAGE_FILE
 from murho.model.report.facts import FACTS_PATH, facts_of_training
 from murho.model.report.html_page import html_page
 from murho.model.report.rendering import draw
@@ -16,6 +17,7 @@ from murho.model.report.shown_rows import shown_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from murho.model.evaluation.class_held_out import HeldOutClasses
     from murho.model.evaluation.held_out_rows import HeldOutRows
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.pruning import Pruned
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PAGE_FILE", "pruning_report", "report_files", "training_report", "update_report"]
 
-PAGE_FILE = "report.html"
 PICTURES = "report"
 
 
@@ -96,7 +97,11 @@ def pruning_report(
 
 
 def _revision_files(
-    name: str, facts: Mapping[str, Any], posterior: Posterior, rows: LabelledRows | None, judged: HeldOutRows | None
+    name: str,
+    facts: Mapping[str, Any],
+    posterior: Posterior,
+    rows: LabelledRows | None,
+    judged: HeldOutRows | HeldOutClasses | None,
 ) -> dict[str, bytes]:
     shown = None
     if rows is not None and judged is not None:
