@@ -18,7 +18,7 @@ from murho.model.estimator.base import BBBEstimator
 from murho.model.estimator.class_labels import ClassLabels
 from murho.model.estimator_parameters import DataError
 from murho.model.python_interface.class_distribution import ClassDistribution
-from murho.model.training.classification_task import OF_NUMBERS
+from murho.model.training.target_classes import OF_NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,8 +25,8 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
 from murho.model.estimator_parameters import RENAMED
-from murho.model.training.classification_task import OF_NUMBERS
 from murho.model.training.options import make_options
+from murho.model.training.target_classes import OF_NUMBERS
 from murho.model.training.train import train
 from murho.service.checkpoint_source import DirectorySource
 from murho.service.loader import Loader
