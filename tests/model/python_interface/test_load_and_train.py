@@ -105,7 +105,7 @@ def test_progress_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None
             lambda: train([[1.0]], "rent"),
             "give a data frame of pandas, polars or pyarrow, or the path of a file, not list",
         ),
-        (lambda: train("flats.xyz", "rent"), "the extension '.xyz' is not known"),
+        (lambda: train("no.csv", "rent"), r"no\.csv does not exist"),
     ],
 )
 def test_what_can_not_be_trained_is_a_value_error(ask: Callable[[], Any], message: str) -> None:
