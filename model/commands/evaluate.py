@@ -15,8 +15,10 @@ from murho.model.commands.shared_options import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
+    ModelOption,
     VersionOption,
     naming,
+    only_checkpoint,
     print_json,
     print_lines,
 )
@@ -26,7 +28,7 @@ __all__ = ["evaluate"]
 
 def evaluate(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file with the target column.")],
-    model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
+    model: ModelOption = None,
     checkpoints: CheckpointsOption = Path("checkpoints"),
     version: VersionOption = None,
     weight: Annotated[
@@ -46,7 +48,8 @@ def evaluate(
     from murho.model.runtime.row_progress import advancing
 
     use_threads_for_answering()
-    posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
+    directory = find_checkpoint(checkpoints, model or only_checkpoint(checkpoints), version)
+    posterior = Posterior.load(directory, resolve_device(device))
     table = read_table(data)
     with naming(data), advancing("judging", table.num_rows) as advance:
         report = evaluate_table(posterior, table, weight=weight, advance=advance)
