@@ -104,6 +104,7 @@ def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, wi
 
 
 def _print_outcome(trained: Trained, directory: Path, *, as_json: bool) -> None:
+    from murho.model.commands.next_commands import next_commands
     from murho.model.evaluation.class_summary import class_summary
     from murho.model.evaluation.metrics import summary
 
@@ -130,4 +131,4 @@ def _print_outcome(trained: Trained, directory: Path, *, as_json: bool) -> None:
     page = directory / "report.html"
     if page.is_file():
         lines.append(f"report: {page}")
-    print_lines(lines)
+    print_lines([*lines, *next_commands(directory)])
