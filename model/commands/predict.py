@@ -86,6 +86,7 @@ def predict(
     )
     from murho.model.commands.written_cells import written_cells
     from murho.model.data.tables import read_table, write_table
+    from murho.model.engines.level_hint import level_hint
     from murho.model.engines.selection import engine_worth
     from murho.model.errors import OptionError
     from murho.model.posterior.checkpoint import find_checkpoint
@@ -128,6 +129,9 @@ def predict(
         )
         with naming(data), advancing("scoring", table.num_rows) as advance:
             scored = score_table(table, scorer, options, advance)
+    hint = level_hint(options.percentiles)
+    if hint is not None:
+        sys.stderr.write(f"note: --percentiles: {hint}\n")
     _say_notes(scored, warnings=warnings)
     _say_extra(table, scorer.schema)
     columns: dict[str, Any] = {}

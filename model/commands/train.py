@@ -20,7 +20,8 @@ from murho.model.commands.shared_options import (
 )
 from murho.model.commands.train_options import option_values, with_train_options
 from murho.model.errors import OptionError
-from murho.model.training.options import make_options, read_config
+from murho.model.training.config_files import read_config
+from murho.model.training.options import make_options
 
 if TYPE_CHECKING:
     from murho.model.commands.training_progress import TerminalReporter

@@ -236,7 +236,8 @@ def test_what_http_can_the_command_can_and_a_service_gives_the_same_columns(rent
         got = {name: values for name, values in local.columns.items() if name != "warnings"}
 
         def lists(*names: str) -> list[Any]:
-            return np.stack([got[name] for name in names], axis=1).tolist()
+            listed: list[Any] = np.stack([got[name] for name in names], axis=1).tolist()
+            return listed
 
         whole = {name: got[name].tolist() for name in ("mean", "std", "epistemic_std", "aleatoric_std", "draws")}
         parts = {

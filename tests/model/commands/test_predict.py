@@ -55,8 +55,8 @@ def test_the_only_checkpoint_needs_no_name(rents: Path, tmp_path: Path) -> None:
 
 
 def test_thresholds_draws_and_warnings_are_columns_of_csv_and_parquet(rents: Path, tmp_path: Path) -> None:
-    words = ("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, "--samples", 4)
-    words = (*words, "--thresholds", "500,7.5", "--draws", "--warnings", "--no-noise", "--percentiles", "50")
+    base = ("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, "--samples", 4)
+    words = (*base, "--thresholds", "500,7.5", "--draws", "--warnings", "--no-noise", "--percentiles", "50")
     rows = list(csv.DictReader(call_murho(*words).stdout.splitlines()))
     moments = ["mean", "std", "epistemic_std", "aleatoric_std", "p50"]
     assert list(rows[0]) == [*moments, "exceedance_500", "exceedance_7.5", "draws", "warnings"]
