@@ -40,9 +40,11 @@ def evaluate(
     """Judge a checkpoint on labelled rows."""
     from murho.model.commands.class_evaluation_report import class_report_lines
     from murho.model.commands.evaluation_report import report_lines
+    from murho.model.commands.learned_notes import JUDGED, note_of_learned, recognised_json
     from murho.model.data.tables import read_table
     from murho.model.evaluation.evaluate import evaluate_table
     from murho.model.posterior.checkpoint import find_checkpoint
+    from murho.model.posterior.learned_rows import read_learned_rows, recognise_table
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.devices import resolve_device, use_threads_for_answering
     from murho.model.runtime.row_progress import advancing
@@ -53,10 +55,14 @@ def evaluate(
     table = read_table(data)
     with naming(data), advancing("judging", table.num_rows) as advance:
         report = evaluate_table(posterior, table, weight=weight, advance=advance)
+        learned = read_learned_rows(directory)
+        found = None if learned is None else recognise_table(learned, posterior.schema, table)
+    report["learned"] = recognised_json(found)
     left_out = report.pop("left_out")
     if left_out:
         or_weight = "" if weight is None else f" or of {weight!r} 0"
         sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}{or_weight}\n")
+    sys.stderr.write(note_of_learned(found, JUDGED) or "")
     if json:
         print_json(report)
         return
