@@ -10,9 +10,9 @@ import numpy as np
 
 from murho.model.commands.row_warnings import warning_texts
 from murho.model.commands.service_answers import class_prediction_of, number_prediction_of
-from murho.model.data.cells import format_date, parse_date
+from murho.model.commands.service_schema import json_cells, schema_of
 from murho.model.data.columns import is_missing
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.data.schema import FeatureKind, Schema
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.imputation import rows_to_impute
 from murho.model.engines.answer_columns import answer_columns
@@ -142,17 +142,11 @@ class ServiceScorer:
         self._client, self._model, self._version, self._warnings = client, model, version, warnings
         with _client_errors():
             described = client.model(model, version).raw
-        target = described["target"]
-        classes = target.get("classes")
-        self.schema = Schema(
-            tuple(_feature(item) for item in described["features"]),
-            Target(target["name"], target.get("unit"), None if classes is None else tuple(classes)),
-            dict(described.get("left_out") or {}),
-        )
+        self.schema = schema_of(described)
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """The answer of the service; see `Scorer.score`."""
-        inputs = {feature.name: _json_cells(feature, columns[feature.name]) for feature in self.schema.features}
+        inputs = {feature.name: json_cells(feature, columns[feature.name]) for feature in self.schema.features}
         classes = self.schema.target.classes
         # What only the other kind of target has is not sent: the service would refuse it.
         own: dict[str, Any] = (
@@ -261,23 +255,6 @@ def _warnings(rows: int, warnings: Iterable[tuple[int, str, str]]) -> dict[str, 
     return {"warnings": warning_texts(rows, warnings)}
 
 
-def _feature(item: dict[str, Any]) -> Feature:
-    kind = FeatureKind(item["kind"])
-
-    def bound(value: Any) -> float | None:
-        return parse_date(value) if isinstance(value, str) else value
-
-    return Feature(
-        name=item["name"],
-        kind=kind,
-        unit=item["unit"],
-        missing=bool(item["missing"]),
-        minimum=bound(item["min"]),
-        maximum=bound(item["max"]),
-        categories=tuple(item["categories"] or ()),
-    )
-
-
 def _rows_outside(schema: Schema, columns: Columns, *, categories_only: bool) -> NDArray[np.bool_]:
     """Mask of the rows with an unseen category or, unless ``categories_only``, a value beyond its range, ``[B]``."""
     outside = np.zeros(len(next(iter(columns.values()))), dtype=bool)
@@ -286,17 +263,6 @@ def _rows_outside(schema: Schema, columns: Columns, *, categories_only: bool) ->
         schema = Schema(chosen, schema.target, {})
     outside[[item.row for item in schema.outside(columns)]] = True
     return outside
-
-
-def _json_cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
-    if feature.kind is FeatureKind.CATEGORICAL:
-        return list(column)
-    cells = column.tolist()
-    if feature.kind is FeatureKind.DATE:
-        return [None if cell != cell else format_date(cell) for cell in cells]
-    if feature.kind is FeatureKind.BOOLEAN:
-        return [None if cell != cell else bool(cell) for cell in cells]
-    return [None if cell != cell else cell for cell in cells]
 
 
 def score_table(
