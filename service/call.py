@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from murho.model.engines.level_hint import level_hint
 from murho.model.errors import MurhoError, Problem
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
@@ -115,6 +116,9 @@ class Call:
         parts.statistics.answered(model, inputs.count, answer.timing, parts.scheduler.clock() - self._begin)
         self._scope["state"]["facts"] = _facts(caller.name, model, inputs.count, options.samples, answer.timing)
         warnings = describe_outside(answer.outside, inputs) if answer.outside else []
+        hint = level_hint(options.percentiles)
+        if hint is not None:
+            warnings.insert(0, {"pointer": "/percentiles", "message": hint})
         return Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, warnings)
 
 

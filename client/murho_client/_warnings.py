@@ -43,7 +43,7 @@ def read_warnings(
         counts: Number of rows of each answer.
         labels: The rows' labels in the data as given `[B]`; None for row numbers.
     """
-    found = []
+    found: list[PredictionWarning] = []
     start = 0
     for answer, count in zip(answers, counts, strict=True):
         for item in answer.get("warnings", ()):
@@ -53,7 +53,9 @@ def read_warnings(
                 label = row if labels is None else labels[row]
             else:
                 row = label = None
-            found.append(PredictionWarning(row, label, feature, message))
+            warning = PredictionWarning(row, label, feature, message)
+            if row is not None or warning not in found:  # one of the whole request comes with each of its parts
+                found.append(warning)
         start += count
     return tuple(found)
 

@@ -8,26 +8,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from murho.model.commands.class_columns import columns_of_answer, columns_of_prediction
-from murho.model.data.cells import format_date, parse_date
+from murho.model.commands.row_warnings import warning_texts
+from murho.model.commands.service_answers import class_prediction_of, number_prediction_of
+from murho.model.commands.service_schema import json_cells, schema_of
 from murho.model.data.columns import is_missing
-from murho.model.data.readings import reading_from_json
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.data.schema import FeatureKind, Schema
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.imputation import rows_to_impute
+from murho.model.engines.answer_columns import answer_columns
+from murho.model.engines.answer_fields import Place
 from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from murho_client import Client
-    from murho_client import Prediction as Answer
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns
-    from murho.model.engines.prediction import Prediction, PredictOptions
+    from murho.model.engines.answer_fields import Fielded
+    from murho.model.engines.prediction import PredictOptions
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import Advance
 
@@ -38,8 +40,7 @@ __all__ = [
     "Scorer",
     "ServiceScorer",
     "connect",
-    "percentile_name",
-    "require_options",
+    "only_model",
     "score_table",
 ]
 
@@ -47,36 +48,43 @@ ROWS_PER_CHUNK = 16_384
 ROWS_PER_REQUEST = 4_096
 SECONDS_PER_REQUEST = 120.0
 RETRIES = 3
+MORE_WARNINGS = "More values are unlike the training rows"
+"""So begins a service's last warning where it has not listed all."""
 
 
 class Scored(NamedTuple):
     """The answer for a chunk of rows.
 
     Attributes:
-        columns: Output columns by name, ``[B]`` each; NaN for columns without an answer (``samples=0``). Those of a
-            class: `model.commands.class_columns`.
+        columns: Output columns by name, ``[B]`` each, or a list in each cell, ``[B, …]``; NaN, or None, for columns
+            without an answer (``samples=0``); see `model.engines.answer_columns`. If asked for, ``warnings`` is the
+            last.
         unlike: Whether each row is unlike the training rows, ``[B]``. A service lists the first 100 warnings of a
             request, so further rows of the request don't count.
         imputed: Whether each row lacks a cell that no training row lacked, ``[B]``; found as ``unlike`` is.
+        cut: Whether the service listed only the first warnings.
     """
 
     columns: dict[str, NDArray[Any]]
     unlike: NDArray[np.bool_]
     imputed: NDArray[np.bool_]
+    cut: bool = False
 
 
 class ScoredTable(NamedTuple):
     """The answer for a table.
 
     Attributes:
-        columns: Output columns by name, ``[B]`` each.
+        columns: Output columns by name, as in `Scored`.
         unlike: Number of rows unlike the training rows.
         imputed: Number of rows that lack a cell that no training row lacked.
+        cut: Whether a service listed only the first warnings of some rows.
     """
 
     columns: dict[str, NDArray[Any]]
     unlike: int
     imputed: int
+    cut: bool = False
 
 
 class Scorer(Protocol):
@@ -89,23 +97,19 @@ class Scorer(Protocol):
         ...
 
 
-def percentile_name(level: float) -> str:
-    """Name of the column of a percentile: ``p5``, ``p97.5``."""
-    return f"p{level:g}"
-
-
 class LocalScorer:
     """A `Scorer` with the posterior in this process."""
 
-    def __init__(self, posterior: Posterior) -> None:
-        """Store a loaded posterior."""
-        self.posterior = posterior
+    def __init__(self, posterior: Posterior, *, warnings: bool = False) -> None:
+        """Store a loaded posterior, and whether to write the column of warnings."""
+        self.posterior, self._warnings = posterior, warnings
         self.schema = posterior.schema
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """The answer of the posterior; see `Scorer.score`."""
         classes = self.schema.target.classes
-        answer = self.posterior.predict(columns, options if classes is None else replace(options, percentiles=()))
+        options = options if classes is None else replace(options, percentiles=())
+        answer = self.posterior.predict(columns, options)
         # Older checkpoints have no distance of rows: every value beyond its range counts.
         categories_only = self.posterior.encoder.distribution is not None
         unlike = _rows_outside(self.schema, columns, categories_only=categories_only)
@@ -113,42 +117,40 @@ class LocalScorer:
             unlike |= answer.outside
         imputed = np.zeros(len(unlike), dtype=bool)
         imputed[rows_to_impute(self.schema, columns)] = True
-        scored = _scored_columns(answer, options) if classes is None else columns_of_prediction(answer)
+        scored = _written(answer, options)
+        if self._warnings:
+            found = self.posterior.input_warnings(columns, among=answer.warned)
+            scored |= _warnings(len(unlike), ((item.row, item.feature, item.message) for item in found))
         return Scored(scored, unlike, imputed)
 
 
 class ServiceScorer:
     """A `Scorer` that asks a running service, through its client."""
 
-    def __init__(self, client: Client, model: str, version: str | None = None) -> None:
+    def __init__(self, client: Client, model: str, version: str | None = None, *, warnings: bool = False) -> None:
         """Ask the service for the features of the model.
 
         Args:
             client: A client of the service.
             model: Name of the model.
             version: Its version; by default the latest.
+            warnings: Whether to write the column of warnings.
 
         Raises:
             MurhoError: The service can't be reached or has no such model.
         """
-        self._client, self._model, self._version = client, model, version
+        self._client, self._model, self._version, self._warnings = client, model, version, warnings
         with _client_errors():
             described = client.model(model, version).raw
-        target = described["target"]
-        classes = target.get("classes")
-        self.schema = Schema(
-            tuple(_feature(item) for item in described["features"]),
-            Target(target["name"], target.get("unit"), None if classes is None else tuple(classes)),
-            {},
-        )
+        self.schema = schema_of(described)
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """The answer of the service; see `Scorer.score`."""
-        inputs = {feature.name: _json_cells(feature, columns[feature.name]) for feature in self.schema.features}
+        inputs = {feature.name: json_cells(feature, columns[feature.name]) for feature in self.schema.features}
         classes = self.schema.target.classes
         # What only the other kind of target has is not sent: the service would refuse it.
         own: dict[str, Any] = (
-            {"percentiles": options.percentiles, "noise": options.noise}
+            {"percentiles": options.percentiles, "noise": options.noise, "thresholds": options.thresholds}
             if classes is None
             else {"coverage": options.coverage}
         )
@@ -160,16 +162,26 @@ class ServiceScorer:
                 samples=options.samples,
                 seed=options.seed,
                 calibrated=options.calibrated,
+                include=[name for name in ("draws", "mc_error") if getattr(options, name)],
                 progress=False,
                 **own,
             )
-            scored = _scored_columns(answer, options) if classes is None else columns_of_answer(answer, classes)
+            if classes is None:
+                scored = _written(number_prediction_of(answer), options)
+            else:
+                scored = _written(class_prediction_of(answer, classes), replace(options, percentiles=()))
         unlike, imputed = np.zeros((2, len(next(iter(scored.values())))), dtype=bool)
-        for warning in answer.warnings:
-            if warning.row is not None and warning.feature is not None:
-                cell = columns[warning.feature][warning.row : warning.row + 1]
-                (imputed if is_missing(cell)[0] else unlike)[warning.row] = True
-        return Scored(scored, unlike, imputed)
+        placed = [
+            (warning.row, warning.feature, warning.message)
+            for warning in answer.warnings
+            if warning.row is not None and warning.feature is not None
+        ]
+        for row, feature, _ in placed:
+            (imputed if is_missing(columns[feature][row : row + 1])[0] else unlike)[row] = True
+        if self._warnings:
+            scored |= _warnings(len(unlike), placed)
+        cut = any(warning.message.startswith(MORE_WARNINGS) for warning in answer.warnings)
+        return Scored(scored, unlike, imputed, cut)
 
 
 @contextmanager
@@ -206,6 +218,20 @@ def connect(url: str) -> Client:
         raise MurhoError(f"{url}: not an address of a service ({error})") from error
 
 
+def only_model(client: Client, url: str) -> str:
+    """The name of the only model of a service.
+
+    Raises:
+        OptionError: It has several.
+        MurhoError: The service can't be reached.
+    """
+    with _client_errors():
+        names = sorted(model.name for model in client.models())
+    if len(names) != 1:
+        raise OptionError(f"{url} serves {len(names)} models ({', '.join(names)}): choose one with --model NAME")
+    return names[0]
+
+
 @contextmanager
 def _client_errors() -> Iterator[None]:
     """The client's errors as Murho's, in one line."""
@@ -217,34 +243,16 @@ def _client_errors() -> Iterator[None]:
         raise MurhoError(" ".join(str(error).split())) from error
 
 
-def _scored_columns(answer: Prediction | Answer, options: PredictOptions) -> dict[str, NDArray[np.float64]]:
-    """The output columns of an answer; NaN where it has none."""
-    none = np.full((len(answer.mean), len(options.percentiles)), np.nan)
-    missing = np.full(len(answer.mean), np.nan)
-    scored = {
-        name: missing if (values := getattr(answer, name)) is None else values
-        for name in ("mean", "std", "epistemic_std", "aleatoric_std")
-    }
-    percentiles = none if answer.percentiles is None else answer.percentiles
-    return scored | {percentile_name(level): percentiles[:, index] for index, level in enumerate(options.percentiles)}
+def _written(answer: Fielded, options: PredictOptions) -> dict[str, NDArray[Any]]:
+    """The output columns of an answer: the contract's, then what else was asked for."""
+    places = set(Place)
+    if answer.classes is not None and not options.mc_error:
+        places.remove(Place.NEXT)  # has epistemic_std of each class, asked or not
+    return answer_columns(answer, options, places)
 
 
-def _feature(item: dict[str, Any]) -> Feature:
-    kind = FeatureKind(item["kind"])
-
-    def bound(value: Any) -> float | None:
-        return parse_date(value) if isinstance(value, str) else value
-
-    return Feature(
-        name=item["name"],
-        kind=kind,
-        unit=item["unit"],
-        missing=bool(item["missing"]),
-        minimum=bound(item["min"]),
-        maximum=bound(item["max"]),
-        categories=tuple(item["categories"] or ()),
-        reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
-    )
+def _warnings(rows: int, warnings: Iterable[tuple[int, str, str]]) -> dict[str, NDArray[Any]]:
+    return {"warnings": warning_texts(rows, warnings)}
 
 
 def _rows_outside(schema: Schema, columns: Columns, *, categories_only: bool) -> NDArray[np.bool_]:
@@ -255,42 +263,6 @@ def _rows_outside(schema: Schema, columns: Columns, *, categories_only: bool) ->
         schema = Schema(chosen, schema.target, {})
     outside[[item.row for item in schema.outside(columns)]] = True
     return outside
-
-
-def _json_cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
-    if feature.kind is FeatureKind.CATEGORICAL:
-        return list(column)
-    cells = column.tolist()
-    if feature.kind is FeatureKind.DATE:
-        return [None if cell != cell else format_date(cell) for cell in cells]
-    if feature.kind is FeatureKind.BOOLEAN:
-        return [None if cell != cell else bool(cell) for cell in cells]
-    return [None if cell != cell else cell for cell in cells]
-
-
-def require_options(schema: Schema, *, percentiles: bool, coverage: bool) -> None:
-    """Check that no option is given that only the other kind of target has.
-
-    Args:
-        schema: The schema of the model.
-        percentiles: Whether ``--percentiles`` is given.
-        coverage: Whether ``--coverage`` is given.
-
-    Raises:
-        OptionError: One is given.
-    """
-    target = schema.target
-    if target.classes is not None and percentiles:
-        raise OptionError(
-            f"--percentiles is for a target that is a number; {target.name!r} has {len(target.classes)} classes: leave "
-            "it out. --coverage sets how often the prediction set holds the class; percentiles of probabilities come "
-            "over HTTP and in Python"
-        )
-    if target.classes is None and coverage:
-        raise OptionError(
-            f"--coverage is for the prediction sets of classes; {target.name!r} is a number: leave it out. "
-            "--percentiles 5,95 are the ends of a 90 % band"
-        )
 
 
 def score_table(
@@ -319,4 +291,4 @@ def score_table(
         advance(len(next(iter(columns.values()))))
     scored = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
     unlike, imputed = (sum(int(getattr(part, name).sum()) for part in parts) for name in ("unlike", "imputed"))
-    return ScoredTable(scored, unlike, imputed)
+    return ScoredTable(scored, unlike, imputed, any(part.cut for part in parts))

@@ -15,8 +15,10 @@ from murho.model.commands.shared_options import (
     CheckpointsOption,
     DeviceOption,
     JsonOption,
+    ModelOption,
     VersionOption,
     naming,
+    only_checkpoint,
     print_json,
     print_lines,
 )
@@ -26,7 +28,7 @@ __all__ = ["evaluate"]
 
 def evaluate(
     data: Annotated[Path, typer.Argument(help="File with the target column: CSV, Parquet, Arrow, JSON or Excel.")],
-    model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
+    model: ModelOption = None,
     checkpoints: CheckpointsOption = Path("checkpoints"),
     version: VersionOption = None,
     weight: Annotated[
@@ -42,7 +44,7 @@ def evaluate(
 
     # First what can be said at once; then the imports that take seconds.
     check_device(device)
-    directory = find_checkpoint(checkpoints, model, version)
+    directory = find_checkpoint(checkpoints, model or only_checkpoint(checkpoints), version)
     require_file(data)
     from murho.model.commands.early_checks import check_first_rows
     from murho.model.data.tables import read_table
@@ -52,7 +54,9 @@ def evaluate(
         check_first_rows(table, directory, labelled=True)
     from murho.model.commands.class_evaluation_report import class_report_lines
     from murho.model.commands.evaluation_report import report_lines
+    from murho.model.commands.learned_notes import JUDGED, note_of_learned, recognised_json
     from murho.model.evaluation.evaluate import evaluate_table
+    from murho.model.posterior.learned_rows import read_learned_rows, recognise_table
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import advancing
 
@@ -60,10 +64,14 @@ def evaluate(
     posterior = Posterior.load(directory, resolve_device(device))
     with naming(data), advancing("judging", table.num_rows) as advance:
         report = evaluate_table(posterior, table, weight=weight, advance=advance)
+        learned = read_learned_rows(directory)
+        found = None if learned is None else recognise_table(learned, posterior.schema, table)
+    report["learned"] = recognised_json(found)
     left_out = report.pop("left_out")
     if left_out:
         or_weight = "" if weight is None else f" or of {weight!r} 0"
         sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}{or_weight}\n")
+    sys.stderr.write(note_of_learned(found, JUDGED) or "")
     if json:
         print_json(report)
         return

@@ -8,19 +8,35 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from murho.model.commands.shared_options import CheckpointsOption, DeviceOption, VersionOption, naming
-from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_SAMPLES, PredictOptions
+from murho.model.commands.shared_options import (
+    CheckpointsOption,
+    DeviceOption,
+    ModelOption,
+    VersionOption,
+    naming,
+    only_checkpoint,
+)
+from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from murho.model.commands.batch_prediction import ScoredTable
+    from murho.model.data.schema import Schema
 
 __all__ = ["predict"]
+
+MOST_NAMED = 5
+"""Columns named in a note; of more the first ones."""
 
 
 def predict(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
-    model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
+    model: ModelOption = None,
     checkpoints: CheckpointsOption = Path("checkpoints"),
     url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,
     version: VersionOption = None,
@@ -30,6 +46,10 @@ def predict(
     percentiles: Annotated[
         str | None, typer.Option(help="Levels of the percentile columns, for a number.  [default: 5,50,95]")
     ] = None,
+    thresholds: Annotated[
+        str | None,
+        typer.Option(help="Values such as 20,30: columns exceedance_20, … with the probability of more than that."),
+    ] = None,
     coverage: Annotated[
         float | None,
         typer.Option(help="How often the prediction set holds the class, as a share.  [default: 0.9]"),
@@ -38,11 +58,24 @@ def predict(
     raw: Annotated[
         bool, typer.Option("--raw", help="Leave std, percentiles, probabilities as they are before calibration.")
     ] = False,
+    noise: Annotated[
+        bool, typer.Option("--noise/--no-noise", help="Describe a new observation, or the function alone.")
+    ] = True,
+    draws: Annotated[
+        bool, typer.Option("--draws", help="Add a column draws: a list of the function values of all draws.")
+    ] = False,
+    mc_error: Annotated[
+        bool, typer.Option("--mc-error", help="Add standard errors that come from the finite number of draws.")
+    ] = False,
+    warnings: Annotated[
+        bool, typer.Option("--warnings", help="Add a column warnings: which features of a row are unusual, and why.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
     keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Score a file, offline or through a running service."""
+    from murho.model.commands.answer_options import read_coverage, read_levels, read_thresholds, require_options
     from murho.model.data.file_checks import require_file
     from murho.model.errors import OptionError
     from murho.model.posterior.checkpoint_directories import find_checkpoint
@@ -51,15 +84,21 @@ def predict(
     # First what can be said at once; then the imports that take seconds.
     options = PredictOptions(
         samples=samples,
-        percentiles=_levels("5,50,95" if percentiles is None else percentiles),
+        percentiles=DEFAULT_PERCENTILES if percentiles is None else read_levels(percentiles),
         seed=seed,
+        noise=noise,
+        thresholds=() if thresholds is None else read_thresholds(thresholds),
+        draws=draws,
         calibrated=not raw,
-        coverage=DEFAULT_COVERAGE if coverage is None else _share(coverage),
+        mc_error=mc_error,
+        coverage=DEFAULT_COVERAGE if coverage is None else read_coverage(coverage),
     )
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
     check_device(device)
-    directory = find_checkpoint(checkpoints, model, version) if url is None else None
+    directory = None
+    if url is None:
+        directory = find_checkpoint(checkpoints, model or only_checkpoint(checkpoints), version)
     require_file(data)
     from murho.model.commands.early_checks import check_first_rows
     from murho.model.data.tables import read_table, write_table
@@ -73,9 +112,11 @@ def predict(
         Scorer,
         ServiceScorer,
         connect,
-        require_options,
+        only_model,
         score_table,
     )
+    from murho.model.commands.written_cells import written_cells
+    from murho.model.engines.level_hint import level_hint
     from murho.model.engines.selection import engine_worth
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import advancing
@@ -83,65 +124,60 @@ def predict(
     scorer: Scorer
     with ExitStack() as clients:
         if directory is None:
-            scorer = ServiceScorer(clients.enter_context(connect(str(url))), model, version)
+            client = clients.enter_context(connect(str(url)))
+            scorer = ServiceScorer(client, model or only_model(client, str(url)), version, warnings=warnings)
         else:
             use_threads_for_answering()
             engine = engine_worth(table.num_rows, samples)
-            scorer = LocalScorer(Posterior.load(directory, resolve_device(device), engine=engine))
-        require_options(scorer.schema, percentiles=percentiles is not None, coverage=coverage is not None)
-        with naming(data), advancing("scoring", table.num_rows) as advance:
-            scored, unlike, imputed = score_table(table, scorer, options, advance)
-    if unlike:
-        rows = "1 row is" if unlike == 1 else f"{unlike} rows are"
-        sys.stderr.write(f"note: {rows} unlike the training rows (far from them, or with an unseen category)\n")
-    if imputed:
-        rows = "1 row lacks" if imputed == 1 else f"{imputed} rows lack"
-        sys.stderr.write(
-            f"note: {rows} a cell that no training row lacked: the answer averages over what it may have been\n"
+            posterior = Posterior.load(directory, resolve_device(device), engine=engine)
+            scorer = LocalScorer(posterior, warnings=warnings)
+        require_options(
+            scorer.schema,
+            percentiles=percentiles is not None,
+            coverage=coverage is not None,
+            thresholds=thresholds is not None,
+            no_noise=not noise,
         )
+        with naming(data), advancing("scoring", table.num_rows) as advance:
+            scored = score_table(table, scorer, options, advance)
+    hint = level_hint(options.percentiles)
+    if hint is not None:
+        sys.stderr.write(f"note: --percentiles: {hint}\n")
+    _say_notes(scored, warnings=warnings)
+    _say_extra(table, scorer.schema)
     columns: dict[str, Any] = {}
     if keep_inputs:
-        clash = sorted(set(scored) & set(table.column_names))
+        clash = sorted(set(scored.columns) & set(table.column_names))
         if clash:
             raise OptionError(f"--keep-inputs: the input already has a column {clash[0]!r}; rename it")
         columns |= {name: table.column(name) for name in table.column_names}
     as_csv = output is None or output.suffix.lower() == ".csv"
-    write_table(output, columns | _cells(scored, as_csv=as_csv))
+    columns |= {name: written_cells(cells, as_csv=as_csv) for name, cells in scored.columns.items()}
+    write_table(output, columns)
 
 
-def _levels(text: str) -> tuple[float, ...]:
-    """Parse ``--percentiles``: distinct levels, strictly between 0 and 100."""
-    from murho.model.errors import OptionError
-
-    try:
-        levels = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(f"--percentiles: expected numbers parted by commas, such as 5,50,95, not {text!r}") from None
-    for level in levels:
-        if not 0.0 < level < 100.0:
-            raise OptionError(f"--percentiles: levels lie strictly between 0 and 100, not {level:g}")
-    if len(set(levels)) < len(levels):
-        raise OptionError(f"--percentiles: each level once, not {text!r}")
-    return levels
-
-
-def _share(coverage: float) -> float:
-    """Check ``--coverage``."""
-    from murho.model.errors import OptionError
-
-    if 1.0 < coverage < 100.0:
-        raise OptionError(f"--coverage is a share: give {coverage / 100.0:g} for {coverage:g} %")
-    if not 0.0 < coverage < 1.0:
-        raise OptionError(f"--coverage lies strictly between 0 and 1, not {coverage:g}")
-    return coverage
+def _say_notes(scored: ScoredTable, *, warnings: bool) -> None:
+    if scored.unlike:
+        rows = "1 row is" if scored.unlike == 1 else f"{scored.unlike} rows are"
+        more = "" if warnings else "; --warnings says which and why"
+        sys.stderr.write(f"note: {rows} unlike the training rows (far from them, or with an unseen category){more}\n")
+    if scored.imputed:
+        rows = "1 row lacks" if scored.imputed == 1 else f"{scored.imputed} rows lack"
+        sys.stderr.write(
+            f"note: {rows} a cell that no training row lacked: the answer averages over what it may have been\n"
+        )
+    if warnings and scored.cut:
+        sys.stderr.write(
+            "note: a service lists the first 100 warnings of a request, so the column warnings is not complete; "
+            "without --url it is\n"
+        )
 
 
-def _cells(scored: dict[str, Any], *, as_csv: bool) -> dict[str, Any]:
-    """The cells to write: NaN as a missing value and, in CSV, which has no lists, lists as text."""
-    import pyarrow as pa
-
-    from murho.model.commands.class_columns import lists_as_text
-
-    return {
-        name: pa.array(lists_as_text(values) if as_csv else values, from_pandas=True) for name, values in scored.items()
-    }
+def _say_extra(table: pa.Table, schema: Schema) -> None:
+    """Name the columns that the training did not see; those that it left out, and the target, were said then."""
+    known = {feature.name for feature in schema.features} | {schema.target.name} | set(schema.left_out)
+    extra = [name for name in table.column_names if name not in known]
+    if extra:
+        named = ", ".join(map(repr, extra[:MOST_NAMED])) + (", …" if len(extra) > MOST_NAMED else "")
+        what = "1 column that is no feature is" if len(extra) == 1 else f"{len(extra)} columns that are no features are"
+        sys.stderr.write(f"note: {what} not used: {named}\n")

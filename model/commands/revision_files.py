@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from murho.model.revision.revisions import Revision
@@ -15,7 +15,11 @@ __all__ = ["report_line", "write_revision"]
 
 
 def write_revision(
-    checkpoints: Path, name: str, written: Revision, report: Callable[[], dict[str, bytes]] | None
+    checkpoints: Path,
+    name: str,
+    written: Revision,
+    report: Callable[[], dict[str, bytes]] | None,
+    files: Mapping[str, bytes],
 ) -> Path:
     """Write the next version of a checkpoint; returns its directory.
 
@@ -26,6 +30,7 @@ def write_revision(
         name: Name of the checkpoint.
         written: The version.
         report: Makes the files of the report, by path; None: without a report.
+        files: Further files, by path.
     """
     from murho.model.posterior.checkpoint import write_checkpoint
 
@@ -35,7 +40,7 @@ def write_revision(
             extras = report()
         except Exception as error:
             sys.stderr.write(f"warning: the report could not be made: {type(error).__name__}: {error}\n")
-    return write_checkpoint(checkpoints, name, written.spec, written.tensors, extras=extras)
+    return write_checkpoint(checkpoints, name, written.spec, written.tensors, extras={**files, **extras})
 
 
 def report_line(directory: Path) -> list[str]:

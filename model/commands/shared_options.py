@@ -24,12 +24,14 @@ __all__ = [
     "CheckpointsOption",
     "DeviceOption",
     "JsonOption",
+    "ModelOption",
     "NameArgument",
     "ReportOption",
     "ReportRowsOption",
     "VersionOption",
     "labelled_rows_of",
     "naming",
+    "only_checkpoint",
     "print_json",
     "print_lines",
     "print_revision",
@@ -45,8 +47,29 @@ ReportOption = Annotated[
 ReportRowsOption = Annotated[
     bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
 ]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Name of the checkpoint; may be left out where there is only one.")
+]
 NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
+
+
+def only_checkpoint(root: Path) -> str:
+    """The name of the only checkpoint in a directory, for commands without ``--model``; it is said on stderr.
+
+    Raises:
+        OptionError: There are several, or there is none; the message lists them.
+    """
+    from murho.model.errors import OptionError
+    from murho.model.posterior.checkpoint import list_checkpoints
+
+    names = sorted({reference.name for reference in list_checkpoints(root) if reference.problem is None})
+    if not names:
+        raise OptionError(f"{root} has no checkpoint: train one with `murho train`, or say --checkpoints DIR")
+    if len(names) > 1:
+        raise OptionError(f"{root} has {len(names)} checkpoints ({', '.join(names)}): choose one with --model NAME")
+    sys.stderr.write(f"note: --model {names[0]}, the only checkpoint in {root}\n")
+    return names[0]
 
 
 @contextmanager

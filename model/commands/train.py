@@ -24,7 +24,8 @@ from murho.model.commands.shared_options import (
 )
 from murho.model.commands.train_options import option_values, with_train_options
 from murho.model.errors import OptionError
-from murho.model.training.options import make_options, read_config
+from murho.model.training.config_files import read_config
+from murho.model.training.options import make_options
 
 if TYPE_CHECKING:
     from murho.model.commands.training_progress import TerminalReporter
@@ -99,6 +100,7 @@ def train(
             )
         with interrupts_held_back():
             extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if report else {}
+            extras |= _learned_rows(trained)
             directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors, extras=extras)
             if not trained.spec.training["interrupted"]:
                 snapshots.remove()
@@ -144,7 +146,19 @@ def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, wi
         return {}
 
 
+def _learned_rows(trained: Trained) -> dict[str, bytes]:
+    """The file by which `murho evaluate` and `murho update` recognise the rows of the training.
+
+    Rows that were held out are among them: they have calibrated the bands, or chosen the fit.
+    """
+    from murho.model.posterior.learned_rows import learned_rows_file
+
+    evidence, schema = trained.evidence, trained.spec.schema
+    return learned_rows_file(schema, evidence.columns, evidence.targets)
+
+
 def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, as_json: bool) -> None:
+    from murho.model.commands.next_commands import next_commands
     from murho.model.evaluation.class_summary import class_summary
     from murho.model.evaluation.metrics import summary
 
@@ -172,4 +186,4 @@ def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, 
     page = directory / "report.html"
     if page.is_file():
         lines.append(f"report: {page}")
-    print_lines(lines)
+    print_lines([*lines, *next_commands(directory)])

@@ -57,9 +57,11 @@ def update(
     require_file(data)
     check_writable(checkpoints, name)
     table = read_rows_for(source, data)
+    from murho.model.commands.learned_notes import LEARNED_TWICE, note_of_learned
     from murho.model.commands.revision_files import report_line, write_revision
     from murho.model.commands.revision_report import updated_lines
     from murho.model.commands.training_progress import TerminalReporter
+    from murho.model.posterior.learned_rows import learned_rows_file, read_learned_rows, recognise
     from murho.model.report.facts import report_facts
     from murho.model.report.files import update_report
     from murho.model.revision.revisions import Revision
@@ -69,6 +71,10 @@ def update(
     revision = Revision.read(source)
     rows = labelled_rows_of(table, data, revision.posterior)
     _say_outside(rows)
+    learned = read_learned_rows(source)
+    if learned is not None:
+        found = recognise(learned, revision.posterior.schema, rows.columns, rows.targets)
+        sys.stderr.write(note_of_learned(found, LEARNED_TWICE) or "")
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
         updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)
     written = updated.revision
@@ -76,7 +82,8 @@ def update(
     def make_report() -> dict[str, bytes]:
         return update_report(name, updated, rows, report_facts(source, revision.spec), with_rows=report_rows)
 
-    directory = write_revision(checkpoints, name, written, make_report if report else None)
+    files = learned_rows_file(revision.posterior.schema, rows.columns, rows.targets, learned)
+    directory = write_revision(checkpoints, name, written, make_report if report else None, files)
     if json:
         print_revision(directory, written, "update")
         return

@@ -8,7 +8,6 @@ imports neither torch nor numpy, so that ``murho train --help`` answers at once.
 from __future__ import annotations
 
 import math
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
@@ -17,11 +16,11 @@ from murho.model.data.column_overrides import ColumnOverride  # noqa: TC001 - py
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from pydantic_core import ErrorDetails
 
     from murho.model.networks.priors import Prior
 
-__all__ = ["TrainOptions", "flag", "make_options", "read_config"]
+__all__ = ["TrainOptions", "flag", "make_options", "problem_text"]
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
@@ -217,8 +216,7 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
     try:
         options = TrainOptions.model_validate(values)
     except ValidationError as error:
-        lines = [f"{_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}" for problem in error.errors()]
-        raise OptionError("; ".join(lines)) from None
+        raise OptionError("; ".join(map(problem_text, error.errors()))) from None
     if options.group and options.time is not None:
         raise OptionError(
             "--group and --time can't be combined: give --group if rows of new groups will be asked for, or --time if "
@@ -236,42 +234,12 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def problem_text(problem: ErrorDetails) -> str:
+    """What is wrong with an option, by its name on the command line."""
+    return f"{_name(problem['loc'])}: {problem['msg']}, not {problem['input']!r}"
+
+
 def _name(location: tuple[int | str, ...]) -> str:
     if location and location[0] == "columns":
         return ".".join(str(part) for part in location)
     return flag(str(location[0])) if location else "options"
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read options from a TOML file, with the names of the command line and ``[columns.NAME]`` tables.
-
-    Args:
-        path: The file. Besides the fields of `TrainOptions` it may have ``target`` and ``name``. Instead of ``target``
-            it may have a table ``[target]`` with ``name``, ``minimum`` and ``maximum``.
-
-    Returns:
-        The values by name, not yet validated. ``-`` in names becomes ``_``.
-
-    Raises:
-        OptionError: The file can't be read or is not valid TOML, or ``[target]`` has another name.
-    """
-    try:
-        with path.open("rb") as file:
-            values = tomllib.load(file)
-    except OSError as error:
-        raise OptionError(f"{path}: can't read the configuration: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path}: not valid TOML: {error}") from error
-    values = {name.replace("-", "_"): value for name, value in values.items()}
-    if isinstance(values.get("target"), dict):
-        values |= _target_table(values.pop("target"), path)
-    return values
-
-
-def _target_table(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The values of a ``[target]`` table, by the names of options."""
-    names = {"name": "target", "minimum": "target_minimum", "maximum": "target_maximum"}
-    unknown = sorted(table.keys() - names.keys())
-    if unknown:
-        raise OptionError(f"{path}: [target] has {', '.join(names)}, but not {unknown[0]!r}")
-    return {names[name]: value for name, value in table.items()}

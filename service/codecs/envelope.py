@@ -16,6 +16,7 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import Problem
 from murho.service.codecs.cells import JSON_NAMES
 from murho.service.codecs.foreign_bodies import foreign_form
+from murho.service.codecs.json_hints import json_hint
 from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
 from murho.service.codecs.target_options import require_options_for
 from murho.service.errors import BadInputError
@@ -152,11 +153,16 @@ def parse_document(body: bytes) -> PredictRequest:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BadInputError(
-            [Problem("", f"The body isn't valid JSON in UTF-8. {foreign_form(body) or error}")]
+            [Problem("", f"The body isn't valid JSON in UTF-8. {foreign_form(body) or _fault(error)}")]
         ) from None
     if not isinstance(document, dict):
         raise BadInputError([Problem("", NO_OBJECT)])
     return check_document(document)
+
+
+def _fault(error: orjson.JSONDecodeError) -> str:
+    hint = json_hint(error)
+    return str(error) if hint is None else f"{hint} ({error})"
 
 
 def check_document(document: dict[str, Any]) -> PredictRequest:

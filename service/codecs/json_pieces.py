@@ -24,6 +24,7 @@ from murho.service.codecs.cells import JSON_NAMES, decode_cells, explain_cell
 from murho.service.codecs.envelope import NO_OBJECT, check_document
 from murho.service.codecs.foreign_bodies import foreign_form
 from murho.service.codecs.inputs import FORMS, Form, Inputs, check_columns, check_rows, parse_inputs
+from murho.service.codecs.json_hints import json_hint
 from murho.service.codecs.json_structure import Outline, StructureError, outline, skip_blanks, split
 from murho.service.codecs.problems import Problems, pointer
 from murho.service.errors import BadInputError, TooLargeError
@@ -191,7 +192,7 @@ class _Pieces:
             try:
                 values: list[Any] = orjson.loads(b"[%b]" % self.body[begin:end])
             except orjson.JSONDecodeError as error:
-                raise _no_json(error.msg, begin + error.pos) from None
+                raise _no_json(json_hint(error) or error.msg, begin + error.pos) from None
             if not values:
                 raise _no_json("a value is missing after a comma", begin)
             yield values
@@ -228,7 +229,7 @@ class _Pieces:
         try:
             document = orjson.loads(b"".join(self.body[begin:end] for begin, end in spans))
         except orjson.JSONDecodeError as error:
-            raise _no_json(error.msg, _place(spans, error.pos)) from None
+            raise _no_json(json_hint(error) or error.msg, _place(spans, error.pos)) from None
         return document if isinstance(document, dict) else {}
 
 
@@ -246,7 +247,9 @@ def _place(spans: list[tuple[int, int]], at: int) -> int:
 
 
 def _no_json(fault: str, at: int) -> BadInputError:
-    return BadInputError([Problem("", f"The body isn't valid JSON in UTF-8, near byte {at}: {fault}.")])
+    return BadInputError(
+        [Problem("", f"The body isn't valid JSON in UTF-8, near byte {at}: {fault.removesuffix('.')}.")]
+    )
 
 
 def _shifted(where: str, rows: int) -> str:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
+from murho.service.calibration_summary import calibration_summary
 from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.parts import PartsDependency
 from murho.service.responses import JSONBytes
@@ -17,7 +18,6 @@ __all__ = ["router"]
 # Parts of `model.json` that are shown besides those that the contract names. Only the loader needs the others.
 SHOWN_FACTS = (
     "metrics",
-    "calibration",
     "training",
     "architecture",
     "prior",
@@ -85,6 +85,25 @@ async def describe_version(name: str, version: str, parts: PartsDependency) -> J
     return JSONBytes(_describe(snapshot.models[name], model))
 
 
+@router.get("/models/{name}/calibration", summary="The calibration of a model in full")
+async def describe_calibration(name: str, parts: PartsDependency) -> JSONBytes:
+    """Has every number of the calibration of the latest version; `/models/{name}` has it in short.
+
+    `calibration` is null where the model has none.
+    """
+    return JSONBytes(_calibration(parts.registry.snapshot.find(name)))
+
+
+@router.get("/models/{name}/versions/{version}/calibration", summary="The calibration of one version in full")
+async def describe_calibration_of_version(name: str, version: str, parts: PartsDependency) -> JSONBytes:
+    """Has every number of the calibration of one version, or null."""
+    return JSONBytes(_calibration(parts.registry.snapshot.find(name, version)))
+
+
+def _calibration(model: "ModelLike") -> dict[str, Any]:
+    return {"name": model.name, "version": model.version, "calibration": model.spec.to_json()["calibration"]}
+
+
 def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
     facts = model.spec.to_json()
     return {
@@ -96,6 +115,7 @@ def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
         "target": _target(model),
         "features": [feature.describe() for feature in model.schema.features],
         "left_out": dict(model.schema.left_out),
+        "calibration": calibration_summary(facts["calibration"]),
         **{fact: facts[fact] for fact in SHOWN_FACTS},
     }
 

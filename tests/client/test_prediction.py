@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from murho_client._data import Labels
 from murho_client._prediction import Prediction, PredictionWarning
+from murho_client._warnings import read_warnings
 
 LEVELS = [5, 50, 97.5]
 
@@ -435,3 +436,14 @@ class TestDisplay:
 
         assert "<script" not in page
         assert unescape(page).count(evil) == 4
+
+
+def test_a_warning_about_the_whole_request_is_there_once_though_each_part_has_it() -> None:
+    hint = {"pointer": "/percentiles", "message": "Levels are per cent."}
+    row = {"pointer": "/inputs/size/1", "message": "size: large"}
+    found = read_warnings([{"warnings": [hint, row]}, {"warnings": [hint, row]}], [2, 2], None)
+    assert [(warning.row, warning.message) for warning in found] == [
+        (None, "Levels are per cent."),
+        (1, "large"),
+        (3, "large"),
+    ]

@@ -163,15 +163,20 @@ def test_predict_keeps_inputs_and_writes_parquet(checkpoints: Path, tmp_path: Pa
 
 
 def test_predict_through_a_service_equals_predict_offline(checkpoints: Path, tmp_path: Path) -> None:
-    arguments = ("predict", CARS, "--model", "cars", "--samples", 64, "--seed", 3)
+    # Neither needs the name of the only model.
+    arguments = ("predict", CARS, "--samples", 64, "--seed", 3, "--thresholds", "20,30.5", "--percentiles", "0.5,0.9")
     offline = _rows(call_murho(*arguments, "--checkpoints", checkpoints).stdout)
     with serve(checkpoints, tmp_path / "log") as service:
         service.wait_for_line("(Ready: )")
-        online = _rows(murho(*arguments, "--url", service.address).stdout)
+        done = murho(*arguments, "--url", service.address)
+    assert "note: --percentiles: Levels are per cent" in done.stderr
+    online = _rows(done.stdout)
     assert len(online) == len(offline)
+    assert list(online[0]) == list(offline[0])
+    assert list(online[0])[-2:] == ["exceedance_20", "exceedance_30.5"]
     for ours, theirs in zip(offline, online, strict=True):
         for name, value in ours.items():
-            assert float(theirs[name]) == pytest.approx(float(value), rel=1e-5)
+            assert float(theirs[name]) == pytest.approx(float(value), rel=1e-5, abs=1e-6)
 
 
 def test_evaluate_prints_the_contracts_keys(checkpoints: Path) -> None:
@@ -182,6 +187,7 @@ def test_evaluate_prints_the_contracts_keys(checkpoints: Path) -> None:
     for kind in ("raw", "calibrated"):
         assert set(report[kind]["coverage"]) == set(report[kind]["width"]) == {"50", "80", "90", "95"}
     assert "left out 8 rows" in done.stderr
+    assert "note: 398 of 398 rows are equal, in every column, to rows of the model's training" in done.stderr
     assert "CRPS" in call_murho("evaluate", CARS, "--model", "cars", "--checkpoints", checkpoints).stdout
 
 

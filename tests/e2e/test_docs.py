@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from murho.command_line import COMMANDS
-from murho.model.training.options import make_options, read_config
+from murho.model.training.config_files import read_config
+from murho.model.training.options import make_options
 from murho.service.configuration import OF_OTHERS
 from murho.service.settings import Settings
 from tests.e2e.support import MURHO, serve

@@ -13,7 +13,8 @@ from murho.model.data.tables import read_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.evaluate import evaluate_table
 from murho.model.runtime.devices import use_threads_for_fitting
-from murho.model.training.options import make_options, read_config
+from murho.model.training.config_files import read_config
+from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, present
 from tests.support import ROOT

@@ -18,7 +18,7 @@ from murho.model.commands.batch_prediction import (
     LocalScorer,
     ServiceScorer,
     connect,
-    percentile_name,
+    only_model,
     score_table,
 )
 from murho.model.data.schema_inference import columns_from_table
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
 
 
-def test_percentile_columns_are_named_by_level() -> None:
-    assert [percentile_name(level) for level in (5.0, 97.5, 0.1)] == ["p5", "p97.5", "p0.1"]
-
-
 def test_chunks_change_nothing_and_rows_unlike_the_training_rows_are_counted(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,9 +40,9 @@ def test_chunks_change_nothing_and_rows_unlike_the_training_rows_are_counted(
     size[3] = 1e5
     table = table.set_column(0, "size", [size])
     options = PredictOptions(samples=16)
-    whole, unlike, _ = score_table(table, LocalScorer(rent), options)
+    whole, unlike, *_ = score_table(table, LocalScorer(rent), options)
     monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
-    parts, unlike_in_parts, _ = score_table(table, LocalScorer(rent), options)
+    parts, unlike_in_parts, *_ = score_table(table, LocalScorer(rent), options)
     named = rent.input_warnings(columns_from_table(table, rent.schema))
     assert unlike == unlike_in_parts == len({item.row for item in named}) >= 1
     for name, values in whole.items():
@@ -57,7 +53,7 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table(rows=50, seed=8)
-    _, before, _ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
+    _, before, *_ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
     real = type(rent).predict
 
     def with_a_gap(self: Posterior, *asked: Any) -> Prediction:
@@ -68,7 +64,7 @@ def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
         return marked
 
     monkeypatch.setattr(type(rent), "predict", with_a_gap)
-    _, unlike, _ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
+    _, unlike, *_ = score_table(table, LocalScorer(rent), PredictOptions(samples=4))
     assert unlike == before + 2
 
 
@@ -136,7 +132,7 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
     )
     table = table.set_column(1, "size", [pa.array([None, "120"])])
     with client_of(answer) as client:
-        scored, unlike, imputed = score_table(
+        scored, unlike, imputed, cut = score_table(
             table, ServiceScorer(client, "rent"), PredictOptions(samples=8, percentiles=(5.0, 95.0), seed=4)
         )
         score_table(table, ServiceScorer(client, "rent"), PredictOptions(percentiles=(5.0, 95.0), calibrated=False))
@@ -160,6 +156,7 @@ def test_a_service_is_asked_for_the_features_alone_and_its_answer_has_the_column
     }
     assert unlike == 1  # 120 m2, in a town that is new
     assert imputed == 1
+    assert not cut
 
 
 @pytest.mark.parametrize(
@@ -193,3 +190,76 @@ def test_without_the_client_the_error_says_how_to_install_it(monkeypatch: pytest
 def test_what_is_no_address_is_told() -> None:
     with pytest.raises(MurhoError, match="not an address of a service"):
         connect("127.0.0.1:8000")
+
+
+def test_the_only_model_of_a_service_needs_no_name() -> None:
+    def serving(*names: str) -> Client:
+        models = [{"name": name} for name in names]
+        return client_of(
+            lambda request: httpx.Response(
+                200, json={"models": models} if request.url.path == "/models" else DESCRIBED | {"name": "rent"}
+            )
+        )
+
+    with serving("rent") as client:
+        assert only_model(client, "http://s") == "rent"
+    with serving("rent", "cars") as client, pytest.raises(OptionError, match=r"serves 2 models .*--model NAME"):
+        only_model(client, "http://s")
+
+
+@pytest.mark.parametrize("noise", [True, False])
+def test_what_http_can_the_command_can_and_a_service_gives_the_same_columns(rent: Posterior, noise: bool) -> None:
+    table = make_table(rows=6, seed=8)
+    size = table.column("size").to_numpy().copy()
+    size[3] = 1e5
+    table = table.set_column(table.column_names.index("size"), "size", [size])
+    options = PredictOptions(
+        samples=8, percentiles=(5.0, 97.5), thresholds=(500.0, 7.5), draws=True, mc_error=True, seed=1, noise=noise
+    )
+    local = LocalScorer(rent, warnings=True).score(columns_from_table(table, rent.schema), options)
+    assert list(local.columns) == [
+        *("mean", "std", "epistemic_std", "aleatoric_std", "p5", "p97.5", "exceedance_500", "exceedance_7.5"),
+        *("mean_mc_error", "std_mc_error", "p5_mc_error", "p97.5_mc_error", "draws", "warnings"),
+    ]
+    assert local.columns["draws"].shape == (6, 8)
+    assert [row for row, text in enumerate(local.columns["warnings"]) if text and text.startswith("size: ")] == [3]
+    if not noise:
+        np.testing.assert_array_equal(local.columns["std"], local.columns["epistemic_std"])
+
+    asked: list[dict[str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            features = [feature.describe() for feature in rent.schema.features]
+            return httpx.Response(200, json=DESCRIBED | {"features": features})
+        asked.append(json.loads(request.content))
+        got = {name: values for name, values in local.columns.items() if name != "warnings"}
+
+        def lists(*names: str) -> list[Any]:
+            listed: list[Any] = np.stack([got[name] for name in names], axis=1).tolist()
+            return listed
+
+        whole = {name: got[name].tolist() for name in ("mean", "std", "epistemic_std", "aleatoric_std", "draws")}
+        parts = {
+            "percentiles": {"levels": [5, 97.5], "values": lists("p5", "p97.5")},
+            "exceedance": {"thresholds": [500.0, 7.5], "values": lists("exceedance_500", "exceedance_7.5")},
+            "mc_error": {
+                "mean": got["mean_mc_error"].tolist(),
+                "std": got["std_mc_error"].tolist(),
+                "percentiles": lists("p5_mc_error", "p97.5_mc_error"),
+            },
+        }
+        told = {"model": {"name": "rent", "version": "2"}, "target": "price", "samples": 8, "seed": 1}
+        text = local.columns["warnings"][3]
+        more = "More values are unlike the training rows; the first 100 are listed."
+        warnings = [{"pointer": "/inputs/size/3", "message": text}, {"pointer": "/inputs", "message": more}]
+        return httpx.Response(200, json=told | whole | parts | {"calibrated": True, "warnings": warnings})
+
+    with client_of(answer) as client:
+        scored = score_table(table, ServiceScorer(client, "rent", warnings=True), options)
+    assert (asked[0]["thresholds"], asked[0]["include"]) == ([500.0, 7.5], ["draws", "mc_error"])
+    assert asked[0].get("noise", True) is noise
+    assert scored.cut
+    assert list(scored.columns) == list(local.columns)
+    for name, values in local.columns.items():
+        np.testing.assert_array_equal(scored.columns[name], values)

@@ -12,11 +12,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from murho.model.commands.batch_prediction import LocalScorer, ServiceScorer, require_options, score_table
-from murho.model.commands.class_columns import columns_of_answer, lists_as_text
+from murho.model.commands.answer_options import require_options
+from murho.model.commands.batch_prediction import LocalScorer, ServiceScorer, score_table
 from murho.model.commands.class_evaluation_report import class_report_lines
+from murho.model.commands.service_answers import class_prediction_of
+from murho.model.commands.written_cells import lists_as_text
 from murho.model.data.schema import Schema, Target
 from murho.model.data.tables import write_table
+from murho.model.engines.answer_columns import answer_columns
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import evaluate_table
@@ -85,6 +88,17 @@ def test_without_draws_there_are_probabilities_alone(data: Path, room_checkpoint
         assert [row[name] for name in ("entropy", "epistemic_entropy", "prediction_set")] == ["", "", ""]
 
 
+def test_draws_and_warnings_come_after_the_contracts_columns(data: Path, room_checkpoints: Path) -> None:
+    for options, more in ((("--draws", "--warnings"), ["draws", "warnings"]), (("--mc-error",), None)):
+        rows = predicted(data, room_checkpoints, "--samples", 8, *options)
+        assert list(rows[0])[: len(COLUMNS)] == COLUMNS
+        if more is None:
+            assert f"mc_error_{CLASSES[0]}" in rows[0]
+        else:
+            assert list(rows[0])[len(COLUMNS) :] == more
+            assert np.shape(json.loads(rows[0]["draws"])) == (8, len(CLASSES))
+
+
 def test_raw_probabilities_are_others(data: Path, room_checkpoints: Path) -> None:
     served, raw = predicted(data, room_checkpoints), predicted(data, room_checkpoints, "--raw")
     assert any(first["entropy"] != second["entropy"] for first, second in zip(served, raw, strict=True))
@@ -94,6 +108,11 @@ def test_raw_probabilities_are_others(data: Path, room_checkpoints: Path) -> Non
     ("options", "said"),
     [
         (("--percentiles", "5,95"), "--percentiles is for a target that is a number; 'room' has 3 classes: leave it"),
+        (
+            ("--thresholds", "5"),
+            "--thresholds is for a target that is a number; 'room' has 3 classes: leave it out. p_",
+        ),
+        (("--no-noise",), "--no-noise is for a target that is a number"),
         (("--coverage", "90"), "--coverage is a share: give 0.9 for 90 %"),
         (("--coverage", "1"), "--coverage lies strictly between 0 and 1, not 1"),
         (("--coverage", "-0.2"), "--coverage lies strictly between 0 and 1, not -0.2"),
@@ -159,13 +178,19 @@ def test_chunks_change_nothing(rooms: Posterior, monkeypatch: pytest.MonkeyPatch
 
 def test_an_answer_of_the_service_has_the_same_columns() -> None:
     answer: Any = SimpleNamespace(
+        samples=8,
+        seed=1,
+        calibrated=True,
+        epistemic_std=None,
+        draws=None,
+        mc_error=None,
         prediction=["a", "b"],
         probabilities=np.array([[0.9, 0.1], [0.3, 0.7]]),
         entropy=np.array([0.3, 0.6]),
         epistemic_entropy=np.array([0.1, 0.1]),
         prediction_set=[["a"], ["a", "b"]],
     )
-    columns = columns_of_answer(answer, ("a", "b"))
+    columns = answer_columns(class_prediction_of(answer, ("a", "b")), PredictOptions())
     assert list(columns) == ["prediction", "p_a", "p_b", "entropy", "epistemic_entropy", "prediction_set"]
     assert columns["p_b"].tolist() == [0.1, 0.7]
     assert lists_as_text(columns["prediction_set"]).tolist() == ['["a"]', '["a", "b"]']

@@ -3,28 +3,87 @@
 from __future__ import annotations
 
 import csv
+import json
+import shutil
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from murho.model.commands.predict import predict
 from tests.model.posterior.test_older_checkpoints import CHECKPOINTS, RECORDED
+from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("raw", [False, True])
-def test_raw_leaves_std_and_percentiles_uncalibrated(raw: bool, tmp_path: Path) -> None:
-    source, output = tmp_path / "rents.csv", tmp_path / "scored.csv"
-    with source.open("w", newline="") as file:
+@pytest.fixture
+def rents(tmp_path: Path) -> Path:
+    path = tmp_path / "rents.csv"
+    with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, RECORDED["rows"][0])
         writer.writeheader()
         writer.writerows(RECORDED["rows"])
-    predict(source, "rents", CHECKPOINTS, raw=raw, output=output)
+    return path
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_raw_leaves_std_and_percentiles_uncalibrated(raw: bool, rents: Path, tmp_path: Path) -> None:
+    output = tmp_path / "scored.csv"
+    predict(rents, "rents", CHECKPOINTS, raw=raw, output=output)
     with output.open(newline="") as file:
         first = next(csv.DictReader(file))
     then = RECORDED["cases"][0]["answer"]
     assert float(first["mean"]) == pytest.approx(then["mean"][0], rel=1e-5)
     assert (float(first["std"]) == pytest.approx(then["std"][0], rel=1e-4)) is raw
     assert (float(first["p95"]) == pytest.approx(then["percentiles"][0][2], rel=1e-4)) is not raw
+
+
+def test_the_only_checkpoint_needs_no_name(rents: Path, tmp_path: Path) -> None:
+    root = tmp_path / "models"
+    shutil.copytree(CHECKPOINTS / "rents", root / "rents")
+    words = ("predict", rents, "--checkpoints", root, "--samples", 8)
+    done = call_murho(*words)
+    assert done.stdout == call_murho(*words, "--model", "rents").stdout
+    assert f"note: --model rents, the only checkpoint in {root}" in done.stderr
+    shutil.copytree(root / "rents", root / "cars")
+    for several in (words, ("evaluate", rents, "--checkpoints", root)):
+        said = call_murho(*several, code=2).stderr
+        assert f"{root} has 2 checkpoints (cars, rents): choose one with --model NAME" in said
+    assert "has no checkpoint: train one" in call_murho("predict", rents, "--checkpoints", tmp_path, code=2).stderr
+
+
+def test_thresholds_draws_and_warnings_are_columns_of_csv_and_parquet(rents: Path, tmp_path: Path) -> None:
+    base = ("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, "--samples", 4)
+    words = (*base, "--thresholds", "500,7.5", "--draws", "--warnings", "--no-noise", "--percentiles", "50")
+    rows = list(csv.DictReader(call_murho(*words).stdout.splitlines()))
+    moments = ["mean", "std", "epistemic_std", "aleatoric_std", "p50"]
+    assert list(rows[0]) == [*moments, "exceedance_500", "exceedance_7.5", "draws", "warnings"]
+    call_murho(*words, "--output", tmp_path / "scored.parquet")
+    table = pq.read_table(tmp_path / "scored.parquet")
+    assert table.column_names == list(rows[0])
+    assert [json.loads(row["draws"]) for row in rows] == table.column("draws").to_pylist()
+    assert [row["warnings"] or None for row in rows] == table.column("warnings").to_pylist()
+    assert {len(draws) for draws in table.column("draws").to_pylist()} == {4}
+
+
+def test_columns_that_are_no_features_are_named(rents: Path) -> None:
+    lines = rents.read_text().splitlines()
+    rents.write_text("\n".join([f"{lines[0]},nonsense", *(f"{line},1" for line in lines[1:])]))
+    said = call_murho("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, "--samples", 4).stderr
+    assert "note: 1 column that is no feature is not used: 'nonsense'" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--thresholds", "much"), "--thresholds: expected numbers parted by commas, such as 20,30, not 'much'"),
+        (("--thresholds", "inf"), "--thresholds: expected finite numbers, not inf"),
+        (("--thresholds", "3,3"), "--thresholds: each number once, not '3,3'"),
+        (("--percentiles", "5,5"), "--percentiles: each level once, not '5,5'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(rents: Path, options: tuple[str, ...], said: str) -> None:
+    done = call_murho("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, *options, code=2)
+    assert said in done.stderr

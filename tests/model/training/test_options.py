@@ -22,7 +22,8 @@ from murho.model.networks.bayesian_network import (
     MAXIMUM_WIDTH,
 )
 from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, prior_to_json
-from murho.model.training.options import TrainOptions, make_options, read_config
+from murho.model.training.config_files import read_config
+from murho.model.training.options import TrainOptions, make_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import torch
+
+from murho.model.distributions.calibration import fit_conformal_map
+from tests.service.classifiers import Classifier
 from tests.service.support import NAMES, AppClient, FakeModel, make_client, pointers
 
 
@@ -45,6 +51,40 @@ def test_a_model_is_described_with_its_features_in_schema_order(client: AppClien
     assert described["metrics"]["rmse"] == 3.0
     assert described["training"] == {"rows": 278}
     assert "calibration" in described
+
+
+def test_the_numbers_of_the_calibration_have_a_path_of_their_own(client: AppClient) -> None:
+    full = client.get("/models/cars/calibration").json()
+    assert (full["name"], full["version"]) == ("cars", "1")
+    assert full == client.get("/models/cars/versions/1/calibration").json()
+    assert client.get("/models/boats/calibration").status_code == 404
+    assert client.get("/models/cars/versions/7/calibration").status_code == 404
+
+
+def test_a_classifier_is_described_in_short_too() -> None:
+    with make_client(Classifier()) as client:
+        client.wait_until_loaded()
+        short = client.get("/models/cars").json()["calibration"]
+        full = client.get("/models/cars/calibration").json()["calibration"]
+    assert short["method"] == full["method"]
+    assert short["map"] == {"method": "temperature", "rows": 400}
+    assert short["sets"].keys() == full["sets"].keys() - {"groups"}
+
+
+def test_the_description_of_a_model_is_short() -> None:
+    scores = torch.randn(900, generator=torch.Generator().manual_seed(1), dtype=torch.float64).numpy()
+    calibration = fit_conformal_map(scores)
+    assert calibration is not None
+    model = FakeModel()
+    model.spec = replace(model.spec, calibration=calibration)
+    with make_client(model) as client:
+        client.wait_until_loaded()
+        described = client.get("/models/cars")
+        full = client.get("/models/cars/calibration").json()["calibration"]
+    assert described.json()["calibration"]["method"] == full["method"] == calibration.method
+    assert described.json()["calibration"]["rows"] == 900
+    assert len(full["nominal"]) == len(full["observed"]) > 100
+    assert len(described.content) < 4000
 
 
 def test_a_version_is_described_by_its_own_path(client: AppClient) -> None:

@@ -36,6 +36,21 @@ def test_values_outside_the_training_range_are_warned_of(client: AppClient, inpu
     assert [warning["pointer"] for warning in warnings] == [pointer]
 
 
+def test_levels_that_look_like_shares_are_answered_with_a_hint(client: AppClient) -> None:
+    answer = client.post("/predict", {"inputs": [ROW], "percentiles": [0.05, 0.5, 0.95]}).json()
+    assert answer["percentiles"]["levels"] == [0.05, 0.5, 0.95]
+    (warning,) = answer["warnings"]
+    assert warning["pointer"] == "/percentiles"
+    assert "ask for 5, 50, 95" in warning["message"]
+    assert client.post("/predict", {"inputs": [ROW], "percentiles": [0.5, 99.5]}).json()["warnings"] == []
+
+
+def test_nan_is_refused_with_the_hint_null(client: AppClient) -> None:
+    response = client.post("/predict", content=b'{"inputs": [{"Weight": NaN}]}')
+    assert response.status_code == 422
+    assert "JSON has no NaN: send null for a value that is missing" in response.text
+
+
 def test_many_warnings_are_summed_up(client: AppClient) -> None:
     warnings = client.post("/predict", {"inputs": [{**ROW, "Weight": 9000}] * 1000}).json()["warnings"]
     assert len(warnings) == 101

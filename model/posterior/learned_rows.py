@@ -1,0 +1,82 @@
+"""The fingerprints of the rows that a checkpoint has learned from, in a file beside ``model.json``.
+
+No reader of checkpoints needs the file; checkpoints without it, or with a damaged one, recognise nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from murho.model.data.class_targets import labels_from_table
+from murho.model.data.row_fingerprints import RowFingerprints, fingerprints_of
+from murho.model.data.schema_inference import columns_from_table, target_from_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from murho.model.data.row_fingerprints import Recognised
+    from murho.model.data.schema import Columns, Schema
+
+__all__ = ["LEARNED_ROWS_FILE", "learned_rows_file", "read_learned_rows", "recognise", "recognise_table"]
+
+LEARNED_ROWS_FILE = "learned_rows.npy"
+ROWS_PER_CHUNK = 65_536
+
+
+def learned_rows_file(
+    schema: Schema, columns: Columns, targets: NDArray[np.float64], before: RowFingerprints | None = None
+) -> dict[str, bytes]:
+    """The file of a version, by its name, for `model.posterior.checkpoint.write_checkpoint`.
+
+    Args:
+        schema: The schema of the version.
+        columns: Canonical columns of the rows that it has learned from, ``[N]`` each.
+        targets: Their targets, ``[N]``: in the target's unit, or indices of classes.
+        before: Rows that the version which this one goes on from has learned from.
+    """
+    made = RowFingerprints.of(_fingerprints(schema, columns, targets))
+    return {LEARNED_ROWS_FILE: (made if before is None else before.joined(made)).to_bytes()}
+
+
+def read_learned_rows(directory: Path) -> RowFingerprints | None:
+    """The rows that a version has learned from; None if it does not tell."""
+    try:
+        return RowFingerprints.from_bytes((directory / LEARNED_ROWS_FILE).read_bytes())
+    except (OSError, ValueError, EOFError):
+        return None
+
+
+def recognise(learned: RowFingerprints, schema: Schema, columns: Columns, targets: NDArray[np.float64]) -> Recognised:
+    """How many rows are ones that a version has learned from; takes what `learned_rows_file` takes."""
+    return learned.recognise(_fingerprints(schema, columns, targets))
+
+
+def recognise_table(learned: RowFingerprints, schema: Schema, table: pa.Table) -> Recognised:
+    """How many rows with a target of a table are ones that a version has learned from."""
+    parts = []
+    for start in range(0, table.num_rows, ROWS_PER_CHUNK):
+        part = table.slice(start, ROWS_PER_CHUNK)
+        targets = _targets(part, schema)
+        labelled = ~np.isnan(targets)
+        rows = _fingerprints(schema, columns_from_table(part, schema), targets)
+        parts.append(rows[labelled])
+    return learned.recognise(np.concatenate(parts))
+
+
+def _targets(table: pa.Table, schema: Schema) -> NDArray[np.float64]:
+    """Targets as `learned_rows_file` takes them; -1 for a class that the model does not know."""
+    target = schema.target
+    if target.classes is None:
+        return target_from_table(table, target.name)
+    codes: dict[object, float] = {name: float(code) for code, name in enumerate(target.classes)}
+    labels = labels_from_table(table, target.name).tolist()
+    return np.array([np.nan if label is None else codes.get(label, -1.0) for label in labels])
+
+
+def _fingerprints(schema: Schema, columns: Columns, targets: NDArray[np.float64]) -> NDArray[np.uint64]:
+    return fingerprints_of(columns, [feature.name for feature in schema.features], np.asarray(targets, np.float64))
