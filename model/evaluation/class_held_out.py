@@ -202,7 +202,7 @@ class _Judged:
     def served(self, mapped: ClassMap | None) -> Tensor:
         """The probabilities that answers would give with a map, or raw, ``[n, C]``."""
         return served_probabilities(
-            self.raw, mapped, self.shares, self.least, self.outside, lambda: self.epistemic_share
+            self.raw, mapped, self.shares, self.outside, lambda: self.epistemic_share
         )
 
 
