@@ -17,6 +17,7 @@ from murho.model.runtime.processors import available_processors
 from murho.service.access_log import AccessLog
 from murho.service.checkpoint_source import DirectorySource
 from murho.service.decoding import Decoder
+from murho.service.direct_paths import DirectPaths
 from murho.service.guard import Guard
 from murho.service.hangup import on_hangup
 from murho.service.head_requests import HeadRequests
@@ -24,13 +25,13 @@ from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
 from murho.service.loader import Loader
 from murho.service.middleware import BodyLimit, RequestLog
+from murho.service.model_statistics import ModelStatistics
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.parts import Parts, State
 from murho.service.predictor import compute
 from murho.service.registry import Registry
 from murho.service.responses import handle_error
-from murho.service.routes import administration, docs, health, models, overview, page, predict
-from murho.service.routes.predict import PredictPaths
+from murho.service.routes import administration, docs, health, invocations, models, overview, page, predict, v2
 from murho.service.scheduler import Scheduler
 from murho.service.security import Security
 from murho.service.settings import Settings
@@ -70,8 +71,9 @@ def create_app(
     settings = settings or Settings()
     threads = settings.threads or available_processors()
     heartbeat = Heartbeat()
+    statistics = ModelStatistics()
     scheduler = Scheduler(
-        compute,
+        statistics.counting(compute),
         settings.max_pending,
         settings.max_pending_cost,
         max_delay=settings.max_delay,
@@ -85,6 +87,7 @@ def create_app(
 
     def changed(before: Snapshot, snapshot: Snapshot) -> None:
         telemetry.show(snapshot)
+        statistics.keep({(model.name, version) for model in snapshot.models.values() for version in model.versions})
         if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
             on_loaded(snapshot)
 
@@ -100,6 +103,7 @@ def create_app(
         security=Security(settings),
         decoder=Decoder(settings),
         watcher=Watcher(loader, registry, settings.watch_seconds, changed),
+        statistics=statistics,
     )
 
     access_log = AccessLog(settings.log_level, settings.log_format)
@@ -148,13 +152,13 @@ def create_app(
         middleware=[
             Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle, access_log=access_log),
             Middleware(Guard, security=parts.security),
-            Middleware(PredictPaths, parts=parts),
+            Middleware(DirectPaths, parts=parts, find=(predict.find, v2.find, invocations.find)),
             Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
             Middleware(HeadRequests),
         ],
         exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
     )
-    for routes in (predict, models, overview, administration, health, docs, page):
+    for routes in (predict, models, overview, administration, v2, invocations, health, docs, page):
         app.include_router(routes.router)
     install_openapi(app, parts)
     return app

@@ -1,19 +1,25 @@
-"""gzip in both directions, bounded before and after."""
+"""gzip and deflate in both directions, bounded before and after."""
 
 from __future__ import annotations
 
 import zlib
+from typing import TYPE_CHECKING
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 
-__all__ = ["accepts_gzip", "decompressed", "gzipped"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["accepted_coding", "accepts_gzip", "compressed", "decompressed", "gzipped"]
 
 LEAST_BYTES = 1024
 """Smaller answers aren't worth it."""
 LEVEL = 1
 """The fastest: numbers as text shrink to a third at once, and hardly further."""
 GZIP = 16 + zlib.MAX_WBITS
+WINDOWS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": zlib.MAX_WBITS}
+"""What zlib calls each coding; `deflate` is a zlib stream (RFC 9110, section 8.4.1.2)."""
 
 
 def decompressed(body: bytes, coding: str, most: int) -> bytes:
@@ -25,39 +31,51 @@ def decompressed(body: bytes, coding: str, most: int) -> bytes:
         most: The most bytes of the result.
 
     Raises:
-        MediaTypeError: The encoding is neither gzip nor identity.
-        BadInputError: The body isn't whole gzip data.
+        MediaTypeError: The encoding is none of gzip, deflate and identity.
+        BadInputError: The body isn't whole data of this encoding.
         TooLargeError: The result is larger than `most`.
     """
     coding = coding.strip().lower()
     if coding in {"", "identity"}:
         return body
-    if coding not in {"gzip", "x-gzip"}:
+    if coding not in WINDOWS:
         raise MediaTypeError(f"Content-Encoding {coding[:80]!r} isn't read here. Send gzip, or no compression.")
-    reader = zlib.decompressobj(GZIP)
+    reader = zlib.decompressobj(WINDOWS[coding])
+    name = coding.removeprefix("x-")
     try:
         plain = reader.decompress(body, most + 1)
     except zlib.error as error:
-        raise BadInputError([Problem("", f"The body isn't gzip data: {error}.")]) from None
+        raise BadInputError([Problem("", f"The body isn't {name} data: {error}.")]) from None
     if len(plain) > most:
         raise TooLargeError(f"The body takes more than {most} bytes, the most that this service reads. Send parts.")
     if not reader.eof or reader.unused_data:
-        raise BadInputError([Problem("", "The gzip data in the body are cut, or go on after their end.")])
+        raise BadInputError([Problem("", f"The {name} data in the body are cut, or go on after their end.")])
     return plain
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
     """Returns whether an `Accept-Encoding` header names gzip with a weight above 0."""
+    return accepted_coding(accept_encoding, ("gzip", "x-gzip")) is not None
+
+
+def accepted_coding(accept_encoding: str, codings: Sequence[str] = ("gzip", "deflate")) -> str | None:
+    """Returns the first of the codings that an `Accept-Encoding` header names with a weight above 0; None for none."""
+    accepted = set()
     for part in accept_encoding.lower().split(","):
         name, *parameters = (piece.strip().replace(" ", "") for piece in part.split(";"))
-        if name in {"gzip", "x-gzip"}:
-            return not any(parameter in {"q=0", "q=0.0", "q=0.00", "q=0.000"} for parameter in parameters)
-    return False
+        if not any(parameter in {"q=0", "q=0.0", "q=0.00", "q=0.000"} for parameter in parameters):
+            accepted.add(name)
+    return next((coding for coding in codings if coding in accepted), None)
 
 
 def gzipped(body: bytes) -> bytes | None:
     """Returns the body as gzip data; None if it is too small to be worth it."""
+    return compressed(body, "gzip")
+
+
+def compressed(body: bytes, coding: str) -> bytes | None:
+    """Returns the body in a coding, gzip or deflate; None if it is too small to be worth it."""
     if len(body) < LEAST_BYTES:
         return None
-    writer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
+    writer = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOWS[coding])
     return writer.compress(body) + writer.flush()

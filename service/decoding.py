@@ -30,10 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_BODY_BYTES", "Coding", "Decoder"]
 
 Result = TypeVar("Result")
+AskedFor = TypeVar("AskedFor", bound="Asked")
 
 SMALL_BODY_BYTES = 2**14
 """The worst body of this size that we know, empty objects, takes 9 ms to refuse; a good one takes less than 1 ms."""
 THREADS = 2
+CLASS_VALUES = 3
+"""Values of a row and class besides the percentiles: probability, spread, and whether it is in the set."""
+MOST_CLASS_VALUES = 100_000_000
+"""Of one answer: as many as a million rows with a hundred percentiles of a number have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,26 @@ class Decoder:
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        plain = coding.encoding.strip().lower() in {"", "identity"}
+        read = partial(coding.reader.decode, query=coding.query, schema=schema, settings=self._settings)
+        return await self.decode(body, coding.encoding, schema, read)
+
+    async def decode(self, body: bytes, encoding: str, schema: Schema, read: Callable[[bytes], AskedFor]) -> AskedFor:
+        """Returns the rows and the options of a request, whatever its protocol.
+
+        Args:
+            body: The body as it was sent.
+            encoding: Its `Content-Encoding`; empty for none.
+            schema: The features and the target of the model.
+            read: Reads the body once it isn't compressed any more.
+
+        Raises:
+            BadInputError: A row or an option is wrong.
+            TooLargeError: The request is above a limit.
+            MediaTypeError: The body is compressed in a way that isn't read.
+        """
+        plain = encoding.strip().lower() in {"", "identity"}
         large = len(body) > SMALL_BODY_BYTES or not plain
-        return await self.in_thread_if(large, partial(self._decode, body, coding, schema))
+        return await self.in_thread_if(large, partial(self._decode, body, encoding, schema, read))
 
     async def in_thread_if(self, large: bool, work: Callable[[], Result]) -> Result:
         """Runs large work in a thread, so that other requests go on meanwhile; other work directly.
@@ -88,15 +110,31 @@ class Decoder:
         """Ends the threads once they have done what they do."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _decode(self, body: bytes, coding: Coding, schema: Schema) -> Asked:
+    def _decode(self, body: bytes, encoding: str, schema: Schema, read: Callable[[bytes], AskedFor]) -> AskedFor:
         settings = self._settings
-        plain = decompressed(body, coding.encoding, settings.max_body_bytes)
-        asked = coding.reader.decode(plain, coding.query, schema, settings)
-        inputs, options = asked.inputs, asked.options
-        values = inputs.count * options.samples
+        asked = read(decompressed(body, encoding, settings.max_body_bytes))
+        rows, options, classes = asked.inputs.count, asked.options, schema.target.classes
+        values = rows * options.samples * len(classes or (None,))
         if options.draws and values > settings.max_draw_values:
+            of_classes = "" if classes is None else f" for {len(classes)} classes"
             raise TooLargeError(
-                f"The draws of {inputs.count} rows and {options.samples} samples are {values} numbers; this "
+                f"The draws of {rows} rows and {options.samples} samples{of_classes} are {values} numbers; this "
                 f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
             )
+        if classes is not None:
+            _require_place(rows, len(classes), len(options.percentiles))
         return asked
+
+
+def _require_place(rows: int, classes: int, levels: int) -> None:
+    """Checks that the answer of a classifier, which has a number for each class and level, isn't too large.
+
+    Raises:
+        TooLargeError: It is.
+    """
+    values = rows * classes * (CLASS_VALUES + levels)
+    if values > MOST_CLASS_VALUES:
+        raise TooLargeError(
+            f"The answer for {rows} rows, {classes} classes and {levels} percentile levels has {values} numbers; "
+            f"{MOST_CLASS_VALUES} are the most. Send fewer rows, or ask for fewer percentiles."
+        )

@@ -42,7 +42,7 @@ class Guard:
             try:
                 state["caller"] = self._admit(scope)
             except ServiceError as error:
-                await problem_response(error, state.get("request_id", ""))(scope, receive, send)
+                await problem_response(error, scope)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

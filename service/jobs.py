@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, Schema, UnfamiliarValue
-    from murho.model.engines.prediction import Prediction, PredictOptions, Question
+    from murho.model.engines.prediction import PredictOptions, Question
+    from murho.model.engines.target_models import AnyPrediction
     from murho.model.posterior.model_spec import ModelSpec
 
 __all__ = ["Answer", "Job", "ModelLike", "Slice", "Timing"]
@@ -41,7 +42,7 @@ class ModelLike(Protocol):
     def cost(self, rows: int, options: PredictOptions) -> float:
         """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1."""
 
-    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Prediction]:
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> Sequence[AnyPrediction]:
         """Answers several questions about consecutive rows of canonical columns `[B]` in one pass.
 
         All questions have the same samples and seed.
@@ -69,12 +70,12 @@ class Answer:
     """A prediction, its warnings and its timing.
 
     Attributes:
-        prediction: Finite arrays in the target's unit.
+        prediction: Finite arrays.
         outside: The first values unlike the training rows.
         timing: Time in the queue and in computation.
     """
 
-    prediction: Prediction
+    prediction: AnyPrediction
     outside: list[UnfamiliarValue]
     timing: Timing
 
@@ -115,7 +116,7 @@ class Job:
     timing: Timing = field(default_factory=Timing)
     begun: float | None = None
     done: int = 0
-    parts: list[Prediction] = field(default_factory=list)
+    parts: list[AnyPrediction] = field(default_factory=list)
     outside: list[UnfamiliarValue] = field(default_factory=list)
     over: bool = False
 

@@ -1,4 +1,4 @@
-"""ASGI middleware: `RequestLog` is the outermost, then come `routes.predict.PredictPaths` and `BodyLimit`.
+"""ASGI middleware: `RequestLog` is the outermost, then come `direct_paths.DirectPaths` and `BodyLimit`.
 
 It is pure ASGI because the framework's request/response middleware hides a client's disconnection.
 """
@@ -30,7 +30,7 @@ __all__ = ["BodyLimit", "RequestLog"]
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 # Machines request these every few seconds: one log line each would bury the rest.
-QUIET_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
+QUIET_ROUTES = frozenset({"/healthz", "/readyz", "/metrics", "/ping", "/v2/health/live", "/v2/health/ready"})
 
 
 class RequestLog:
@@ -72,11 +72,11 @@ class RequestLog:
                 raise
             # The grace after SIGTERM is over and the server cancels the request. It still gets an answer.
             error = NotReadyError("The service stopped before the answer was computed.", retry_after=5)
-            await problem_response(error, request_id)(scope, receive, send_with_id)
+            await problem_response(error, scope)(scope, receive, send_with_id)
         except Exception as error:
             self.log.exception("request failed", request_id=request_id, path=scope["path"])
             if status == 0:
-                await problem_response(error, request_id)(scope, receive, send_with_id)
+                await problem_response(error, scope)(scope, receive, send_with_id)
         finally:
             self._record(scope, request_id, status, time.perf_counter() - begin)
 

@@ -8,10 +8,13 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
-from murho.service.codecs.answer import PredictResponse
+from murho.service.codecs.answer_models import ClassPredictResponse, PredictResponse
 from murho.service.codecs.envelope import EXAMPLE, PredictRequest
 from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.examples import example_row
+from murho.service.inference_protocol.documents import InferenceError, InferRequest, InferResponse
+from murho.service.inference_protocol.errors import is_inference_path
+from murho.service.scoring import ScoringRequest, ScoringResponse
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -23,9 +26,11 @@ __all__ = ["DESCRIPTION", "install_openapi"]
 DESCRIPTION = """
 Every answer has error bars: the mean, the standard deviation and percentiles of the posterior predictive of a
 Bayes-by-Backprop network, with the part of the spread that more data would remove (epistemic) told apart from
-the noise of the observations (aleatoric). Numbers are in the target's own unit.
+the noise of the observations (aleatoric). Numbers are in the target's own unit. Where the target is a class, the answer
+has the probabilities of the classes, their entropy with the epistemic part of it, and a set of classes.
 
-Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell.
+Errors are `application/problem+json` (RFC 9457); for bad input, `errors` points at each offending cell. Those of the
+Open Inference Protocol, below `/v2`, are `{"error": …}`.
 """
 
 REFERENCE = "#/components/schemas/{model}"
@@ -46,6 +51,12 @@ PROBLEMS = {
     "503": "The service isn't ready; try again after `Retry-After` seconds.",
     "504": "There was no answer in time.",
 }
+BODIES = {
+    "infer": ("InferRequest", "InferResponse"),
+    "infer_with_version": ("InferRequest", "InferResponse"),
+    "invocations": ("ScoringRequest", "ScoringResponse"),
+}
+"""Operations of other protocols, with the documents of their requests and answers."""
 PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("400", "401", "404", "408", "414", "429", "431", "500", "503")}
 OF_KEYS = frozenset({"401", "403"})
 SCHEMES = {
@@ -100,7 +111,13 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
         [
             (PredictRequest, "validation"),
             (PredictResponse, "serialization"),
+            (ClassPredictResponse, "serialization"),
             (ProblemDocument, "serialization"),
+            (InferRequest, "validation"),
+            (InferResponse, "serialization"),
+            (InferenceError, "serialization"),
+            (ScoringRequest, "validation"),
+            (ScoringResponse, "serialization"),
         ],
         ref_template=REFERENCE,
     )
@@ -119,27 +136,45 @@ def _describe(app: FastAPI, parts: Parts) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             guarded = not security.is_open(path)
-            _complete(method, operation, guarded=guarded)
+            _complete(method, operation, guarded=guarded, inference=is_inference_path(path))
             if guarded:
                 operation["security"] = [{name: []} for name in SCHEMES]
     return document
 
 
-def _complete(method: str, operation: dict[str, Any], *, guarded: bool) -> None:
-    """Adds the possible problems to one operation and, for predictions, the bodies of request and answer."""
+def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inference: bool) -> None:
+    """Adds the possible problems to one operation and, for predictions, the bodies of request and answer.
+
+    Args:
+        method: Its method in small letters.
+        operation: The operation.
+        guarded: Whether it needs a key.
+        inference: Whether its errors are those of the Open Inference Protocol.
+    """
     responses = operation["responses"]
     responses.pop("422", None)  # the framework's own form of 422, which this service never sends
     for status in PROBLEMS_BY_METHOD[method]:
         if status in OF_KEYS and not guarded:
             continue
-        schema = {"$ref": REFERENCE.format(model="ProblemDocument")}
+        content = (
+            _json("InferenceError") if inference else _json("ProblemDocument", media_type="application/problem+json")
+        )
+        # The protocol has 400 for bad input, and the service 422.
+        if inference and status == "422":
+            continue
+        both = inference and status == "400"
         responses[status] = {
-            "description": PROBLEMS[status],
-            "content": {"application/problem+json": {"schema": schema}},
+            "description": f"{PROBLEMS[status]} Or: {PROBLEMS['422']}" if both else PROBLEMS[status],
+            "content": content,
         }
+    if (bodies := BODIES.get(operation["operationId"])) is not None:
+        asked, answered = bodies
+        responses["200"]["content"] = _json(answered)
+        operation["requestBody"] = {"required": True, "content": _json(asked)}
     if "predict" in operation.get("tags", ()):
-        responses["200"]["content"] = _json("PredictResponse") | _tables(
-            "mean, std, epistemic_std, aleatoric_std, p5, …"
+        responses["200"]["content"] = _json("PredictResponse", "ClassPredictResponse") | _tables(
+            "mean, std, epistemic_std, aleatoric_std, p5, …; of a classifier prediction, p_CLASS, …, entropy, "
+            "epistemic_entropy, prediction_set, …"
         )
         operation["requestBody"] = {
             "required": True,
@@ -155,5 +190,8 @@ def _tables(description: str) -> dict[str, Any]:
     }
 
 
-def _json(model: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": REFERENCE.format(model=model)}}}
+def _json(*models: str, media_type: str = "application/json") -> dict[str, Any]:
+    """Returns a body of one of these models."""
+    references = [{"$ref": REFERENCE.format(model=model)} for model in models]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return {media_type: {"schema": schema}}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
+from murho.model.distributions.calibration import ConformalMap
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.quantile_scores import QuantileScores, normal_cdf, normal_quantile
 from murho.model.errors import CheckpointError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.data.schema import Feature
-    from murho.model.distributions.calibration import ConformalMap
     from murho.service.jobs import ModelLike
 
 __all__ = ["overview"]
@@ -39,23 +39,14 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         report: The facts that it keeps for its report, `model.report.facts`; None: it keeps none.
     """
     spec = model.spec
-    limits = spec.target.limits
-    training = spec.training
-    targets = _targets(training)
+    training, calibration = spec.training, spec.calibration
     return {
         "name": model.name,
         "version": model.version,
         "created": spec.created,
         "murho": spec.murho,
-        "target": {
-            "name": model.schema.target.name,
-            "unit": model.schema.target.unit,
-            "minimum": None if limits is None else limits.to_json()["minimum"],
-            "maximum": None if limits is None else limits.to_json()["maximum"],
-            **_middle(model, targets),
-            "range": _target_range(model, targets),
-            "histogram": None if targets is None else histogram(targets),
-        },
+        "task": model.schema.target.task,
+        "target": _target(model),
         "features": [_feature(model, feature) for feature in model.schema.features],
         "left_out": dict(model.schema.left_out),
         "typical": typical_row(model),
@@ -70,10 +61,36 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         "curves": _curves(report),
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
         "calibration": None
-        if spec.calibration is None
-        else {"method": spec.calibration.method, "rows": spec.calibration.rows},
-        "reliability": None if spec.calibration is None else _reliability(spec.calibration),
+        if calibration is None
+        else {"method": calibration.to_json()["method"], "rows": calibration.rows},
+        "reliability": _reliability(calibration) if isinstance(calibration, ConformalMap) else None,
     }
+
+
+def _target(model: ModelLike) -> dict[str, Any]:
+    """Returns the target, with its distribution over the training rows."""
+    target, training = model.schema.target, model.spec.training
+    if target.classes is not None:
+        return {"name": target.name, "classes": list(target.classes), "levels": _levels_of_classes(model)}
+    limits, targets = model.spec.target.limits, _targets(training)
+    return {
+        "name": target.name,
+        "unit": target.unit,
+        "minimum": None if limits is None else limits.to_json()["minimum"],
+        "maximum": None if limits is None else limits.to_json()["maximum"],
+        **_middle(model, targets),
+        "range": _target_range(model, targets),
+        "histogram": None if targets is None else histogram(targets),
+    }
+
+
+def _levels_of_classes(model: ModelLike) -> list[dict[str, Any]] | None:
+    """Returns each class with the number of its training rows; None where the checkpoint does not tell it."""
+    told = model.spec.training.get("targets")
+    counts = told.get("classes") if isinstance(told, dict) else None
+    if not isinstance(counts, dict):
+        return None
+    return [{"value": name, "rows": counts.get(name, 0)} for name in model.schema.target.classes or ()]
 
 
 def _feature(model: ModelLike, feature: Feature) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from murho.service.checkpoint_source import CheckpointSource
 from murho.service.decoding import Decoder
 from murho.service.heartbeat import Heartbeat
 from murho.service.lifecycle import Lifecycle
+from murho.service.model_statistics import ModelStatistics
 from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
 from murho.service.security import Security
@@ -35,6 +36,7 @@ class Parts:
     security: Security
     decoder: Decoder
     watcher: Watcher
+    statistics: ModelStatistics
 
 
 class State(TypedDict):

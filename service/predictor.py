@@ -8,13 +8,15 @@ The answer for a row does not depend on what else is in the pass.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from murho.model.engines.answer_fields import number_arrays
 from murho.model.engines.prediction import Question
 from murho.model.errors import MurhoError
+from murho.model.posterior.questions import in_one
 from murho.service.errors import ComputationError, NotReadyError
 from murho.service.jobs import Answer, Job, Slice
 
@@ -24,15 +26,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns, UnfamiliarValue
-    from murho.model.engines.prediction import Prediction, PredictOptions
+    from murho.model.engines.prediction import PredictOptions
+    from murho.model.engines.target_models import AnyPrediction
     from murho.service.jobs import ModelLike
     from murho.service.scheduler import Outcome, Scheduler
     from murho.service.waiting import Receive, Waiting
 
 __all__ = ["RowsNotFiniteError", "compute", "predict"]
-
-NUMBERS = ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws")
-ARRAYS = (*NUMBERS, "outside", "warned")
 
 
 class RowsNotFiniteError(MurhoError):
@@ -152,7 +152,7 @@ def _unlike(part: Slice, columns: Columns, rows: slice, warned: NDArray[np.bool_
     return [replace(value, row=value.row + part.start) for value in found] if part.start else found
 
 
-def _outcome(part: Slice, prediction: Prediction, outside: list[UnfamiliarValue]) -> Outcome:
+def _outcome(part: Slice, prediction: AnyPrediction, outside: list[UnfamiliarValue]) -> Outcome:
     """Adds the rows of a slice to its job; returns the answer if they were the last."""
     job = part.job
     if part.rows == job.rows:
@@ -160,7 +160,7 @@ def _outcome(part: Slice, prediction: Prediction, outside: list[UnfamiliarValue]
     job.parts.append(prediction)
     job.outside += outside
     job.done = part.stop
-    return Answer(_joined(job.parts), job.outside, job.timing) if job.done == job.rows else None
+    return Answer(in_one(job.parts), job.outside, job.timing) if job.done == job.rows else None
 
 
 def _passing(error: BaseException) -> BaseException:
@@ -175,30 +175,15 @@ def _passing(error: BaseException) -> BaseException:
     return error
 
 
-def _joined(parts: list[Prediction]) -> Prediction:
-    """Joins the predictions of consecutive rows."""
-    joined: dict[str, Any] = {}
-    for name in ARRAYS:
-        arrays = [getattr(part, name) for part in parts]
-        joined[name] = None if arrays[0] is None else np.concatenate(arrays)
-    errors = [part.mc_error for part in parts if part.mc_error is not None]
-    if errors:
-        whole = {
-            part.name: np.concatenate([getattr(error, part.name) for error in errors]) for part in fields(errors[0])
-        }
-        joined["mc_error"] = replace(errors[0], **whole)
-    return replace(parts[0], **joined)
-
-
 class _Finite:
     """Whether the numbers of predictions are finite. Predictions of one pass share arrays, which are searched once."""
 
     def __init__(self) -> None:
         self._searched: dict[int, bool] = {}
 
-    def all(self, prediction: Prediction) -> bool:
+    def all(self, prediction: AnyPrediction) -> bool:
         """Returns whether all numbers are finite."""
-        for array in _arrays(prediction):
+        for array in number_arrays(prediction):
             whole = array.base if isinstance(array.base, np.ndarray) else array
             known = self._searched.get(id(whole))
             if known is None:
@@ -207,19 +192,12 @@ class _Finite:
                 return False
         return True
 
-    def rows(self, prediction: Prediction) -> NDArray[np.bool_]:
+    def rows(self, prediction: AnyPrediction) -> NDArray[np.bool_]:
         """Returns whether all numbers of each row are finite, `[B]`."""
-        finite = np.ones(len(prediction.mean), dtype=bool)
-        for array in _arrays(prediction):
+        finite = np.ones(len(prediction), dtype=bool)
+        for array in number_arrays(prediction):
             finite &= np.isfinite(array).reshape(len(finite), -1).all(axis=1)
         return finite
-
-
-def _arrays(prediction: Prediction) -> list[NDArray[np.float64]]:
-    arrays = [array for name in NUMBERS if (array := getattr(prediction, name)) is not None]
-    if prediction.mc_error is not None:
-        arrays += [getattr(prediction.mc_error, part.name) for part in fields(prediction.mc_error)]
-    return arrays
 
 
 def _not_finite(part: Slice, columns: Columns, rows: slice, finite: NDArray[np.bool_]) -> MurhoError:

@@ -1,4 +1,4 @@
-"""The HTTP answers that all routes share: JSON bytes and RFC 9457 problems."""
+"""The HTTP answers that all routes share: JSON bytes, and errors in the form of the path's protocol."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import orjson
 from starlette.responses import Response
 
 from murho.service.errors import problem_details
+from murho.service.inference_protocol.errors import error_response, is_inference_path
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Scope
 
 __all__ = ["JSONBytes", "handle_error", "problem_response"]
 
@@ -28,9 +30,16 @@ class JSONBytes(Response):
         return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def problem_response(error: Exception, request_id: str) -> Response:
-    """Returns the RFC 9457 answer to an error."""
-    problem = problem_details(error, request_id)
+def problem_response(error: Exception, scope: Scope) -> Response:
+    """Returns the answer to an error: an RFC 9457 problem, or what the protocol of the path has for errors.
+
+    Args:
+        error: Any exception.
+        scope: The request.
+    """
+    problem = problem_details(error, scope["state"].get("request_id", ""))
+    if is_inference_path(scope["path"]):
+        return error_response(problem)
     return Response(
         orjson.dumps(problem.document()),
         status_code=problem.status,
@@ -41,7 +50,7 @@ def problem_response(error: Exception, request_id: str) -> Response:
 
 async def handle_error(request: Request, error: Exception) -> Response:
     """Answers an error that was raised on purpose; raises failures of the service again, so that they are logged."""
-    response = problem_response(error, request.scope["state"]["request_id"])
+    response = problem_response(error, request.scope)
     if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
         raise error
     return response

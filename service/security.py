@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Caller", "Security", "always_open"]
 
-ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/"})
+ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/ping", "/v2/health/live", "/v2/health/ready", "/"})
 """Paths that need no key: those who ask whether the service lives have none, and nothing is said there. Nor does the
 page at `/` say anything. It is the same files everywhere, and asks people for their key."""
 OF_THE_PAGE = "/web/"

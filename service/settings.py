@@ -151,7 +151,7 @@ class Settings(BaseSettings):
     open_paths: Words = Field(
         default=(),
         description="Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz "
-        "never do.",
+        "never do, nor do /ping and /v2/health.",
     )
     requests_per_second: float | None = Field(
         default=None,

@@ -84,8 +84,14 @@ def _document(facts: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str,
     document: dict[str, Any] = {
         name: facts[name] for name in ("model", "target", "samples", "seed", "calibrated", "warnings")
     }
-    document["mean"] = columns["mean"].to_numpy()
+    if "draws" in columns:
+        document["draws"] = _nested(columns["draws"])
+    return document | (_of_number if facts.get("classes") is None else _of_classes)(facts, columns)
+
+
+def _of_number(facts: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
     some = facts["samples"] > 0
+    document: dict[str, Any] = {"mean": columns["mean"].to_numpy()}
     for name in SPREADS:
         document[name] = columns[name].to_numpy() if some else None
     levels, thresholds = facts["levels"], facts["thresholds"]
@@ -94,14 +100,45 @@ def _document(facts: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str,
     if thresholds:
         values = _matrix(columns, [f"exceedance_{_label(value)}" for value in thresholds]) if some else None
         document["exceedance"] = None if values is None else {"thresholds": thresholds, "values": values}
-    if "draws" in columns:
-        lists = columns["draws"].combine_chunks()
-        document["draws"] = lists.flatten().to_numpy().reshape(len(lists), -1)
     if some and "mean_mc_error" in columns:
         document["mc_error"] = {name: columns[f"{name}_mc_error"].to_numpy() for name in ("mean", "std")}
         if levels:
             document["mc_error"]["percentiles"] = _matrix(columns, [f"{name}_mc_error" for name in percentiles])
     return document
+
+
+def _of_classes(facts: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
+    classes, levels = facts["classes"], facts["levels"]
+
+    def of_classes(prefix: str) -> Any:
+        return _matrix(columns, [f"{prefix}_{name}" for name in classes])
+
+    document: dict[str, Any] = {
+        "classes": classes,
+        "prediction": columns["prediction"].to_pylist(),
+        "probabilities": of_classes("p"),
+    }
+    if not facts["samples"]:
+        return document
+    document["epistemic_std"] = of_classes("epistemic_std")
+    document |= {name: columns[name].to_numpy() for name in ("entropy", "epistemic_entropy")}
+    if levels:
+        values = np.stack([of_classes(f"p{_label(level)}") for level in levels], axis=2)
+        document["percentiles"] = {"levels": levels, "values": values}
+    document["prediction_set"] = {"coverage": facts["coverage"], "values": columns["prediction_set"].to_pylist()}
+    if f"mc_error_{classes[0]}" in columns:
+        document["mc_error"] = {"probabilities": of_classes("mc_error")}
+    return document
+
+
+def _nested(column: Any) -> Any:
+    """A column of lists, or of lists of lists, as an array."""
+    lists, shape = column.combine_chunks(), [len(column)]
+    while hasattr(lists, "flatten") and hasattr(lists.type, "value_type"):
+        inner = lists.flatten()
+        shape.append(len(inner) // len(lists) if len(lists) else 0)
+        lists = inner
+    return lists.to_numpy().reshape(shape)
 
 
 def _label(value: float) -> str:

@@ -139,13 +139,13 @@ class Client:
             samples: Number of draws S behind the answer; 0 for the deterministic mean alone.
             percentiles: Levels, strictly between 0 and 100.
             seed: Seed of the draws; the model's own if not given.
-            noise: Whether to describe a new observation; False describes the function alone.
-            calibrated: Whether std and its parts, percentiles and exceedance are calibrated on held-out rows; False
-                for all of them raw.
-            thresholds: For each, the answer has the probability that the target exceeds it.
-            include: ``"draws"`` for the function value of each draw, ``"mc_error"`` for the standard errors that come
-                from the finite number of draws.
-            coverage: Coverage of a classifier's prediction sets.
+            noise: Whether to describe a new observation; False describes the function alone. For numbers alone.
+            calibrated: Whether std and its parts, percentiles and exceedance, or all about the classes, are calibrated
+                on held-out rows; False for all of them raw.
+            thresholds: For each, the answer has the probability that the target exceeds it. For numbers alone.
+            include: ``"draws"`` for the function value of each draw, or its probabilities of the classes;
+                ``"mc_error"`` for the standard errors that come from the finite number of draws.
+            coverage: Coverage of a classifier's prediction sets, between 0 and 1; the service's (0.9) if not given.
             timeout: Seconds for the whole call. If not given, each request has the client's timeout.
             progress: None shows a bar on a terminal if the work takes more than a second, True and False always and
                 never. A function is called with the number of finished rows and of all rows.

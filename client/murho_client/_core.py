@@ -27,12 +27,11 @@ from murho_client._errors import (
 )
 from murho_client._model import Model, check, fitted
 from murho_client._prediction import Prediction
+from murho_client._request_sizes import rows_of_request
 
 __all__ = ["Call", "Catalogue", "Dialogue", "Job", "join", "options_of"]
 
 Result = TypeVar("Result")
-# Numbers of one answer, where the draws of all rows are asked for: the service has a limit on them.
-DRAWS_PER_REQUEST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +249,15 @@ class Job:
         name, version = target
         path = _path(name, version)
         batch = to_batch(data)
-        if "draws" in options.get("include", ()):
-            rows = max(1, min(rows, DRAWS_PER_REQUEST // max(options["samples"], 1)))
+        most = rows
+        rows = rows_of_request(options, None, most)
         several = batch.rows > rows
         known = catalogue.knows(name, version)
         model = yield from catalogue.find(name, version, fresh=several and version is None)
+        rows = rows_of_request(options, model, most)
+        if batch.rows > rows and not several:
+            several = True
+            model = yield from catalogue.find(name, version, fresh=known and version is None)
         if model is not None:
             try:
                 check(batch, model)

@@ -163,10 +163,11 @@ def _check_no_clash(source: Path, columns: Mapping[str, Any], scored: Mapping[st
 
 
 def _output_columns(answer: Prediction, levels: Sequence[float]) -> dict[str, Any]:
-    """The columns to write; without draws (``samples=0``) a regression has columns of NaN instead of none."""
+    """The columns to write; without draws (``samples=0``) columns that need them have no values."""
     columns = answer.columns()
-    if answer.classes is not None:
-        return columns
-    names = ["mean", "std", "epistemic_std", "aleatoric_std", *(f"p{number(level)}" for level in levels)]
     none = np.full(len(answer), np.nan)
+    if answer.classes is not None:
+        unknown: dict[str, Any] = {"entropy": none, "epistemic_entropy": none, "prediction_set": [None] * len(answer)}
+        return columns | {name: values for name, values in unknown.items() if name not in columns}
+    names = ["mean", "std", "epistemic_std", "aleatoric_std", *(f"p{number(level)}" for level in levels)]
     return {name: columns.get(name, none) for name in names} | columns

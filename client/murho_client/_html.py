@@ -6,6 +6,7 @@ style sheet.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ def html_table(prediction: Prediction) -> str:
     """The first and last rows of a prediction as a table.
 
     The bar spans the outermost percentiles, or twice the std on both sides without percentiles. Its thick part is the
-    mean ± the epistemic std, where that lies within the bar. The dot is the mean. All bars share one scale.
+    mean ± the epistemic std, where that lies within the bar. The dot is the mean. All bars share one scale. Those of a
+    classifier show the probability of the likeliest class.
     """
     rows = shown_rows(prediction)
     cells = body(prediction, rows)
@@ -60,32 +62,79 @@ def html_table(prediction: Prediction) -> str:
     )
 
 
-def _bars(prediction: Prediction, rows: Sequence[int]) -> tuple[list[str], str]:
-    """An SVG picture for each row, and what the bars span; no pictures where there is no spread."""
-    if prediction.classes is not None or prediction.std is None or not rows:
-        return [], ""
-    chosen = list(rows)
+@dataclass(frozen=True)
+class _Spans:
+    """What the bars show, in one scale.
+
+    Attributes:
+        centre: Where the dots are, `[rows]`.
+        lower: Where the bars begin.
+        upper: Where they end.
+        inner: Half the length of the thick part.
+        scale: The values at the left and the right end of the picture.
+        caption: What the bars span.
+    """
+
+    centre: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    inner: NDArray[np.float64]
+    scale: tuple[float, float]
+    caption: str
+
+
+def _spans_of_numbers(prediction: Prediction, chosen: list[int]) -> _Spans | None:
+    """The outermost percentiles, or twice the std on both sides."""
+    if prediction.std is None:
+        return None
     mean, std = prediction.mean[chosen], prediction.std[chosen]
     if prediction.percentiles is not None and len(prediction.levels) > 1:
         values = prediction.percentiles[chosen]
-        lower, upper = values.min(axis=1), values.max(axis=1)
-        caption = f"p{number(min(prediction.levels))} to p{number(max(prediction.levels))}"
+        lower, upper, caption = values.min(axis=1), values.max(axis=1), _outermost(prediction)
     else:
-        lower, upper = mean - 2 * std, mean + 2 * std
-        caption = "mean ± 2 std"
+        lower, upper, caption = mean - 2 * std, mean + 2 * std, "mean ± 2 std"
     inner = np.zeros_like(std) if prediction.epistemic_std is None else prediction.epistemic_std[chosen]
-    inner_lower, inner_upper = np.maximum(mean - inner, lower), np.minimum(mean + inner, upper)
-    low, high = min(lower.min(), mean.min()), max(upper.max(), mean.max())
-    if not high > low:
+    scale = float(min(lower.min(), mean.min())), float(max(upper.max(), mean.max()))
+    return _Spans(mean, lower, upper, inner, scale, caption)
+
+
+def _spans_of_classes(prediction: Prediction, chosen: list[int]) -> _Spans | None:
+    """The same for the probability of each row's likeliest class, from 0 to 1."""
+    if prediction.probabilities is None or prediction.epistemic_std is None:
+        return None
+    rows = np.arange(len(chosen))
+    probabilities = prediction.probabilities[chosen]
+    likeliest = probabilities.argmax(axis=1)
+    centre, inner = probabilities[rows, likeliest], prediction.epistemic_std[chosen][rows, likeliest]
+    if prediction.percentiles is not None and len(prediction.levels) > 1:
+        values = prediction.percentiles[chosen][rows, likeliest]
+        lower, upper, caption = values.min(axis=1), values.max(axis=1), _outermost(prediction)
+    else:
+        lower, upper, caption = np.maximum(centre - 2 * inner, 0), np.minimum(centre + 2 * inner, 1), "± 2 std"
+    return _Spans(centre, lower, upper, inner, (0.0, 1.0), f"probability of the prediction, 0 to 1: {caption}")
+
+
+def _outermost(prediction: Prediction) -> str:
+    return f"p{number(min(prediction.levels))} to p{number(max(prediction.levels))}"
+
+
+def _bars(prediction: Prediction, rows: Sequence[int]) -> tuple[list[str], str]:
+    """An SVG picture for each row, and what the bars span; no pictures where there is no spread."""
+    if not rows:
         return [], ""
+    spans = (_spans_of_numbers if prediction.classes is None else _spans_of_classes)(prediction, list(rows))
+    if spans is None or not spans.scale[1] > spans.scale[0]:
+        return [], ""
+    low, high = spans.scale
 
     def place(values: NDArray[np.float64]) -> NDArray[np.float64]:
         # Halves, because the difference of two large numbers may be beyond float64.
         share: NDArray[np.float64] = (values / 2 - low / 2) / (high / 2 - low / 2)
         return MARGIN + share * (WIDTH - 2 * MARGIN)
 
-    ends = np.stack([place(lower), place(upper), place(inner_lower), place(inner_upper), place(mean)], axis=1)
-    return [_bar(*map(float, row)) for row in ends], f"{caption} (thick: epistemic)"
+    inner = np.maximum(spans.centre - spans.inner, spans.lower), np.minimum(spans.centre + spans.inner, spans.upper)
+    ends = np.stack([place(values) for values in (spans.lower, spans.upper, *inner, spans.centre)], axis=1)
+    return [_bar(*map(float, row)) for row in ends], f"{spans.caption} (thick: epistemic)"
 
 
 def _bar(lower: float, upper: float, inner_lower: float, inner_upper: float, mean: float) -> str:

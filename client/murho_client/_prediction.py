@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murho_client._columns import columns_of, package
 from murho_client._data import Labels
 from murho_client._html import html_table
-from murho_client._joining import common, joined, same
+from murho_client._joining import arrays_of, common, same
 from murho_client._text_table import number, text_table
 from murho_client._warnings import PredictionWarning, read_warnings
 
@@ -28,9 +28,7 @@ __all__ = ["Prediction", "PredictionWarning"]
 
 Array: TypeAlias = NDArray[np.float64]
 
-# Key of an answer → dimensions of its array. Every first dimension is the rows.
-REGRESSION = {"mean": 1, "std": 1, "epistemic_std": 1, "aleatoric_std": 1, "draws": 2}
-CLASSIFICATION = {"probabilities": 2, "epistemic_std": 2, "entropy": 1, "epistemic_entropy": 1, "draws": 3}
+MAX_CLASSES = 20
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -96,25 +94,6 @@ class Prediction:
         for key in ("model", "target", "samples", "seed", "calibrated", "classes"):
             same([answer.get(key) for answer in answers], key)
 
-        arrays: dict[str, NDArray[Any]] = {}
-
-        def join(name: str, dimensions: int, parts: list[Any]) -> None:
-            if not all(part is None for part in parts):
-                arrays[name] = joined(name, dimensions, parts, counts)
-
-        for name, dimensions in (REGRESSION if classes is None else CLASSIFICATION).items():
-            join(name, dimensions, [answer.get(name) for answer in answers])
-        nested = {"percentiles": 2 if classes is None else 3, "exceedance": 2}
-        for name, dimensions in nested.items():
-            join(name, dimensions, [(answer.get(name) or {}).get("values") for answer in answers])
-        for name, dimensions in {"mean": 1, "std": 1, "percentiles": 2}.items():
-            join(f"mc_error.{name}", dimensions, [(answer.get("mc_error") or {}).get(name) for answer in answers])
-        if classes is not None:
-            arrays["prediction"] = np.array([label for answer in answers for label in answer["prediction"]], dtype=str)
-            if coverage is not None:
-                sets = np.empty(rows, dtype=object)
-                sets[:] = [tuple(members) for answer in answers for members in answer["prediction_set"]["values"]]
-                arrays["prediction_set"] = sets
         return cls(
             model=first["model"]["name"],
             version=first["model"]["version"],
@@ -129,7 +108,7 @@ class Prediction:
             labels=labels,
             warnings=read_warnings(answers, counts, labels),
             _rows=rows,
-            _arrays=arrays,
+            _arrays=arrays_of(answers, counts, rows),
         )
 
     @property
@@ -166,7 +145,10 @@ class Prediction:
 
     @property
     def mc_error(self) -> dict[str, Array] | None:
-        """Monte Carlo standard errors for S draws: `mean` and `std` `[B]`, `percentiles` `[B, K]`."""
+        """Monte Carlo standard errors for S draws: `mean` and `std` `[B]`, `percentiles` `[B, K]`.
+
+        Of a classifier, `probabilities` `[B, C]`.
+        """
         prefix = "mc_error."
         found = {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(prefix)}
         return found or None
@@ -178,8 +160,23 @@ class Prediction:
 
     @property
     def probabilities(self) -> Array | None:
-        """Probabilities of the classes `[B, C]`."""
+        """Probabilities of a classifier's classes `[B, C]`, in the order of `classes`. They sum to 1."""
         return self._arrays.get("probabilities")
+
+    def probability(self, name: str) -> Array:
+        """The probability of one class `[B]`.
+
+        Raises:
+            ValueError: There is no such class, or the target is a number.
+        """
+        if self.classes is None:
+            raise ValueError(f"{self.target!r} is a number, which has no classes. See exceedance(threshold).")
+        if name not in self.classes:
+            some = ", ".join(map(repr, self.classes[:MAX_CLASSES]))
+            more = ", …" if len(self.classes) > MAX_CLASSES else ""
+            raise ValueError(f"There is no class {name!r}; there are {some}{more}.")
+        column: Array = self._arrays["probabilities"][:, self.classes.index(name)]
+        return column
 
     @property
     def entropy(self) -> Array | None:
@@ -207,6 +204,8 @@ class Prediction:
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
         """The central interval that has the target with probability `coverage`: lower and upper bounds `[B]`.
+
+        Of a classifier it is the interval of each class's probability over draws, `[B, C]`.
 
         Raises:
             ValueError: `coverage` isn't between 0 and 1, or its two percentiles were not asked for.
@@ -287,25 +286,7 @@ class Prediction:
         A regression has `mean, std, epistemic_std, aleatoric_std, p5, p50, …`, then `exceedance_T` for each threshold;
         a classifier `prediction, p_CLASS, …, entropy, epistemic_entropy, prediction_set`. What is None has no column.
         """
-        arrays = self._arrays
-        if self.classes is None:
-            columns: dict[str, Any] = {
-                name: arrays[name] for name, size in REGRESSION.items() if size == 1 and name in arrays
-            }
-            for names, prefix, listed in (
-                ("percentiles", "p", self.levels),
-                ("exceedance", "exceedance_", self.thresholds),
-            ):
-                if names in arrays:
-                    columns |= {f"{prefix}{number(at)}": arrays[names][:, index] for index, at in enumerate(listed)}
-            return columns
-        columns = {"prediction": arrays["prediction"].tolist()}
-        if "probabilities" in arrays:
-            columns |= {f"p_{name}": arrays["probabilities"][:, index] for index, name in enumerate(self.classes)}
-        columns |= {name: arrays[name] for name in ("entropy", "epistemic_entropy") if name in arrays}
-        if self.prediction_set is not None:
-            columns["prediction_set"] = [list(members) for members in self.prediction_set]
-        return columns
+        return columns_of(self, self._arrays)
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas data frame with `columns()`. Its index is that of the data frame that was predicted.
@@ -314,7 +295,7 @@ class Prediction:
             ImportError: pandas isn't installed.
         """
         index = self.labels.pandas_index if isinstance(self.labels, Labels) else self.labels
-        return _package("pandas", "to_pandas").DataFrame(self.columns(), index=index)
+        return package("pandas", "to_pandas").DataFrame(self.columns(), index=index)
 
     def to_polars(self) -> polars.DataFrame:
         """A polars data frame with `columns()`.
@@ -322,7 +303,7 @@ class Prediction:
         Raises:
             ImportError: polars isn't installed.
         """
-        frame: polars.DataFrame = _package("polars", "to_polars").DataFrame(self.columns())
+        frame: polars.DataFrame = package("polars", "to_polars").DataFrame(self.columns())
         return frame
 
     def to_arrow(self) -> pyarrow.Table:
@@ -331,17 +312,10 @@ class Prediction:
         Raises:
             ImportError: pyarrow isn't installed.
         """
-        return _package("pyarrow", "to_arrow").table(self.columns())
+        return package("pyarrow", "to_arrow").table(self.columns())
 
     def __repr__(self) -> str:
         return text_table(self)
 
     def _repr_html_(self) -> str:
         return html_table(self)
-
-
-def _package(name: str, method: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{method}() needs {name}. Install it: pip install {name}") from error

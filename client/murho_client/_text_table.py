@@ -16,6 +16,9 @@ __all__ = ["body", "number", "shown_rows", "text_table", "title", "warnings_line
 MAX_ROWS = 10
 MAX_WARNINGS = 3
 MAX_TEXT = 32
+MAX_CLASSES = 10
+"""With more classes the table has the probability of the likeliest one alone."""
+AFTER_CLASSES = ("entropy", "epistemic_entropy", "prediction_set")
 
 
 def number(value: float) -> str:
@@ -50,6 +53,9 @@ def body(prediction: Prediction, rows: Sequence[int]) -> dict[str, list[str]]:
     labels = prediction.labels
     cells = {"": [_text(row if labels is None else labels[row]) for row in rows]}
     if prediction.classes is not None:
+        if prediction.probabilities is not None and len(prediction.classes) > MAX_CLASSES:
+            likeliest = {"prediction": columns["prediction"], "probability": prediction.probabilities.max(axis=1)}
+            columns = likeliest | {name: columns[name] for name in AFTER_CLASSES if name in columns}
         cells |= {name: [_class_cell(column[row]) for row in rows] for name, column in columns.items()}
         return cells
     unit = [name for name in columns if not name.startswith("exceedance_")]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from murho.model.commands.class_columns import columns_of_answer, columns_of_prediction
 from murho.model.data.cells import format_date, parse_date
 from murho.model.data.columns import is_missing
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
@@ -36,6 +38,7 @@ __all__ = [
     "ServiceScorer",
     "connect",
     "percentile_name",
+    "require_options",
     "score_table",
 ]
 
@@ -49,13 +52,14 @@ class Scored(NamedTuple):
     """The answer for a chunk of rows.
 
     Attributes:
-        columns: Output columns by name, ``[B]`` each; NaN for columns without an answer (``samples=0``).
+        columns: Output columns by name, ``[B]`` each; NaN for columns without an answer (``samples=0``). Those of a
+            class: `model.commands.class_columns`.
         unlike: Whether each row is unlike the training rows, ``[B]``. A service lists the first 100 warnings of a
             request, so further rows of the request don't count.
         imputed: Whether each row lacks a cell that no training row lacked, ``[B]``; found as ``unlike`` is.
     """
 
-    columns: dict[str, NDArray[np.float64]]
+    columns: dict[str, NDArray[Any]]
     unlike: NDArray[np.bool_]
     imputed: NDArray[np.bool_]
 
@@ -69,7 +73,7 @@ class ScoredTable(NamedTuple):
         imputed: Number of rows that lack a cell that no training row lacked.
     """
 
-    columns: dict[str, NDArray[np.float64]]
+    columns: dict[str, NDArray[Any]]
     unlike: int
     imputed: int
 
@@ -99,7 +103,8 @@ class LocalScorer:
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """The answer of the posterior; see `Scorer.score`."""
-        answer = self.posterior.predict(columns, options)
+        classes = self.schema.target.classes
+        answer = self.posterior.predict(columns, options if classes is None else replace(options, percentiles=()))
         # Older checkpoints have no distance of rows: every value beyond its range counts.
         categories_only = self.posterior.encoder.distribution is not None
         unlike = _rows_outside(self.schema, columns, categories_only=categories_only)
@@ -107,7 +112,8 @@ class LocalScorer:
             unlike |= answer.outside
         imputed = np.zeros(len(unlike), dtype=bool)
         imputed[rows_to_impute(self.schema, columns)] = True
-        return Scored(_scored_columns(answer, options), unlike, imputed)
+        scored = _scored_columns(answer, options) if classes is None else columns_of_prediction(answer)
+        return Scored(scored, unlike, imputed)
 
 
 class ServiceScorer:
@@ -127,33 +133,56 @@ class ServiceScorer:
         self._client, self._model, self._version = client, model, version
         with _client_errors():
             described = client.model(model, version).raw
+        target = described["target"]
+        classes = target.get("classes")
         self.schema = Schema(
             tuple(_feature(item) for item in described["features"]),
-            Target(described["target"]["name"], described["target"]["unit"]),
+            Target(target["name"], target.get("unit"), None if classes is None else tuple(classes)),
             {},
         )
 
     def score(self, columns: Columns, options: PredictOptions) -> Scored:
         """The answer of the service; see `Scorer.score`."""
         inputs = {feature.name: _json_cells(feature, columns[feature.name]) for feature in self.schema.features}
-        with _client_errors():
+        classes = self.schema.target.classes
+        # What only the other kind of target has is not sent: the service would refuse it.
+        own: dict[str, Any] = (
+            {"percentiles": options.percentiles, "noise": options.noise}
+            if classes is None
+            else {"coverage": options.coverage}
+        )
+        with _client_errors(), _client_for(classes):
             answer = self._client.predict(
                 inputs,
                 self._model,
                 self._version,
                 samples=options.samples,
-                percentiles=options.percentiles,
                 seed=options.seed,
-                noise=options.noise,
                 calibrated=options.calibrated,
                 progress=False,
+                **own,
             )
-        unlike, imputed = np.zeros((2, len(answer.mean)), dtype=bool)
+            scored = _scored_columns(answer, options) if classes is None else columns_of_answer(answer, classes)
+        unlike, imputed = np.zeros((2, len(next(iter(scored.values())))), dtype=bool)
         for warning in answer.warnings:
             if warning.row is not None and warning.feature is not None:
                 cell = columns[warning.feature][warning.row : warning.row + 1]
                 (imputed if is_missing(cell)[0] else unlike)[warning.row] = True
-        return Scored(_scored_columns(answer, options), unlike, imputed)
+        return Scored(scored, unlike, imputed)
+
+
+@contextmanager
+def _client_for(classes: tuple[str, ...] | None) -> Iterator[None]:
+    """What a client that is older than classes does with them, as an error that says so."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError) as error:
+        if classes is None:
+            raise
+        raise OptionError(
+            "--url: the installed murho_client does not know classes: pip install ./client in a clone of this version "
+            "of the repository, or leave out --url"
+        ) from error
 
 
 def connect(url: str) -> Client:
@@ -235,6 +264,31 @@ def _json_cells(feature: Feature, column: NDArray[Any]) -> list[Any]:
     if feature.kind is FeatureKind.BOOLEAN:
         return [None if cell != cell else bool(cell) for cell in cells]
     return [None if cell != cell else cell for cell in cells]
+
+
+def require_options(schema: Schema, *, percentiles: bool, coverage: bool) -> None:
+    """Check that no option is given that only the other kind of target has.
+
+    Args:
+        schema: The schema of the model.
+        percentiles: Whether ``--percentiles`` is given.
+        coverage: Whether ``--coverage`` is given.
+
+    Raises:
+        OptionError: One is given.
+    """
+    target = schema.target
+    if target.classes is not None and percentiles:
+        raise OptionError(
+            f"--percentiles is for a target that is a number; {target.name!r} has {len(target.classes)} classes: leave "
+            "it out. --coverage sets how often the prediction set holds the class; percentiles of probabilities come "
+            "over HTTP and in Python"
+        )
+    if target.classes is None and coverage:
+        raise OptionError(
+            f"--coverage is for the prediction sets of classes; {target.name!r} is a number: leave it out. "
+            "--percentiles 5,95 are the ends of a 90 % band"
+        )
 
 
 def score_table(

@@ -36,6 +36,7 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Judge a checkpoint on labelled rows."""
+    from murho.model.commands.class_evaluation_report import class_report_lines
     from murho.model.commands.evaluation_report import report_lines
     from murho.model.data.tables import read_table
     from murho.model.evaluation.evaluate import evaluate_table
@@ -57,4 +58,6 @@ def evaluate(
         print_json(report)
         return
     title = f"{posterior.name} version {posterior.version} on {report['n']} rows"
-    print_lines([title, *report_lines(report, posterior.schema.target.unit)])
+    target = posterior.schema.target
+    lines = report_lines(report, target.unit) if target.classes is None else class_report_lines(report)
+    print_lines([title, *lines])

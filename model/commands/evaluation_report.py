@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from murho.model.commands.text_table import table_lines
 from murho.model.evaluation.metrics import COVERAGES
 from murho.model.evaluation.pit import HISTOGRAM_BINS
 from murho.model.evaluation.subgroup_coverage import BAND, FEW_ROWS
@@ -60,7 +61,7 @@ def _bands(report: Mapping[str, Any], kinds: Sequence[str], unit: str | None) ->
             rows.append([first, kind, *(shown(values[str(coverage)]) for coverage in COVERAGES)])
     chance = (0.01 * BAND * (1.0 - 0.01 * BAND) / report["n"]) ** 0.5
     return [
-        *_table(rows),
+        *table_lines(rows),
         f"({100.0 * chance:.1f} points of a coverage of {BAND} % are chance: one standard error)",
     ]
 
@@ -79,7 +80,7 @@ def _reliability(report: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
         pinball.append([kind, *(_short(losses[key]) for key in ("mean", "5", "50", "95"))])
         shares = (f"{100.0 * share:.0f}" for share in report[kind]["pit"]["histogram"])
         pit.append([kind, *shares, f"{report[kind]['pit']['ks']:.3f}"])
-    return [*_table(errors), "", *_table(pinball), "", *_table(pit)]
+    return [*table_lines(errors), "", *table_lines(pinball), "", *table_lines(pit)]
 
 
 def _by_std(report: Mapping[str, Any], kinds: Sequence[str], unit: str | None) -> list[str]:
@@ -88,7 +89,7 @@ def _by_std(report: Mapping[str, Any], kinds: Sequence[str], unit: str | None) -
     for group in report["coverage_by_std"]:
         low, high = (_short(value) for value in group["std"])
         rows.append([f"{low} to {high}", str(group["rows"]), _short(group["rmse"]), *_covered(group, kinds)])
-    return _table(rows)
+    return table_lines(rows)
 
 
 def _by_category(report: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
@@ -96,7 +97,7 @@ def _by_category(report: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
     for feature, groups in report["coverage_by_category"].items():
         rows = [[f"{BAND} % band by {feature}", "rows", *kinds]]
         rows += [[_name(group), str(group["rows"]), *_covered(group, kinds)] for group in groups[:MOST_CATEGORIES]]
-        lines += ["", *_table(rows)]
+        lines += ["", *table_lines(rows)]
         if len(groups) > MOST_CATEGORIES:
             lines.append(f"and {len(groups) - MOST_CATEGORIES} more, see --json")
     return lines
@@ -118,15 +119,3 @@ def _percent(share: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.4g}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Aligned columns: to the right if a cell below the title has a digit, else to the left."""
-    count = max(len(row) for row in rows)
-    columns = [[row[place] if place < len(row) else "" for row in rows] for place in range(count)]
-    aligned = []
-    for place, cells in enumerate(columns):
-        width = max(map(len, cells))
-        numbers = place > 0 and any(map(str.isdigit, "".join(cells[1:])))
-        aligned.append([cell.rjust(width) if numbers else cell.ljust(width) for cell in cells])
-    return ["   ".join(cells).rstrip() for cells in zip(*aligned, strict=True)]

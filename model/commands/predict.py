@@ -1,4 +1,4 @@
-"""The command `murho predict`: predictions with error bars for the rows of a file.
+"""The command `murho predict`: predictions with error bars, or class probabilities, for the rows of a file.
 
 Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
 """
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from murho.model.commands.shared_options import CheckpointsOption, DeviceOption, VersionOption, naming
-from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_SAMPLES, PredictOptions
 
 __all__ = ["predict"]
 
@@ -24,18 +24,33 @@ def predict(
     checkpoints: CheckpointsOption = Path("checkpoints"),
     url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,
     version: VersionOption = None,
-    samples: Annotated[int, typer.Option(min=0, help="Draws behind each answer; 0: the mean alone.")] = DEFAULT_SAMPLES,
-    percentiles: Annotated[str, typer.Option(help="Levels of the percentile columns.")] = "5,50,95",
+    samples: Annotated[
+        int, typer.Option(min=0, help="Draws behind each answer; 0: the mean, or the probabilities, alone.")
+    ] = DEFAULT_SAMPLES,
+    percentiles: Annotated[
+        str | None, typer.Option(help="Levels of the percentile columns, for a number.  [default: 5,50,95]")
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="How often the prediction set holds the class, as a share.  [default: 0.9]"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the draws.")] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Leave std and percentiles as they are before calibration.")
+        bool, typer.Option("--raw", help="Leave std, percentiles, probabilities as they are before calibration.")
     ] = False,
     output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
     keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Score a file, offline or through a running service."""
-    from murho.model.commands.batch_prediction import LocalScorer, Scorer, ServiceScorer, connect, score_table
+    from murho.model.commands.batch_prediction import (
+        LocalScorer,
+        Scorer,
+        ServiceScorer,
+        connect,
+        require_options,
+        score_table,
+    )
     from murho.model.data.tables import read_table, write_table
     from murho.model.engines.selection import engine_worth
     from murho.model.errors import OptionError
@@ -44,7 +59,13 @@ def predict(
     from murho.model.runtime.devices import resolve_device, use_threads_for_answering
     from murho.model.runtime.row_progress import advancing
 
-    options = PredictOptions(samples=samples, percentiles=_levels(percentiles), seed=seed, calibrated=not raw)
+    options = PredictOptions(
+        samples=samples,
+        percentiles=_levels("5,50,95" if percentiles is None else percentiles),
+        seed=seed,
+        calibrated=not raw,
+        coverage=DEFAULT_COVERAGE if coverage is None else _share(coverage),
+    )
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
     scorer: Scorer
@@ -58,6 +79,7 @@ def predict(
         else:
             scorer = ServiceScorer(clients.enter_context(connect(url)), model, version)
             table = read_table(data)
+        require_options(scorer.schema, percentiles=percentiles is not None, coverage=coverage is not None)
         with naming(data), advancing("scoring", table.num_rows) as advance:
             scored, unlike, imputed = score_table(table, scorer, options, advance)
     if unlike:
@@ -74,7 +96,8 @@ def predict(
         if clash:
             raise OptionError(f"--keep-inputs: the input already has a column {clash[0]!r}; rename it")
         columns |= {name: table.column(name) for name in table.column_names}
-    write_table(output, columns | _empty_for_nan(scored))
+    as_csv = output is None or output.suffix.lower() == ".csv"
+    write_table(output, columns | _cells(scored, as_csv=as_csv))
 
 
 def _levels(text: str) -> tuple[float, ...]:
@@ -93,7 +116,23 @@ def _levels(text: str) -> tuple[float, ...]:
     return levels
 
 
-def _empty_for_nan(scored: dict[str, Any]) -> dict[str, Any]:
+def _share(coverage: float) -> float:
+    """Check ``--coverage``."""
+    from murho.model.errors import OptionError
+
+    if 1.0 < coverage < 100.0:
+        raise OptionError(f"--coverage is a share: give {coverage / 100.0:g} for {coverage:g} %")
+    if not 0.0 < coverage < 1.0:
+        raise OptionError(f"--coverage lies strictly between 0 and 1, not {coverage:g}")
+    return coverage
+
+
+def _cells(scored: dict[str, Any], *, as_csv: bool) -> dict[str, Any]:
+    """The cells to write: NaN as a missing value and, in CSV, which has no lists, lists as text."""
     import pyarrow as pa
 
-    return {name: pa.array(values, from_pandas=True) for name, values in scored.items()}
+    from murho.model.commands.class_columns import lists_as_text
+
+    return {
+        name: pa.array(lists_as_text(values) if as_csv else values, from_pandas=True) for name, values in scored.items()
+    }

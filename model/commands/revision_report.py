@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from murho.model.evaluation.class_summary import per_cent
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from murho.model.revision.posterior_shift import PosteriorShift
     from murho.model.revision.pruning import Pruned
+    from murho.model.revision.revisions import Revision
     from murho.model.revision.signal_to_noise import Cut
     from murho.model.revision.updating import Updated
 
@@ -23,6 +26,7 @@ BINS_PER_LINE = 4
 def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
     """The removed weights, by layer and by signal-to-noise ratio, and the scores before and after."""
     cut, version = pruned.cut, pruned.revision.spec.records["pruning"]["from_version"]
+    what = _calibrated_thing(pruned.revision)
     free = cut.total("weights") - cut.total("held")
     lines = [
         f"removed {cut.total('removed'):,} of {free:,} weights of version {version}: "
@@ -43,14 +47,14 @@ def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
         lines += [*_comparison(pruned.before, pruned.after, version, unit), ""]
     match pruned.calibration:
         case "made anew":
-            lines.append(f"bands calibrated anew on {pruned.revision.spec.records['pruning']['rows']} rows")
+            lines.append(f"{what} calibrated anew on {pruned.revision.spec.records['pruning']['rows']} rows")
         case "kept":
             lines.append(
-                f"bands calibrated as in version {version}, which had all its weights; "
+                f"{what} calibrated as in version {version}, which had all its weights; "
                 "--data FILE with 50 labelled rows or more calibrates them anew"
             )
         case _:
-            lines.append("bands are not calibrated")
+            lines.append(f"{what} are not calibrated")
     return lines
 
 
@@ -80,7 +84,7 @@ def histogram_lines(cut: Cut) -> list[str]:
 def updated_lines(updated: Updated, unit: str | None) -> list[str]:
     """The shift of the posterior, and the scores on the new rows before and after."""
     facts = updated.revision.spec.records["update"]
-    version = facts["from_version"]
+    version, what = facts["from_version"], _calibrated_thing(updated.revision)
     learned = facts["learned_rows"]
     lines = [
         f"learned {learned:,} new rows on top of the {facts['total_rows'] - learned:,} of version {version}, "
@@ -90,25 +94,38 @@ def updated_lines(updated: Updated, unit: str | None) -> list[str]:
         *_comparison(updated.before, updated.after, version, unit),
     ]
     if updated.held_out:
-        lines.append(_scored_by(updated.revision.spec.architecture.members))
-        if updated.after["nll"] > updated.before["nll"] and updated.after["crps"] > updated.before["crps"]:
+        lines.append(_scored_by(updated.after))
+        if all(updated.after[score] > updated.before[score] for score in _two_losses(updated.after)):
             lines.append(f"both are worse than before: version {version} may be the one to serve")
     else:
         lines.append("(after: on the rows just learned from, so better than new rows would show)")
     conformal = updated.revision.spec.calibration
     if updated.calibration == "made" and conformal is not None:
-        lines.append(f"bands calibrated on {conformal.rows} new rows")
+        lines.append(f"{what} calibrated on {conformal.rows} new rows")
     elif updated.calibration == "pooled" and conformal is not None:
         new = updated.after["n"]
-        lines.append(f"bands calibrated on {new:,} new rows and the {conformal.rows - new:,} of version {version}")
+        lines.append(f"{what} calibrated on {new:,} new rows and the {conformal.rows - new:,} of version {version}")
     elif updated.calibration == "kept":
-        lines.append(f"bands calibrated as in version {version}")
+        lines.append(f"{what} calibrated as in version {version}")
     else:
-        lines.append("bands are not calibrated")
+        lines.append(f"{what} are not calibrated")
     return lines
 
 
-def _scored_by(members: int) -> str:
+def _calibrated_thing(revision: Revision) -> str:
+    return "bands" if revision.spec.schema.target.classes is None else "probabilities and sets"
+
+
+def _two_losses(report: Mapping[str, Any]) -> tuple[str, str]:
+    return ("log_loss", "brier") if "log_loss" in report else ("nll", "crps")
+
+
+def _scored_by(report: Mapping[str, Any]) -> str:
+    members = report["all_members"]
+    if "log_loss" in report and report["members"] < members:
+        judges = report["members"]
+        who = "a single member that has" if judges == 1 else f"the {judges} of {members} members that have"
+        return f"(scores of {who} not learned the row)"
     if members == 1:
         return "(judged on new rows that were held out)"
     return "(what all members would score, estimated from those that have not learned the row)"
@@ -125,12 +142,30 @@ def _shift(shift: PosteriorShift) -> list[str]:
 
 
 def _comparison(before: Mapping[str, Any], after: Mapping[str, Any], version: str, unit: str | None) -> list[str]:
+    if "log_loss" in after:
+        return _comparison_of_classes(before, after, version)
     suffix = f" ({unit})" if unit else ""
     rows = [
         [label, f"{report['nll']:.3f}", f"{report['crps']:.4g}", f"{report['rmse']:.4g}", _coverage(report)]
         for label, report in ((f"version {version}", before), ("now", after))
     ]
     heads = (f"on {after['n']:,} rows", "NLL (nats)", f"CRPS{suffix}", f"RMSE{suffix}", "90 % bands cover")
+    return _table(heads, rows)
+
+
+def _comparison_of_classes(before: Mapping[str, Any], after: Mapping[str, Any], version: str) -> list[str]:
+    rows = [
+        [
+            label,
+            f"{report['log_loss']:.4f}",
+            f"{report['brier']:.4f}",
+            per_cent(report["accuracy"]),
+            "" if not report.get("sets") else per_cent(report["sets"]["coverage"]["90"]),
+            "" if not report.get("sets") else f"{report['sets']['size']['90']:.2f}",
+        ]
+        for label, report in ((f"version {version}", before), ("now", after))
+    ]
+    heads = (f"on {after['n']:,} rows", "log loss (nats)", "Brier score", "accuracy", "in 90 % set", "classes in it")
     return _table(heads, rows)
 
 

@@ -104,7 +104,8 @@ def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, wi
 
 
 def _print_outcome(trained: Trained, directory: Path, *, as_json: bool) -> None:
-    from murho.model.evaluation import metrics
+    from murho.model.evaluation.class_summary import class_summary
+    from murho.model.evaluation.metrics import summary
 
     spec = trained.spec
     if as_json:
@@ -119,9 +120,11 @@ def _print_outcome(trained: Trained, directory: Path, *, as_json: bool) -> None:
         )
         return
     interrupted = " (interrupted)" if spec.training["interrupted"] else ""
+    target = spec.schema.target
+    scores = summary(spec.metrics, target.unit) if target.classes is None else class_summary(spec.metrics)
     lines = [
         f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
-        *(f"  {line}" for line in metrics.summary(spec.metrics, spec.schema.target.unit)),
+        *(f"  {line}" for line in scores),
         f"saved {directory}{interrupted}",
     ]
     page = directory / "report.html"

@@ -153,6 +153,8 @@ class TerminalReporter:
         if self._best is None:
             return ""
         number, best = self._best
+        if best.crps is None:
+            return f"best so far: log loss {best.nll:.4f} nats (fit {number})"
         return f"best so far: CRPS {best.crps:.4g}, NLL {best.nll:.3f} nats (fit {number})"
 
 

@@ -108,6 +108,11 @@ class Target:
     unit: str | None
     classes: tuple[str, ...] | None = None
 
+    @property
+    def task(self) -> str:
+        """What predicting it is: ``regression`` of a number, or ``classification``."""
+        return "regression" if self.classes is None else "classification"
+
     def to_json(self) -> dict[str, Any]:
         """The target as JSON data; ``classes`` only if it has any."""
         classes = {} if self.classes is None else {"classes": list(self.classes)}

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ROUNDING", "ClassGroup", "ScoredRows", "expect_not_negative", "grouped_classes"]
+__all__ = [
+    "MAXIMUM_KNOTS",
+    "ROUNDING",
+    "USUAL",
+    "ClassGroup",
+    "ScoredRows",
+    "expect_not_negative",
+    "grouped_classes",
+]
 
 OWN_ROWS = 10.0
 """Held-out rows from which on the probabilities of a class are kept apart from those of others."""

@@ -124,7 +124,7 @@ class ClassPlan:
             "entropy": total,
             "epistemic_entropy": (total - settled.expected_entropy).clamp_min(0.0),
             "percentiles": self._percentiles(settled.draws),
-            "prediction_set": self._sets(probabilities),
+            "prediction_set": self.sets(probabilities),
         }
         if options.draws:
             answer["draws"] = settled.draws.transpose(1, 2)
@@ -147,8 +147,8 @@ class ClassPlan:
         rows, classes, _ = draws.shape
         return function_quantiles(draws.flatten(0, 1).T, self.levels).view(rows, classes, len(self.levels))
 
-    def _sets(self, probabilities: Tensor) -> Tensor:
-        """Whether each class is in the prediction set of its row, ``[B, C]``, bool."""
+    def sets(self, probabilities: Tensor) -> Tensor:
+        """Whether each class is in the prediction set of its row, ``[B, C]``, bool; from its `probabilities`."""
         if self.calibration is not None:
             return self.calibration.sets.sets(probabilities, self.options.coverage)
         # Without held-out rows: the likeliest classes whose raw probabilities make up the coverage.

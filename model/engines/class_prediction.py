@@ -3,13 +3,82 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from murho.model.engines.answer_fields import COVERAGE, LEVELS, AnswerField, Axis, Place, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ClassMonteCarloError", "ClassPrediction"]
+__all__ = ["CLASS_FIELDS", "ClassMonteCarloError", "ClassPrediction"]
+
+_CLASSES = (Axis.ROWS, Axis.CLASSES)
+
+CLASS_FIELDS = (
+    AnswerField(
+        "prediction", (Axis.ROWS,), Unit.CLASS, "The likeliest class.", column="prediction", without_draws=True
+    ),
+    AnswerField(
+        "probabilities",
+        _CLASSES,
+        Unit.PROBABILITY,
+        "Probability of each class, in the order of classes; they sum to 1.",
+        column="p_{classes}",
+        without_draws=True,
+    ),
+    AnswerField(
+        "epistemic_std",
+        _CLASSES,
+        Unit.PROBABILITY,
+        "Standard deviation of a class's probability over draws.",
+        column="epistemic_std_{classes}",
+        place=Place.NEXT,
+    ),
+    AnswerField("entropy", (Axis.ROWS,), Unit.NATS, "Entropy of the probabilities, in nats.", column="entropy"),
+    AnswerField(
+        "epistemic_entropy",
+        (Axis.ROWS,),
+        Unit.NATS,
+        "Part of the entropy: mutual information of class and weights, in nats.",
+        column="epistemic_entropy",
+    ),
+    AnswerField(
+        "percentiles",
+        (*_CLASSES, Axis.LEVELS),
+        Unit.PROBABILITY,
+        "Percentiles of a class's probability over draws.",
+        column="p{levels}_{classes}",
+        place=Place.NEXT,
+        asked=lambda options: bool(options.percentiles) or options.samples == 0,
+        detail=LEVELS,
+    ),
+    AnswerField(
+        "prediction_set",
+        _CLASSES,
+        Unit.CLASS_SET,
+        "Classes that hold the true one with the probability coverage; never empty.",
+        column="prediction_set",
+        detail=COVERAGE,
+    ),
+    AnswerField(
+        "draws",
+        (Axis.ROWS, Axis.SAMPLES, Axis.CLASSES),
+        Unit.PROBABILITY,
+        "Probabilities under every draw.",
+        column="draws",
+        place=Place.LAST,
+        asked=lambda options: options.draws,
+    ),
+    AnswerField(
+        "mc_error",
+        about="Standard errors for the finite number of draws.",
+        place=Place.NEXT,
+        asked=lambda options: options.mc_error,
+        parts=(AnswerField("probabilities", _CLASSES, Unit.PROBABILITY, column="mc_error_{classes}"),),
+    ),
+)
+"""The fields of the answer about a class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +114,8 @@ class ClassPrediction:
         outside: Whether each row lies beyond the training rows, ``[B]``; None: not known.
         warned: See `model.engines.prediction.Prediction`.
     """
+
+    answer_fields: ClassVar[tuple[AnswerField, ...]] = CLASS_FIELDS
 
     samples: int
     seed: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from murho.model.engines.answer_fields import LEVELS, THRESHOLDS, AnswerField, Axis, Place, Unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -11,7 +13,15 @@ if TYPE_CHECKING:
 
     from murho.model.engines.monte_carlo_error import MonteCarloError
 
-__all__ = ["DEFAULT_COVERAGE", "DEFAULT_PERCENTILES", "DEFAULT_SAMPLES", "PredictOptions", "Prediction", "Question"]
+__all__ = [
+    "DEFAULT_COVERAGE",
+    "DEFAULT_PERCENTILES",
+    "DEFAULT_SAMPLES",
+    "NUMBER_FIELDS",
+    "PredictOptions",
+    "Prediction",
+    "Question",
+]
 
 DEFAULT_SAMPLES = 256
 DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
@@ -59,6 +69,70 @@ class Question:
     options: PredictOptions
 
 
+_LEVELS = (Axis.ROWS, Axis.LEVELS)
+
+NUMBER_FIELDS = (
+    AnswerField("mean", (Axis.ROWS,), column="mean", without_draws=True),
+    AnswerField(
+        "std",
+        (Axis.ROWS,),
+        about="Standard deviation of the distribution that the percentiles describe; its square is epistemic_std² + "
+        "aleatoric_std².",
+        column="std",
+    ),
+    AnswerField(
+        "epistemic_std",
+        (Axis.ROWS,),
+        about="Part of std: spread of the function values over draws. Calibration leaves the proportion of both parts "
+        "as it is.",
+        column="epistemic_std",
+    ),
+    AnswerField(
+        "aleatoric_std", (Axis.ROWS,), about="Part of std: spread of the observation noise.", column="aleatoric_std"
+    ),
+    AnswerField(
+        "percentiles",
+        _LEVELS,
+        about="Percentiles of the predictive distribution, in the target's unit.",
+        column="p{levels}",
+        asked=lambda options: bool(options.percentiles) or options.samples == 0,
+        detail=LEVELS,
+    ),
+    AnswerField(
+        "exceedance",
+        (Axis.ROWS, Axis.THRESHOLDS),
+        Unit.PROBABILITY,
+        "Probabilities that the target exceeds thresholds.",
+        column="exceedance_{thresholds}",
+        place=Place.NEXT,
+        asked=lambda options: bool(options.thresholds),
+        detail=THRESHOLDS,
+    ),
+    AnswerField(
+        "draws",
+        (Axis.ROWS, Axis.SAMPLES),
+        about="Function value of every draw.",
+        column="draws",
+        place=Place.LAST,
+        asked=lambda options: options.draws,
+    ),
+    AnswerField(
+        "mc_error",
+        about="Standard errors for the finite number of draws, in the target's unit.",
+        place=Place.NEXT,
+        asked=lambda options: options.mc_error,
+        parts=(
+            AnswerField("mean", (Axis.ROWS,), column="mean_mc_error"),
+            AnswerField("std", (Axis.ROWS,), column="std_mc_error"),
+            AnswerField(
+                "percentiles", _LEVELS, column="p{levels}_mc_error", asked=lambda options: bool(options.percentiles)
+            ),
+        ),
+    ),
+)
+"""The fields of the answer about a number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """An answer; every number in the target's own unit, float64.
@@ -82,6 +156,9 @@ class Prediction:
             of any other row. These are the rows outside, those with imputed cells, and those with a value that is
             listed although the row is not outside (`model.encoding.input_warnings.listed_rows`). None: not known.
     """
+
+    answer_fields: ClassVar[tuple[AnswerField, ...]] = NUMBER_FIELDS
+    classes: ClassVar[tuple[str, ...] | None] = None
 
     samples: int
     seed: int

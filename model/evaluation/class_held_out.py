@@ -15,9 +15,11 @@ import torch
 from murho.model.distributions.calibration import CROSS, SPLIT
 from murho.model.distributions.class_calibration import ClassCalibration
 from murho.model.distributions.class_map import fit_class_map
+from murho.model.distributions.class_pooling import pooled_map, pooled_sets
 from murho.model.distributions.prediction_sets import fit_prediction_sets
 from murho.model.engines.class_plan import served_probabilities
-from murho.model.evaluation.class_scores import class_report, set_report
+from murho.model.evaluation.class_metrics import class_scores
+from murho.model.evaluation.class_sets import set_scores
 from murho.model.evaluation.cross_calibration import SAMPLES, Calibrated
 from murho.model.evaluation.weighted_means import RowWeights
 
@@ -82,6 +84,8 @@ def calibrate_classes(
     calibrating: Sequence[int],
     weights: NDArray[np.float64] | None = None,
     units: NDArray[np.generic] | None = None,
+    earlier: ClassCalibration | None = None,
+    kept: ClassCalibration | None = None,
     **_: Any,
 ) -> Calibrated:
     """The calibration of held-out rows, and an estimate of what will be served.
@@ -97,12 +101,16 @@ def calibrate_classes(
         calibrating: Numbers of the groups that calibrate; empty for no calibration.
         weights: Relative weights of all rows, ``[N]``; None: all count alike.
         units: Id of each row's exchangeable unit, ``[N]``; None: each row is one.
+        earlier: A calibration of other rows, with which these are pooled (`model.distributions.class_pooling`); None:
+            there is none.
+        kept: The calibration that answers use, for the scores, where these rows do not calibrate; None: there is none.
         _: Options that only numbers have.
 
     Returns:
-        The calibration, or None, the predictions for the rows, and the metrics: ``n, accuracy, log_loss, brier, auc,
-        ece`` of what is served, the same of ``raw`` and, with a calibration, ``calibrated``, each with ``sets``, and
-        ``standard_errors``. ``members`` is the number of members that all this describes, of ``all_members``.
+        The calibration, or None, the predictions for the rows, and the metrics: those of
+        `model.evaluation.class_metrics.class_scores` of what is served, the same of ``raw`` and, with a calibration, of
+        ``calibrated``, which has ``sets`` too. ``members`` is the number of members that all this describes, of
+        ``all_members``.
     """
     judged = _judge(posterior, encoded, groups)
     every = RowWeights.of(
@@ -118,6 +126,9 @@ def calibrate_classes(
     use = np.isin(judged.groups, list(calibrating))
 
     def fitted_map(rows: NDArray[np.bool_]) -> ClassMap:
+        if earlier is not None:
+            part = None if shares is None else shares[rows]
+            return pooled_map(earlier.map, judged.raw[rows].log(), labels[rows], weights=part)
         return fit_class_map(
             judged.raw[rows].log(),
             labels[rows],
@@ -126,14 +137,14 @@ def calibrate_classes(
         )
 
     def fitted_calibration(rows: NDArray[np.bool_], probabilities: Tensor, mapped: ClassMap) -> ClassCalibration:
-        sets = fit_prediction_sets(
-            probabilities[rows],
-            labels[rows],
-            weights=None if shares is None else shares[rows],
-            units=None if ids is None else ids[rows],
-            method=method,
-        )
-        return ClassCalibration(mapped, sets)
+        of_rows: dict[str, Any] = {
+            "weights": None if shares is None else shares[rows],
+            "units": None if ids is None else ids[rows],
+        }
+        given = probabilities[rows], labels[rows]
+        if earlier is not None:
+            return ClassCalibration(mapped, pooled_sets(earlier.sets, *given, **of_rows))
+        return ClassCalibration(mapped, fit_prediction_sets(*given, **of_rows, method=method))
 
     raw = judged.served(None)
     calibration, crosswise, sets = None, None, dict[float, "NDArray[np.bool_]"]()
@@ -148,6 +159,9 @@ def calibrate_classes(
         mapped = fitted_map(use)
         calibration = fitted_calibration(use, crosswise if len(numbers) > 1 else judged.served(mapped), mapped)
         sets = _crosswise_sets(parts, crosswise, fitted_calibration, calibration)
+    elif kept is not None:
+        crosswise = judged.served(kept.map)
+        sets = {coverage: kept.sets.sets(crosswise, coverage).numpy() for coverage in COVERAGES}
     held_out = HeldOutClasses(
         rows=judged.rows,
         targets=codes,
@@ -176,12 +190,21 @@ def _crosswise_sets(
 
 
 def _metrics(held_out: HeldOutClasses, judged: _Judged, posterior: Posterior) -> dict[str, Any]:
-    report, errors = class_report(held_out.served, held_out.targets, held_out.weights)
-    raw, _ = class_report(held_out.raw, held_out.targets, held_out.weights)
-    metrics: dict[str, Any] = {"n": len(held_out), **report, "raw": raw}
+    rows = held_out.weights
+    labels, weights = held_out.targets.astype(np.int64), rows.shares if rows.weighted else None
+
+    def scores_of(probabilities: NDArray[np.float64]) -> dict[str, Any]:
+        return class_scores(probabilities, labels, weights=weights, units=rows.units if rows.grouped else None)
+
+    report, raw = scores_of(held_out.served), scores_of(held_out.raw)
+    errors = report.pop("standard_errors")
+    del raw["standard_errors"], raw["n"]
+    metrics: dict[str, Any] = {**report, "raw": raw}
     if held_out.calibrated is not None:
-        of_sets = set_report(held_out.sets, held_out.targets, held_out.weights)
-        metrics |= {"calibrated": {**report, "sets": of_sets}, "sets": of_sets}
+        sets = {round(100.0 * coverage): found for coverage, found in held_out.sets.items()}
+        of_sets = set_scores(sets, labels, weights)
+        calibrated = {name: report[name] for name in raw}
+        metrics |= {"calibrated": {**calibrated, "sets": of_sets}, "sets": of_sets}
     members = posterior.architecture.members
     return metrics | {"standard_errors": errors, "members": judged.judges, "all_members": members}
 

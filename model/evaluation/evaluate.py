@@ -11,6 +11,7 @@ from murho.model.data.schema_inference import columns_from_table, target_from_ta
 from murho.model.encoding.imputation import rows_to_impute
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
+from murho.model.evaluation.evaluate_classes import evaluate_class_table
 from murho.model.evaluation.metrics import PERCENTILES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
 from murho.model.evaluation.row_scores import RowScores, score_rows
@@ -49,12 +50,15 @@ def evaluate_table(
         advance: Called with the number of rows of each finished chunk.
 
     Returns:
-        The report of `evaluate_in_full`, and ``left_out``, the number of rows without a target or of weight 0.
+        The report of `evaluate_in_full`, and ``left_out``, the number of rows without a target or of weight 0. Of a
+        classifier, the report of `model.evaluation.evaluate_classes.evaluate_class_table`.
 
     Raises:
         TableError: The target column is missing, no row has a target, or a cell can't be used.
         OptionError: S is 0.
     """
+    if posterior.schema.target.classes is not None:
+        return evaluate_class_table(posterior, table, samples=samples, weight=weight, advance=advance)
     name = posterior.schema.target.name
     targets = target_from_table(table, name)
     weights = None if weight is None else row_weights(table, weight, target=name)

@@ -21,6 +21,7 @@ __all__ = [
     "PERCENTILES",
     "BandScores",
     "band_levels",
+    "basis_lines",
     "joined_weights",
     "plus_minus",
     "point_scores",
@@ -197,12 +198,14 @@ def summary(scores: Mapping[str, Any], unit: str | None) -> list[str]:
     error = errors.get(kind, {}).get("coverage", {}).get("90")
     covered = f"{100.0 * coverage:.1f}{f' ± {100.0 * error:.1f}' if error is not None else ''} %"
     wide = "" if width is None else f" of them, {width:.4g}{suffix} wide on average"
+    note = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
+    near = [note] if scores.get("calibrated") and scores.get("all_members") is not None else []
     named = "90 % bands" if kind == "calibrated" else "90 % bands (raw: too few rows to calibrate)"
-    return ["   ".join(shown), f"{named} cover {covered}{wide}", *_basis(scores)]
+    return ["   ".join(shown), f"{named} cover {covered}{wide}", *basis_lines(scores), *near]
 
 
-def _basis(scores: Mapping[str, Any]) -> list[str]:
-    """What the scores rest on, as lines for people; none for scores that do not say."""
+def basis_lines(scores: Mapping[str, Any]) -> list[str]:
+    """Which members the scores are of, as lines for people; none for scores that do not say."""
     described, members = scores.get("members"), scores.get("all_members")
     if described is None or members is None:
         return []
@@ -214,8 +217,6 @@ def _basis(scores: Mapping[str, Any]) -> list[str]:
         lines = [f"(scores of the {described} of {members} members that have not seen a row)"]
     else:
         lines = []
-    if scores.get("calibrated"):
-        lines.append("(near 90 % by construction: murho evaluate on rows kept aside tells more)")
     return lines
 
 

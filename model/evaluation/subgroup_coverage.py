@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns, Feature, Schema
     from murho.model.evaluation.row_scores import RowScores
 
-__all__ = ["BAND", "FEW_ROWS", "CategoryRows", "category_parts", "coverage_by_category", "coverage_by_std", "spearman"]
+__all__ = [
+    "BAND",
+    "FEW_ROWS",
+    "GROUPS",
+    "CategoryRows",
+    "category_parts",
+    "coverage_by_category",
+    "coverage_by_std",
+    "spearman",
+]
 
 BAND = 90
 """Nominal coverage of the band, per cent."""

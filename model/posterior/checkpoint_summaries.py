@@ -32,9 +32,12 @@ class CheckpointSummary:
         target: The predicted column; None, as the next ones, where the file does not tell.
         unit: Its unit.
         rows: Number of rows learned from.
-        crps: CRPS on held-out rows, the target's unit.
+        crps: CRPS on held-out rows, the target's unit; None for classes.
         created: When it was made.
         problem: Why the latest version can't be used, or None.
+        task: ``regression`` or ``classification``.
+        log_loss: Log loss on held-out rows, nats; None for numbers.
+        accuracy: Share of the held-out rows whose class is the likeliest one; None for numbers.
     """
 
     name: str
@@ -45,16 +48,22 @@ class CheckpointSummary:
     crps: float | None = None
     created: datetime | None = None
     problem: str | None = None
+    task: str | None = None
+    log_loss: float | None = None
+    accuracy: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON data."""
         return {
             "name": self.name,
             "versions": list(self.versions),
+            "task": self.task,
             "target": self.target,
             "unit": self.unit,
             "rows": self.rows,
             "crps": self.crps,
+            "log_loss": self.log_loss,
+            "accuracy": self.accuracy,
             "created": None if self.created is None else self.created.isoformat(),
             "problem": self.problem,
         }
@@ -91,13 +100,18 @@ def _summary(name: str, references: list[CheckpointReference]) -> CheckpointSumm
 def _fields(facts: dict[str, Any]) -> dict[str, Any]:
     target, training = facts["schema"]["target"], facts.get("training", {})
     rows = facts.get("update", {}).get("total_rows") or training.get("rows")
-    crps = facts.get("metrics", {}).get("crps")
+    metrics = facts.get("metrics", {})
     created = facts.get("created")
     when = None if created is None else datetime.fromisoformat(created)
     return {
+        "task": "regression" if target.get("classes") is None else "classification",
         "target": str(target["name"]),
         "unit": target["unit"],
         "rows": None if rows is None else int(rows),
-        "crps": float(crps) if crps is not None and math.isfinite(crps) else None,
+        **{name: _finite(metrics.get(name)) for name in ("crps", "log_loss", "accuracy")},
         "created": when if when is None or when.tzinfo else when.replace(tzinfo=UTC),
     }
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None

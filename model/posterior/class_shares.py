@@ -51,6 +51,17 @@ class ClassShares:
         counts = np.bincount(codes.astype(np.int64), weights, minlength=classes) + 1.0
         return cls(tuple((counts / counts.sum()).tolist()), ROWS_OF_SHARES / (len(codes) + 1.0))
 
+    def after(self, rows_before: int, codes: NDArray[np.float64]) -> Self:
+        """The shares after an update.
+
+        Args:
+            rows_before: Number of rows behind these shares.
+            codes: Index of the class of each new row, ``[N]``.
+        """
+        counts = np.array(self.values) * (rows_before + len(self.values))
+        counts += np.bincount(codes.astype(np.int64), minlength=len(self.values))
+        return type(self)(tuple((counts / counts.sum()).tolist()), ROWS_OF_SHARES / (rows_before + len(codes) + 1.0))
+
     def tensor(self, device: torch.device) -> Tensor:
         """The shares, ``[C]``, float64."""
         return torch.tensor(self.values, dtype=torch.float64, device=device)

@@ -10,7 +10,9 @@ from murho.model.report.html_parts import facts_list, number, percent, table, te
 from murho.model.report.revision_facts import UPDATE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from murho.model.report.html_parts import Markup
 
 __all__ = ["changes_section", "pruning_chart", "revision_line"]
 
@@ -121,6 +123,28 @@ def _scores(revision: Mapping[str, Any], unit: str | None) -> list[str]:
             "murho prune --data FILE, or murho report NAME FILE, judges it by labelled rows.</p>"
         ]
     pairs = [(f"version {version}", scores["before"]), ("now", scores["after"])]
+    of_classes = "log_loss" in scores["after"]
+    table_of = _scores_of_classes if of_classes else _scores_of_numbers
+    parts = [f"<h3>On the {scores['after']['n']:,} labelled rows</h3>", table_of(pairs, unit)]
+    worse = ("log_loss", "brier") if of_classes else ("nll", "crps")
+    names = "log loss and Brier score" if of_classes else "NLL and CRPS"
+    if revision["kind"] == UPDATE and not revision["held_out"]:
+        parts.append(
+            "<p class='note'>There are too few new rows to hold any out: “now” is on rows just learned from, so better "
+            f"than other rows would show. The scores at the top are those of version {version}.</p>"
+        )
+    elif all(scores["after"][key] > scores["before"][key] for key in worse):
+        parts.append(f"<p class='note'>Both {names} are worse: version {version} may be the one to serve.</p>")
+    return parts
+
+
+def _scores_of_classes(pairs: Sequence[tuple[str, Mapping[str, Any]]], unit: str | None) -> Markup:  # noqa: ARG001 - classes have none
+    keys = {"log_loss": "log loss (nats)", "accuracy": "accuracy", "brier": "Brier score"}
+    rows = [[label, *(number(judged[key]) for key in keys)] for label, judged in pairs]
+    return table(["", *keys.values()], rows)
+
+
+def _scores_of_numbers(pairs: Sequence[tuple[str, Mapping[str, Any]]], unit: str | None) -> Markup:
     kinds = [kind for kind in ("raw", "calibrated") if any(judged.get(kind) for _, judged in pairs)]
     rows = [
         [
@@ -139,15 +163,7 @@ def _scores(revision: Mapping[str, Any], unit: str | None) -> list[str]:
         named("RMSE", unit),
         *(f"90 % bands cover, {kind}" for kind in kinds),
     ]
-    parts = [f"<h3>On the {scores['after']['n']:,} labelled rows</h3>", table(heads, rows)]
-    if revision["kind"] == UPDATE and not revision["held_out"]:
-        parts.append(
-            "<p class='note'>There are too few new rows to hold any out: “now” is on rows just learned from, so better "
-            f"than other rows would show. The scores at the top are those of version {version}.</p>"
-        )
-    elif all(scores["after"][key] > scores["before"][key] for key in ("nll", "crps")):
-        parts.append(f"<p class='note'>Both NLL and CRPS are worse: version {version} may be the one to serve.</p>")
-    return parts
+    return table(heads, rows)
 
 
 def pruning_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:

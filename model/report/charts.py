@@ -15,6 +15,7 @@ from murho.model.report.calibration_charts import (
 )
 from murho.model.report.changes import pruning_chart
 from murho.model.report.chart_style import styled
+from murho.model.report.class_charts import class_reliability_chart, confusion_chart, kept_chart, sets_chart
 from murho.model.report.doubt_charts import doubt_chart, weight_chart
 from murho.model.report.revision_facts import UPDATE
 from murho.model.report.training_charts import candidate_chart, curve_chart
@@ -62,14 +63,15 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
         )
     ]
     if facts["held_out"] is not None:
-        made += _of_held_out(facts, rows)
+        made += _of_classes(facts) if "classes" in facts["target"] else _of_held_out(facts, rows)
     if facts["doubt"] is not None:
         made.append(
             (
                 "doubt",
                 "doubt",
                 "Where doubt comes from",
-                "The part of the predicted variance that is epistemic, in tenths of the rows along each feature; the "
+                f"The part of the predicted {facts['doubt'].get('of', 'variance')} that is epistemic, in tenths of the "
+                "rows along each feature; the "
                 f"dashed line is its mean, {_percent(facts['doubt']['share'])}. Where bars are high, more rows like "
                 "these would make predictions sharper; where they are low, what is left is noise.",
                 doubt_chart(facts),
@@ -154,6 +156,44 @@ def _of_held_out(
             "The number of rows is in brackets. Look for dots outside of the grey range: bands are then too narrow "
             "(left) or too wide (right) for this group.",
             category_chart(facts),
+        ),
+    ]
+
+
+def _of_classes(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dict[str, Any] | None]]:
+    return [
+        (
+            "reliability",
+            "predictions",
+            "Reliability",
+            "How often the likeliest class was right, against the probability that it was given. Good dots lie along "
+            "the diagonal; below it the model is too sure. The larger a dot, the more rows it stands for. The grey "
+            "bars are what chance alone allows in 95 % of cases.",
+            class_reliability_chart(facts),
+        ),
+        (
+            "confusion",
+            "predictions",
+            "Confusion",
+            "Rows by their class (down) and the class that was predicted (across); the colour is the share within the "
+            "class. Good models have colour on the diagonal alone.",
+            confusion_chart(facts),
+        ),
+        (
+            "kept",
+            "predictions",
+            "Does the model know when it does not know?",
+            "The accuracy of the rows that are left when the least certain ones are set aside. A curve that rises to "
+            "the left is good: where the model is sure, it is right.",
+            kept_chart(facts),
+        ),
+        (
+            "sets",
+            "predictions",
+            "Prediction sets by class",
+            "How often the 90 % prediction set of a row holds its class; the number of rows is in brackets. Dots in "
+            "the grey range or right of it are good.",
+            sets_chart(facts),
         ),
     ]
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.data.schema import Columns, Feature
+    from murho.model.engines.class_prediction import ClassPrediction
+    from murho.model.engines.prediction import Prediction
     from murho.model.posterior.model_spec import ModelSpec
     from murho.model.posterior.posterior import Posterior
 
@@ -42,17 +44,17 @@ def doubt_facts(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dic
     Returns:
         ``rows`` used, the ``share`` of all of them, and ``features``: for each ``name``, ``kind``, ``unit``, and
         ``bins`` in order, each with ``from`` and ``to`` or ``category`` (None: missing), ``rows``, ``share``,
-        ``epistemic_std`` and ``std`` (root mean squares, the target's unit).
+        ``epistemic_std`` and ``std`` (root mean squares, the target's unit), or of a classifier ``epistemic_entropy``
+        and ``entropy`` (means, nats). ``of`` says of what the share is: ``variance`` or ``entropy``.
     """
     count = len(next(iter(columns.values())))
     if count > MOST_ROWS:
         columns = select_rows(columns, np.sort(np.random.default_rng(seed).choice(count, MOST_ROWS, replace=False)))
     answer = posterior.predict(columns, PredictOptions(percentiles=()))
-    epistemic, aleatoric = answer.epistemic_std, answer.aleatoric_std
-    if epistemic is None or aleatoric is None:
-        raise ValueError("an answer with draws has both parts of the standard deviation")
-    squares = np.stack((epistemic**2, epistemic**2 + aleatoric**2), axis=1)
+    of_classes = posterior.schema.target.classes is not None
+    squares = _entropies(answer) if of_classes else _variances(answer)
     return {
+        "of": "entropy" if of_classes else "variance",
         "rows": len(squares),
         "share": _share(squares),
         "features": [
@@ -65,8 +67,7 @@ def doubt_facts(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dic
                         **place,
                         "rows": len(rows),
                         "share": _share(squares[rows]),
-                        "epistemic_std": float(np.sqrt(squares[rows, 0].mean())),
-                        "std": float(np.sqrt(squares[rows, 1].mean())),
+                        **_means(squares[rows], of_classes=of_classes),
                     }
                     for place, rows in _bins(feature, columns[feature.name])
                 ],
@@ -74,6 +75,28 @@ def doubt_facts(posterior: Posterior, columns: Columns, *, seed: int = 0) -> dic
             for feature in posterior.schema.features
         ],
     }
+
+
+def _variances(answer: Prediction) -> NDArray[np.float64]:
+    """Epistemic and whole variance of every row, ``[n, 2]``."""
+    epistemic, aleatoric = answer.epistemic_std, answer.aleatoric_std
+    if epistemic is None or aleatoric is None:
+        raise ValueError("an answer with draws has both parts of the standard deviation")
+    return np.stack((epistemic**2, epistemic**2 + aleatoric**2), axis=1)
+
+
+def _entropies(answer: ClassPrediction) -> NDArray[np.float64]:
+    """Epistemic and whole entropy of every row, ``[n, 2]``."""
+    if answer.entropy is None or answer.epistemic_entropy is None:
+        raise ValueError("an answer with draws has both parts of the entropy")
+    return np.stack((answer.epistemic_entropy, answer.entropy), axis=1)
+
+
+def _means(parts: NDArray[np.float64], *, of_classes: bool) -> dict[str, float]:
+    epistemic, total = (float(mean) for mean in parts.mean(axis=0))
+    if of_classes:
+        return {"epistemic_entropy": epistemic, "entropy": total}
+    return {"epistemic_std": epistemic**0.5, "std": total**0.5}
 
 
 def _share(squares: NDArray[np.float64]) -> float:

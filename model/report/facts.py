@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.data.schema import Columns
+    from murho.model.evaluation.class_held_out import HeldOutClasses
     from murho.model.evaluation.held_out_rows import HeldOutRows
     from murho.model.posterior.model_spec import ModelSpec
     from murho.model.posterior.posterior import Posterior
@@ -39,6 +40,12 @@ __all__ = [
     "stored_facts",
 ]
 
+SCORES = (
+    *("n", "rmse", "mae", "r2", "nll", "crps"),
+    *("accuracy", "log_loss", "brier", "auc", "ece", "sets"),
+    *("raw", "calibrated"),
+)
+"""Scores of labelled rows that a report shows: those of numbers, those of classes, and what both have."""
 FORMAT = 1
 """Version of the layout of the facts; those of another one are not read."""
 FACTS_PATH = PurePosixPath("report/facts.json")
@@ -86,7 +93,11 @@ def facts_of_training(trained: Trained) -> dict[str, Any]:
 
 
 def facts_of_data(
-    posterior: Posterior, stored: Mapping[str, Any], columns: Columns, rows: HeldOutRows, scores: Mapping[str, Any]
+    posterior: Posterior,
+    stored: Mapping[str, Any],
+    columns: Columns,
+    rows: HeldOutRows | HeldOutClasses,
+    scores: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The facts of a checkpoint, with those of labelled rows in place of those of the held-out rows.
 
@@ -101,7 +112,7 @@ def facts_of_data(
         {
             "rows_are": "given",
             "target": target_facts(posterior.spec, rows.targets),
-            "scores": {key: scores[key] for key in ("n", "rmse", "mae", "r2", "nll", "crps", "raw", "calibrated")},
+            "scores": {key: scores[key] for key in SCORES if key in scores},
             "held_out": held_out_facts(rows, posterior.schema, columns),
             "doubt": doubt_facts(posterior, columns),
         }

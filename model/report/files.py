@@ -16,6 +16,7 @@ from murho.model.report.shown_rows import shown_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from murho.model.evaluation.class_held_out import HeldOutClasses
     from murho.model.evaluation.held_out_rows import HeldOutRows
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.pruning import Pruned
@@ -96,7 +97,11 @@ def pruning_report(
 
 
 def _revision_files(
-    name: str, facts: Mapping[str, Any], posterior: Posterior, rows: LabelledRows | None, judged: HeldOutRows | None
+    name: str,
+    facts: Mapping[str, Any],
+    posterior: Posterior,
+    rows: LabelledRows | None,
+    judged: HeldOutRows | HeldOutClasses | None,
 ) -> dict[str, bytes]:
     shown = None
     if rows is not None and judged is not None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
+from murho.model.evaluation.class_held_out import HeldOutClasses
 from murho.model.evaluation.metrics import PERCENTILES
 from murho.model.evaluation.subgroup_coverage import FEW_ROWS, category_parts
+from murho.model.report.class_facts import class_held_out_facts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,8 +28,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BAND = 0.9
 
 
-def held_out_facts(rows: HeldOutRows, schema: Schema, columns: Columns) -> dict[str, Any]:
-    """Summaries of held-out rows, none of which is a row.
+def held_out_facts(rows: HeldOutRows | HeldOutClasses, schema: Schema, columns: Columns) -> dict[str, Any]:
+    """Summaries of held-out rows, none of which is a row; of a classifier see `class_facts.class_held_out_facts`.
 
     Args:
         rows: Predictions for n rows.
@@ -38,6 +40,8 @@ def held_out_facts(rows: HeldOutRows, schema: Schema, columns: Columns) -> dict[
         ``rows``, their number; ``independent``, as how many independent rows they count where they have weights or
         come in groups; ``agreement``, ``reliability``, ``pit``, ``by_std`` and ``by_category``.
     """
+    if isinstance(rows, HeldOutClasses):
+        return class_held_out_facts(rows, schema)
     kinds = {"raw": rows.pit_raw}
     if rows.pit_calibrated is not None:
         kinds["calibrated"] = rows.pit_calibrated

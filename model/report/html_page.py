@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from murho.model.evaluation.metrics import plus_minus
 from murho.model.report.changes import changes_section, revision_line
 from murho.model.report.chart_style import named
+from murho.model.report.class_sections import class_cards, class_rows, class_scores_tables, class_target
 from murho.model.report.html_parts import Markup, bars, facts_list, number, percent, table, text
 from murho.model.report.page_style import STYLE
 from murho.model.report.rendering import HOW_TO_GET_CHARTS, can_draw
@@ -41,6 +42,7 @@ def html_page(
         source: The file of the rows, where they are not the held-out rows of the training.
     """
     target = named(facts["target"]["name"], facts["target"]["unit"])
+    uncertainty = "entropy" if "classes" in facts["target"] else "variance"
     changed = "<a href='#changes'>Changes</a>" if facts.get("revision") else ""
     parts = [
         f"<header><h1>{text(name)}</h1><p class='muted'>{text(_subtitle(facts))}</p></header>",
@@ -54,8 +56,8 @@ def html_page(
         *_figures(drawn, "predictions"),
         _surprising(facts, rows),
         "<h2 id='doubt'>What does it not know?</h2>",
-        "<p>The predicted variance has two parts. Noise (aleatoric) is in the data, and stays. Doubt (epistemic) is "
-        "what the networks do not agree on, and more rows make it smaller.</p>",
+        f"<p>The predicted {uncertainty} has two parts. Noise (aleatoric) is in the data, and stays. Doubt (epistemic) "
+        "is what the networks do not agree on, and more rows make it smaller.</p>",
         *_figures(drawn, "doubt"),
         "<h2 id='training'>How was it trained?</h2>",
         *_figures(drawn, "training"),
@@ -92,26 +94,33 @@ def _summary(facts: Mapping[str, Any], source: str | None) -> str:
         return "<p>The checkpoint has no scores.</p>"
     errors = scores.get("standard_errors", {})
     suffix = f" {unit}" if unit else ""
+    if "classes" in facts["target"]:
+        return _cards(class_cards(scores), _basis_of(scores, source))
     kind = "calibrated" if scores.get("calibrated") else "raw"
     bands = scores[kind]
     error = errors.get(kind, {}).get("coverage", {}).get("90")
     cover = f"{100 * bands['coverage']['90']:.1f}{f' ± {100 * error:.1f}' if error else ''} %"
-    cards = [
+    cards: list[tuple[str, str | None]] = [
         ("RMSE of the mean", plus_minus(scores["rmse"], errors.get("rmse")) + suffix),
         ("CRPS, lower is better", plus_minus(scores["crps"], errors.get("crps")) + suffix),
         (f"covered by {kind} 90 % bands", cover),
         ("mean width of these bands", f"{bands['width']['90']:.4g}{suffix}"),
         ("R², explained variance", None if scores.get("r2") is None else f"{scores['r2']:.3f}"),
     ]
+    return _cards(cards, _basis_of(scores, source))
+
+
+def _cards(cards: Sequence[tuple[str, str | None]], basis: str) -> str:
     shown = "".join(
         f"<div class='card'><b>{_large(value)}</b><span>{text(title)}</span></div>" for title, value in cards if value
     )
-    if source is not None:
-        basis = f"On the {scores['n']:,} labelled rows of {source}."
-    else:
-        basis = f"On {scores['n']:,} rows that the networks behind each prediction have not seen. "
-        basis += _basis(scores)
     return f"<div class='cards'>{shown}</div><p class='muted'>{text(basis)}</p>"
+
+
+def _basis_of(scores: Mapping[str, Any], source: str | None) -> str:
+    if source is not None:
+        return f"On the {scores['n']:,} labelled rows of {source}."
+    return f"On {scores['n']:,} rows that the networks behind each prediction have not seen. {_basis(scores)}"
 
 
 def _large(value: str) -> Markup:
@@ -128,7 +137,7 @@ def _basis(scores: Mapping[str, Any]) -> str:
         words = f"Estimated for all {members} networks from the {judges} that have not seen a row; {words}"
     elif described is not None and members is not None and described < members:
         words = f"These are the scores of {described} of the {members} networks, which together do better; {words}"
-    if scores.get("calibrated"):
+    if (scores.get("calibrated") or {}).get("coverage"):
         words += " The calibrated coverage is near 90 % by construction; murho evaluate on rows kept aside tells more."
     return words
 
@@ -163,6 +172,8 @@ def _without_held_out(facts: Mapping[str, Any]) -> str:
 def _surprising(facts: Mapping[str, Any], rows: Mapping[str, Any] | None) -> str:
     if rows is None or not rows["surprising"]:
         return ""
+    if "classes" in facts["target"]:
+        return class_rows(facts, rows)
     unit = facts["target"]["unit"]
     features = [feature["name"] for feature in facts["table"]["features"]]
     cells = [
@@ -227,6 +238,8 @@ def _table(facts: Mapping[str, Any]) -> str:
         )
     parts: list[str] = [table(["feature", "kind", "values", "distribution", "missing"], rows, texts=4)]
     target = facts["target"]
+    if "classes" in target:
+        parts.append(class_target(facts))
     if target.get("histogram"):
         spread = f"{target['min']:.4g} to {target['max']:.4g}, median {target['median']:.4g}, std {target['std']:.4g}"
         shown = bars(target["histogram"]["counts"], f"histogram of {target['name']}")
@@ -259,8 +272,8 @@ def _numbers(facts: Mapping[str, Any]) -> str:
         "networks": training["members"],
         "hidden layers": " x ".join(str(width) for width in training["hidden"]) or "none",
         "parameters": f"{training['parameters']:,} (mu and rho)",
-        "noise": training["noise"],
-        "transform of the target": training["transform"],
+        "likelihood" if "classes" in facts["target"] else "noise": training["noise"],
+        "transform of the target": None if "classes" in facts["target"] else training["transform"],
         "encoding": training["encoding"],
         "prior": training["prior"],
         "temperature": f"{temperature:.3g} ({meaning if temperature <= 1.0 else 'above 1: more cautious'})",
@@ -269,6 +282,8 @@ def _numbers(facts: Mapping[str, Any]) -> str:
         "made": f"{facts['created']}, Murho {facts['murho']}",
     }
     parts: list[str] = [facts_list(facts_of_model)]
+    if scores and "classes" in facts["target"]:
+        return "".join([*parts, *class_scores_tables(facts)])
     if scores:
         parts += ["<h3>Scores</h3>", _score_table(scores), "<h3>Bands</h3>", _band_table(scores)]
     if "judges" in scores:

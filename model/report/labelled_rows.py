@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.errors import TableError
+from murho.model.evaluation.class_held_out import HeldOutClasses
+from murho.model.evaluation.class_sets import SET_COVERAGES
 from murho.model.evaluation.evaluate import evaluate_in_full, score_columns
+from murho.model.evaluation.evaluate_classes import evaluate_classes
 from murho.model.evaluation.held_out_rows import BAND, HeldOutRows
+from murho.model.evaluation.judged_classes import judge_classes
 from murho.model.evaluation.pit import pit_of
 from murho.model.evaluation.weighted_means import RowWeights
 from murho.model.report.facts import facts_of_data
 from murho.model.report.shown_rows import shown_rows
+from murho.model.runtime.row_progress import ignore_rows
+from murho.model.training.tasks import read_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,8 +66,9 @@ def report_of_rows(posterior: Posterior, stored: Mapping[str, Any], table: pa.Ta
     Raises:
         TableError: The target column is missing, no row has a target, or a cell can't be used.
     """
-    name = posterior.schema.target.name
-    targets = target_from_table(table, name)
+    target = posterior.schema.target
+    name = target.name
+    targets = read_targets(table, target)
     labelled = np.flatnonzero(~np.isnan(targets))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
@@ -69,13 +76,33 @@ def report_of_rows(posterior: Posterior, stored: Mapping[str, Any], table: pa.Ta
     if len(labelled) > MOST_ROWS:
         chosen = np.sort(np.random.default_rng(seed).choice(labelled, MOST_ROWS, replace=False))
     columns = columns_from_table(table.take(chosen), posterior.schema)
-    scores = evaluate_in_full(posterior, columns, targets[chosen])
-    rows = _predicted(posterior, columns, targets[chosen])
+    rows: HeldOutRows | HeldOutClasses
+    if target.classes is not None:
+        scores = evaluate_classes(posterior, columns, targets[chosen].astype(np.int64))
+        rows = _predicted_classes(posterior, columns, targets[chosen])
+    else:
+        scores = evaluate_in_full(posterior, columns, targets[chosen])
+        rows = _predicted(posterior, columns, targets[chosen])
     return ReportOfRows(
         facts_of_data(posterior, stored, columns, rows, scores),
         shown_rows(rows, posterior.schema, columns, chosen + 1),
         len(targets) - len(labelled),
         len(chosen),
+    )
+
+
+def _predicted_classes(posterior: Posterior, columns: Columns, targets: np.ndarray) -> HeldOutClasses:
+    """The class probabilities of rows, by all members."""
+    judged = judge_classes(posterior, columns, DEFAULT_SAMPLES, ignore_rows)
+    return HeldOutClasses(
+        rows=np.arange(len(targets)),
+        targets=targets,
+        raw=judged.raw,
+        calibrated=judged.calibrated,
+        epistemic_share=judged.epistemic_entropy / np.maximum(judged.entropy, 1e-12),
+        outside=np.zeros(len(targets), dtype=np.bool_),
+        sets={coverage / 100.0: found for coverage, found in judged.sets(SET_COVERAGES).items()},
+        weights=RowWeights.of(len(targets)),
     )
 
 

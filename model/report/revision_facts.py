@@ -13,6 +13,7 @@ from murho.model.report.training_facts import curve_points
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from murho.model.evaluation.class_held_out import HeldOutClasses
     from murho.model.evaluation.held_out_rows import HeldOutRows
     from murho.model.posterior.model_spec import ModelSpec
     from murho.model.posterior.posterior import Posterior
@@ -86,7 +87,7 @@ def _unchanged(before: Mapping[str, Any]) -> dict[str, Any]:
     return {key: before[key] for key in ("target", "table", "training")}
 
 
-def _judged(posterior: Posterior, rows: LabelledRows, judged: HeldOutRows | None) -> dict[str, Any]:
+def _judged(posterior: Posterior, rows: LabelledRows, judged: HeldOutRows | HeldOutClasses | None) -> dict[str, Any]:
     """What labelled rows say: of the predictions, where they were judged, and of doubt."""
     held_out = None
     if judged is not None:

@@ -12,6 +12,8 @@ import numpy as np
 
 from murho.model.data.cells import format_date
 from murho.model.data.schema import FeatureKind
+from murho.model.evaluation.class_held_out import HeldOutClasses
+from murho.model.report.class_facts import surprising_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +28,7 @@ MOST_SURPRISING = 10
 
 
 def shown_rows(
-    rows: HeldOutRows, schema: Schema, columns: Columns, numbers: NDArray[np.int64], *, seed: int = 0
+    rows: HeldOutRows | HeldOutClasses, schema: Schema, columns: Columns, numbers: NDArray[np.int64], *, seed: int = 0
 ) -> dict[str, Any]:
     """The rows that a report shows.
 
@@ -39,8 +41,11 @@ def shown_rows(
 
     Returns:
         ``points``, each with ``predicted``, ``observed``, ``lower`` and ``upper``; and ``surprising``, each also with
-        ``row``, ``cells`` (feature → text) and ``one_in``: one row in so many should lie as far out.
+        ``row``, ``cells`` (feature → text) and ``one_in``: one row in so many should lie as far out. Of a classifier
+        there are no points, and the surprising rows are those of `class_facts.surprising_classes`.
     """
+    if isinstance(rows, HeldOutClasses):
+        return {"points": [], "surprising": surprising_classes(rows, schema, columns, numbers, _cell)}
     pit = rows.pit_raw if rows.pit_calibrated is None else rows.pit_calibrated
     bands = rows.band_raw if rows.band_calibrated is None else rows.band_calibrated
 

@@ -10,6 +10,7 @@ import numpy as np
 from murho.model.data.cells import format_date
 from murho.model.data.columns import is_missing
 from murho.model.data.schema import FeatureKind
+from murho.model.report.class_facts import class_target_facts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,6 +44,8 @@ def histogram(values: NDArray[np.float64], bins: int = BINS) -> dict[str, list[A
 def target_facts(spec: ModelSpec, targets: NDArray[np.float64] | None) -> dict[str, Any]:
     """Name and unit of the target and, with its values ``[n]``, their distribution."""
     target = spec.schema.target
+    if target.classes is not None:
+        return class_target_facts(spec, targets)
     facts: dict[str, Any] = {"name": target.name, "unit": target.unit}
     if targets is None:
         return facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from murho.model.likelihoods.registry import CLASS_KINDS
 from murho.model.report.chart_style import BLUE, GREY, INK, MUTED, ORANGE, axis, named, number
 
 if TYPE_CHECKING:
@@ -104,14 +105,21 @@ def candidate_name(candidate: Mapping[str, Any], other: Mapping[str, Any] | None
     widths = "x".join(str(width) for width in candidate["hidden"]) or "no"
     temperature = candidate["temperature"]
     words = {
-        "noise": f"{candidate['noise']} noise",
-        "transform": "no transform" if candidate["transform"] == "none" else f"{candidate['transform']} transform",
+        **({} if candidate["noise"] in CLASS_KINDS else _of_number(candidate)),
         "encoding": f"{candidate['encoding']} encoding",
         "whitened": "whitened" if candidate.get("whitened") else "not whitened",
         "hidden": f"hidden {widths}",
         "temperature": "" if temperature is None else f"temperature {temperature:.3g}",
     }
     return ", ".join(text for choice, text in words.items() if text and not (other and _same(candidate, other, choice)))
+
+
+def _of_number(candidate: Mapping[str, Any]) -> dict[str, str]:
+    transform = candidate["transform"]
+    return {
+        "noise": f"{candidate['noise']} noise",
+        "transform": "no transform" if transform == "none" else f"{transform} transform",
+    }
 
 
 def _same(candidate: Mapping[str, Any], other: Mapping[str, Any], choice: str) -> bool:
@@ -123,7 +131,7 @@ def _same(candidate: Mapping[str, Any], other: Mapping[str, Any], choice: str) -
 
 
 def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """CRPS of every candidate on rows that it has not seen; None with fewer than two."""
+    """CRPS, or log loss, of every candidate on rows that it has not seen; None with fewer than two."""
     candidates = facts["training"]["candidates"]
     if len(candidates) < 2:
         return None
@@ -132,16 +140,20 @@ def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     for place, candidate in enumerate(candidates, start=1):
         name = f"{place}. {'kept' if candidate is kept else candidate_name(candidate, kept) or 'the same choices'}"
         stage = STAGES.get(candidate["stage"], (candidate["stage"], "circle"))[0]
-        if candidate["crps"] is not None:
+        score = candidate["nll" if "classes" in facts["target"] else "crps"]
+        if score is not None:
             rows.append(
                 {
                     "name": name,
-                    "crps": candidate["crps"],
+                    "score": score,
                     "stage": stage,
                     "kept": "kept" if candidate["chosen"] else "not kept",
                 }
             )
     order = [row["name"] for row in rows]
+    title = named("CRPS on validation rows", facts["target"]["unit"])
+    if "classes" in facts["target"]:
+        title = "log loss on validation rows (nats)"
     known = [stage for stage in STAGES.values() if stage[0] in {row["stage"] for row in rows}]
     return {
         "width": 330,
@@ -150,7 +162,7 @@ def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
         "mark": {"type": "point", "filled": True, "size": 85, "opacity": 1},
         "encoding": {
             "y": {"field": "name", "type": "ordinal", "sort": order, "axis": axis(None, labelLimit=300, grid=True)},
-            "x": number("crps", named("CRPS on validation rows", facts["target"]["unit"]), tickCount=6),
+            "x": number("score", title, tickCount=6),
             "shape": {
                 "field": "stage",
                 "type": "nominal",

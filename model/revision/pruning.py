@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
-from murho.model.evaluation.cross_calibration import calibrate_and_score, calibrate_held_out
 from murho.model.posterior.posterior import Posterior
+from murho.model.revision.judging import judge, score_facts
 from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import cut, extrapolation_inputs
 
@@ -30,7 +30,7 @@ class Pruned:
         revision: The pruned version, for `model.posterior.checkpoint.write_checkpoint`.
         cut: The removed weights.
         before: Scores of the old version on the labelled rows, as
-            `model.evaluation.cross_calibration.calibrate_and_score` returns them; None without rows.
+            `model.revision.judging.judge` returns them; None without rows.
         after: Scores of the pruned version; each half of the rows is scored with a calibration from the other half.
         calibration: ``kept``, ``made anew`` or ``none``.
         judged: The pruned version's predictions for the labelled rows; None without rows.
@@ -75,8 +75,8 @@ def prune(revision: Revision, fraction: float, rows: LabelledRows | None = None)
         **what.to_json(),
         "calibration": calibration,
         "rows": None if rows is None else len(rows),
-        "before": _scores(before),
-        "after": _scores(after),
+        "before": None if before is None else score_facts(before),
+        "after": None if after is None else score_facts(after),
     }
     spec = replace(spec, records={**spec.records, "pruning": facts})
     return Pruned(Revision(tensors, Posterior(spec, tensors)), what, before, after, calibration, judged)
@@ -89,9 +89,5 @@ def _judge(old: Posterior, new: Posterior, rows: LabelledRows) -> tuple[dict[str
     # Two halves: the bands of each half are scored with a calibration from the other.
     groups = [HeldOut(np.sort(part), None) for part in (np.array_split(order, 2) if enough else [order])]
     calibrating = range(len(groups)) if enough else ()
-    _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
-    return before, calibrate_held_out(new, rows.encoded, rows.targets, groups, calibrating=calibrating)
-
-
-def _scores(report: dict[str, Any] | None) -> dict[str, float] | None:
-    return None if report is None else {name: report[name] for name in ("nll", "crps", "rmse")}
+    before = judge(old, rows, groups).metrics
+    return before, judge(new, rows, groups, calibrating=calibrating)

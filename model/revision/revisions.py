@@ -11,7 +11,8 @@ import torch
 from murho.model.data.column_inference import infer_column
 from murho.model.data.columns import canonical_column, is_missing
 from murho.model.data.schema import FeatureKind
-from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.targets import read_targets
 from murho.model.data.units import find_units
 from murho.model.errors import TableError
 from murho.model.posterior.checkpoint import name_and_version, read_stored
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns, Feature
+    from murho.model.data.schema import Columns, Feature, Target
     from murho.model.data.units import Units
     from murho.model.posterior.model_spec import ModelSpec
 
@@ -67,7 +68,7 @@ class LabelledRows:
 
     Attributes:
         encoded: ``[N, D]``.
-        targets: ``[N]``, the target's unit.
+        targets: ``[N]``, the target's unit; of classes their indices.
         columns: Canonical columns of the features, ``[N]`` each.
         numbers: Number of each row in the table, from 1, ``[N]``.
         left_out: Number of rows without a target.
@@ -104,12 +105,12 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
         posterior: The posterior of the checkpoint.
 
     Raises:
-        TableError: A feature or the target is missing or has the wrong kind, a cell can't be used, or no row has a
-            target; column and row are named.
+        TableError: A feature or the target is missing or has the wrong kind, a cell can't be used, a class is none of
+            the checkpoint's, or no row has a target; column and row are named.
     """
     schema = posterior.schema
     name = schema.target.name
-    targets = target_from_table(table, name)
+    targets = _targets(table, schema.target)
     labelled = np.flatnonzero(~np.isnan(targets))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}")
@@ -127,6 +128,19 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
         outside=_outside(posterior, columns),
         units=find_units(columns, _groups(table, posterior, labelled), row_numbers=labelled + 1),
     )
+
+
+def _targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
+    try:
+        return read_targets(table, target)
+    except TableError as error:
+        if target.classes is None or error.row is None:
+            raise
+        raise TableError(
+            f"{error}. A checkpoint keeps the classes of its training: train again on all rows to predict another "
+            "one, or leave its rows out",
+            row=error.row,
+        ) from error
 
 
 def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) -> dict[str, NDArray[Any]]:

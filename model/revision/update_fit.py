@@ -150,6 +150,7 @@ def fit_to_new_rows(
                 noise=spec.likelihood.kind,
                 noise_sigma=spec.likelihood.sigma,
                 noise_components=spec.likelihood.components,
+                classes=None if spec.likelihood.shares is None else len(spec.likelihood.shares.values),
                 rows_before=spec.rows_learned,
                 limits=spec.target.standard_limits(),
                 hidden=architecture.hidden,

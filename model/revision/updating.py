@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
 from murho.model.distributions.wide_component import WideRule
 from murho.model.errors import OptionError
-from murho.model.evaluation.cross_calibration import calibrate_and_score, calibrate_held_out
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.posterior.posterior import Posterior
+from murho.model.revision.judging import judge, score_facts
 from murho.model.revision.posterior_shift import PosteriorShift
 from murho.model.revision.revisions import Revision
 from murho.model.revision.signal_to_noise import is_removed
@@ -45,7 +45,7 @@ class Updated:
         revision: The new version, for `model.posterior.checkpoint.write_checkpoint`.
         shift: Shift of the posterior.
         before: Scores of the old version on the new rows, as
-            `model.evaluation.cross_calibration.calibrate_and_score` returns them.
+            `model.revision.judging.judge` returns them.
         after: Scores of the new version. If ``held_out``, estimated from members that have not learned the row.
         held_out: Whether new rows were held out. If not, ``after`` has scores on rows that the version has learned.
         judged: The new version's predictions for the rows that ``after`` is of.
@@ -97,7 +97,7 @@ def update(
     held_out, many = len(split.calibration) > 0, len(rows) >= FEWEST_ROWS_TO_CALIBRATE
     if not held_out:
         reporter.say(
-            f"{len(rows)} new rows are too few to hold any out: all are learned from, and bands stay as they are"
+            f"{len(rows)} new rows are too few to hold any out: all are learned from, and the calibration stays"
         )
     elif split.folds is not None:
         reporter.say(f"new {split.describe()}")
@@ -114,14 +114,16 @@ def update(
     if spec.likelihood.wide is not None:
         wide = WideRule.after(rows_before + learned)
         spec = replace(spec, likelihood=replace(spec.likelihood, wide=wide))
+    if spec.likelihood.shares is not None:
+        shares = spec.likelihood.shares.after(rows_before, rows.targets[split.training])
+        spec = replace(spec, likelihood=replace(spec.likelihood, shares=shares))
     new = Posterior(spec, tensors)
     groups = _groups(split, old.architecture.members)
     calibrating = range(len(groups)) if held_out and (many or spec.calibration is not None) else ()
-    _, before = calibrate_and_score(old, rows.encoded, rows.targets, groups, calibrating=())
-    calibrated = calibrate_held_out(
+    before = judge(old, rows, groups).metrics
+    calibrated = judge(
         new,
-        rows.encoded,
-        rows.targets,
+        rows,
         groups,
         calibrating=calibrating,
         units=None if split.units is None else split.units.of_rows,
@@ -146,8 +148,8 @@ def update(
         **shift.to_json(),
         "held_out": held_out,
         "calibration": calibration,
-        "before": _scores(before),
-        "after": _scores(after),
+        "before": score_facts(before),
+        "after": score_facts(after),
         "epochs": outcome.epochs,
         "best_epoch": outcome.best_epoch,
         "stopped": outcome.stopped,
@@ -187,7 +189,3 @@ def _refuse_pruned(revision: Revision) -> None:
                 f"version {old.version} of {old.name!r} was pruned, and weights that are gone can't learn: update "
                 f"the version it was made from (--version {source or 'V'}), then prune the outcome"
             )
-
-
-def _scores(report: dict[str, Any]) -> dict[str, float]:
-    return {name: report[name] for name in ("nll", "crps", "rmse")}

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.data.class_targets import class_codes, classes_of, holds_classes, labels_from_table
+from murho.model.data.class_targets import classes_of, holds_classes, labels_from_table
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import require_column, target_from_table
+from murho.model.data.targets import read_targets
 from murho.model.errors import OptionError, TableError
 from murho.model.training.classification_task import ClassificationTask
 from murho.model.training.regression_task import RegressionTask
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from murho.model.data.schema import Target
     from murho.model.training.options import TrainOptions
@@ -36,17 +36,6 @@ FEW_NUMBERS = 10
 def task_of(target: Target) -> Task:
     """The task of a target whose kind is known."""
     return RegressionTask() if target.classes is None else ClassificationTask(target.classes)
-
-
-def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
-    """The targets of a table's rows, ``[N]``: in the target's unit, or class indices; NaN where one is missing.
-
-    Raises:
-        TableError: The column doesn't exist, or a cell is no number, or none of the classes; the row is named.
-    """
-    if target.classes is None:
-        return target_from_table(table, target.name)
-    return class_codes(labels_from_table(table, target.name), target.classes, target.name)
 
 
 def choose_task(table: pa.Table, target: str, options: TrainOptions, say: Callable[[str], None]) -> Task:

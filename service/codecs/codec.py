@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.data.schema import Schema
-    from murho.model.engines.prediction import Prediction, PredictOptions
+    from murho.model.engines.prediction import PredictOptions
+    from murho.model.engines.target_models import AnyPrediction
     from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings
 
@@ -42,14 +43,14 @@ class Answered:
         model: Name and version of the checkpoint.
         target: The target's name.
         options: The options of the request.
-        prediction: Finite arrays in the target's unit.
+        prediction: Finite arrays.
         warnings: Values unlike the training rows: `pointer` and `message` each.
     """
 
     model: tuple[str, str]
     target: str
     options: PredictOptions
-    prediction: Prediction
+    prediction: AnyPrediction
     warnings: list[dict[str, str]]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,7 +17,11 @@ from murho.model.errors import Problem
 from murho.service.codecs.cells import JSON_NAMES
 from murho.service.codecs.foreign_bodies import foreign_form
 from murho.service.codecs.problems import MAX_LISTED, pointer, shorten
+from murho.service.codecs.target_options import require_options_for
 from murho.service.errors import BadInputError
+
+if TYPE_CHECKING:
+    from murho.model.data.schema import Target
 
 __all__ = [
     "EXAMPLE",
@@ -44,6 +48,7 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "include": ('a list such as ["draws", "mc_error"]', '"draws" or "mc_error"'),
     "noise": (_TRUTH, ""),
     "calibrated": (_TRUTH, ""),
+    "coverage": ("a number above 0 and below 1", ""),
     "timeout": ("a number of seconds above 0", ""),
 }
 """What an option is, and what each entry of it is if it is a list, for messages."""
@@ -107,20 +112,25 @@ class PredictRequest(BaseModel):
         None, description="Seed of the draws; the checkpoint's own by default."
     )
     noise: bool | None = Field(
-        None, description="true (default) describes a new observation, false the function alone."
+        None, description="true (default) describes a new observation, false the function alone. Not for a classifier."
     )
     calibrated: bool | None = Field(
         None,
-        description="true (default): std and both its parts, percentiles and exceedance describe the distribution as "
-        "calibrated on held-out rows; false: all of them describe the raw one. The answer says which it is.",
+        description="true (default): std and both its parts, percentiles and exceedance, or the probabilities of a "
+        "classifier and all that describes them, are as calibrated on held-out rows; false: all of them are raw. The "
+        "answer says which it is.",
     )
     thresholds: Annotated[list[Finite], Field(max_length=MAX_LEVELS)] | None = Field(
-        None, description="For each, the answer has the probability that the target exceeds it."
+        None, description="For each, the answer has the probability that the target exceeds it. Not for a classifier."
     )
     include: Annotated[list[Literal["draws", "mc_error"]], Field(max_length=MAX_LEVELS)] | None = Field(
         None,
-        description='"draws" adds the function value of every draw, in the target\'s unit; "mc_error" the standard '
-        "errors of mean, std and percentiles for the finite number of draws.",
+        description='"draws" adds the function value of every draw, in the target\'s unit, or its probabilities of the '
+        'classes; "mc_error" the standard errors of mean, std and percentiles, or of the probabilities, for the finite '
+        "number of draws.",
+    )
+    coverage: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Coverage of a classifier's prediction sets, 0.9 by default. For a classifier alone."
     )
     timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         None,
@@ -180,12 +190,20 @@ def validate_document(document: dict[str, Any]) -> PredictRequest:
         raise BadInputError(islice(problems, MAX_LISTED), len(wrong)) from None
 
 
-def predict_options(request: PredictRequest, default_samples: int, max_samples: int) -> PredictOptions:
+def predict_options(request: PredictRequest, default_samples: int, max_samples: int, target: Target) -> PredictOptions:
     """Returns the options of a request with the defaults filled in.
 
+    Args:
+        request: The request.
+        default_samples: S if the request doesn't say.
+        max_samples: The largest S.
+        target: The target of the model: some options are for numbers alone, or for classes.
+
     Raises:
-        BadInputError: `samples` is above the limit, or a level is too near to 0 or 100 for float64.
+        BadInputError: An option is not for this kind of target, `samples` is above the limit, or a level is too near to
+            0 or 100 for float64.
     """
+    require_options_for(target, request)
     samples = min(default_samples, max_samples) if request.samples is None else request.samples
     levels = DEFAULT.percentiles if request.percentiles is None else tuple(request.percentiles)
     if samples > max_samples or levels is not DEFAULT.percentiles:
@@ -200,6 +218,7 @@ def predict_options(request: PredictRequest, default_samples: int, max_samples: 
         "draws" in include,
         DEFAULT.calibrated if request.calibrated is None else request.calibrated,
         "mc_error" in include,
+        DEFAULT.coverage if request.coverage is None else request.coverage,
     )
 
 

@@ -45,10 +45,10 @@ class JSONCodec:
             raise BadInputError(Problem(pointer(name), f"{shorten(name)!r}: {message}") for name in query)
         if len(body) > WHOLE_BYTES:
             document, inputs = parse_in_pieces(body, schema, settings.max_rows)
-            options = predict_options(document, settings.samples, settings.max_samples)
+            options = predict_options(document, settings.samples, settings.max_samples, schema.target)
             return Asked(inputs, options, document.timeout)
         document = parse_document(body)
-        options = predict_options(document, settings.samples, settings.max_samples)
+        options = predict_options(document, settings.samples, settings.max_samples, schema.target)
         return Asked(parse_inputs(document.inputs, schema, settings.max_rows), options, document.timeout)
 
     def require_place(self, options: PredictOptions) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
+from murho.model.engines.answer_columns import table_columns
+from murho.model.engines.answer_fields import Unit
 from murho.model.errors import Problem
-from murho.service.codecs.answer_columns import answer_columns, fact_headers
+from murho.service.codecs.answer_columns import fact_headers
 from murho.service.codecs.cells import explain_cell
 from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import predict_options
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Feature, Schema
+    from murho.model.engines.answer_columns import Column
     from murho.model.engines.prediction import PredictOptions
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings
@@ -46,7 +49,7 @@ class NpyCodec:
     def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows and the options of a request; NaN is a missing cell. See `Codec.decode`."""
         asked = parse_query(query)
-        options = predict_options(asked, settings.samples, settings.max_samples)
+        options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
         others = [feature.name for feature in schema.features if feature.kind not in NUMBERS]
         if others:
             message = f"The model has features that are no numbers, such as {others[0]!r}: send another format."
@@ -74,19 +77,42 @@ class NpyCodec:
         """Accepts all options."""
 
     def encode(self, answered: Answered) -> bytes:
-        """Returns a structured array `[B]` with a field for each column of `murho predict`, `draws` as `[S]`."""
-        columns = answer_columns(answered)
-        fields: list[Any] = [(name, np.float64, values.shape[1:]) for name, values in columns.items()]
-        array = np.empty(answered.prediction.mean.shape, dtype=fields)
+        """Returns a structured array `[B]` with a field for each column of the other formats.
+
+        `draws` is `[S]`, or `[S, C]`; a class is a text; a set of classes is `[C]`, whether each class is in it.
+        """
+        prediction = answered.prediction
+        classes = prediction.classes or ()
+        columns = {
+            name: _cells(column, classes) for name, column in table_columns(prediction, answered.options).items()
+        }
+        fields: list[Any] = [(name, values.dtype, values.shape[1:]) for name, values in columns.items()]
+        array = np.empty(len(prediction), dtype=fields)
         for name, values in columns.items():
             array[name] = values
-        sink = io.BytesIO()
-        np.lib.format.write_array(sink, array, allow_pickle=False)
-        return sink.getvalue()
+        return _written(array)
 
     def headers(self, answered: Answered) -> Mapping[str, str]:
         """Returns the facts of the answer."""
         return fact_headers(answered)
+
+
+def _cells(column: Column, classes: tuple[str, ...]) -> NDArray[Any]:
+    """Returns the cells of a column as an array without objects."""
+    if column.unit is Unit.CLASS_SET:
+        return np.zeros((column.rows, len(classes)), dtype=bool) if column.values is None else column.values
+    cells = column.cells(classes)
+    return cells.astype(np.str_) if column.unit is Unit.CLASS else cells
+
+
+def _written(array: NDArray[Any]) -> bytes:
+    """Returns an array in NumPy's format; in its version 3 only where names of classes are too many, or not Latin-1."""
+    sink = io.BytesIO()
+    try:
+        np.lib.format.write_array(sink, array, version=(1, 0), allow_pickle=False)
+    except ValueError:
+        np.lib.format.write_array(sink, array, version=(3, 0), allow_pickle=False)
+    return sink.getvalue()
 
 
 def _matrix(body: bytes, width: int) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from murho.service.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["parse_query"]
+__all__ = ["LISTS", "parse_query", "value_of_text"]
 
 LISTS = frozenset({"percentiles", "thresholds", "include"})
 WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
@@ -40,13 +40,15 @@ def parse_query(query: Mapping[str, str]) -> PredictRequest:
         )
     document: dict[str, Any] = {"inputs": None}
     for name, text in query.items():
-        document[name] = [_value(part.strip()) for part in text.split(",")] if name in LISTS else _value(text.strip())
+        document[name] = (
+            [value_of_text(part.strip()) for part in text.split(",")] if name in LISTS else value_of_text(text.strip())
+        )
         if name in LISTS and not text.strip():
             document[name] = []
     return validate_document(document)
 
 
-def _value(text: str) -> Any:
+def value_of_text(text: str) -> Any:
     """Returns the number or truth value that a text stands for; other texts as they are."""
     if text in TRUTH:
         return TRUTH[text]

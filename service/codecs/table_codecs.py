@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -14,6 +15,8 @@ import pyarrow.parquet
 from murho.model.data.csv_files import parse_csv
 from murho.model.data.schema import FeatureKind
 from murho.model.data.tables import csv_bytes
+from murho.model.engines.answer_columns import table_columns
+from murho.model.engines.answer_fields import Unit
 from murho.model.errors import Problem, TableError
 from murho.service.codecs.answer_columns import answer_columns, answer_facts, fact_headers
 from murho.service.codecs.codec import Asked
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Schema
+    from murho.model.engines.answer_columns import Column
     from murho.model.engines.prediction import PredictOptions
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings
@@ -61,7 +65,7 @@ class _TableCodec:
     def decode(self, body: bytes, query: Mapping[str, str], schema: Schema, settings: Settings) -> Asked:
         """Returns the rows and the options of a request; see `Codec.decode`."""
         asked = parse_query(query)
-        options = predict_options(asked, settings.samples, settings.max_samples)
+        options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
         try:
             table = self._table(body, schema, settings)
         except TableError as error:
@@ -94,8 +98,9 @@ class CSVCodec(_TableCodec):
             raise BadInputError([Problem("/include", message)])
 
     def encode(self, answered: Answered) -> bytes:
-        """Returns one line a row, in the columns of `murho predict`."""
-        return csv_bytes(answer_columns(answered))
+        """Returns one line a row; a list of classes is JSON."""
+        columns = answer_columns(answered)
+        return csv_bytes({name: _csv_column(values) for name, values in columns.items()})
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         advice = foreign_form(body)
@@ -182,18 +187,39 @@ def _check_memory(taken: int, most: int) -> None:
         )
 
 
+def _csv_column(values: NDArray[Any]) -> Any:
+    """Returns a column whose cells CSV has a text for."""
+    if values.dtype != object:
+        return values
+    return [json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in values]
+
+
 def _arrow_table(answered: Answered) -> pa.Table:
-    columns = {name: _arrow_column(values) for name, values in answer_columns(answered).items()}
-    return pa.table(columns).replace_schema_metadata({FACTS: orjson.dumps(answer_facts(answered))})
+    classes = answered.prediction.classes or ()
+    columns = table_columns(answered.prediction, answered.options)
+    arrays = {name: _arrow_column(column, classes) for name, column in columns.items()}
+    return pa.table(arrays).replace_schema_metadata({FACTS: orjson.dumps(answer_facts(answered))})
 
 
-def _arrow_column(values: NDArray[np.float64]) -> pa.Array:
+def _arrow_column(column: Column, classes: tuple[str, ...]) -> pa.Array:
+    values = column.cells(classes)
+    if column.unit is Unit.CLASS:
+        return pa.array(values, pa.string())
+    if column.unit is Unit.CLASS_SET:
+        return pa.array(values, pa.list_(pa.string()))
     if values.ndim == 1:
         return pa.array(np.ascontiguousarray(values), from_pandas=True)  # NaN, which stands for none, becomes null
-    flat = pa.array(np.ascontiguousarray(values).ravel())
-    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.shape[1] else _empty_lists(len(values))
+    if not values.shape[1]:
+        return _empty_lists(len(values), values.ndim - 1)
+    lists = pa.array(np.ascontiguousarray(values).ravel())
+    for length in reversed(values.shape[1:]):
+        lists = pa.FixedSizeListArray.from_arrays(lists, length)
+    return lists
 
 
-def _empty_lists(rows: int) -> pa.Array:
-    none: Sequence[list[float]] = [[]] * rows
-    return pa.array(none, pa.list_(pa.float64()))
+def _empty_lists(rows: int, depth: int) -> pa.Array:
+    kind = pa.float64()
+    for _ in range(depth):
+        kind = pa.list_(kind)
+    none: Sequence[list[Any]] = [[]] * rows
+    return pa.array(none, kind)

@@ -47,6 +47,7 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
             "versions": list(model.versions),
             "not_served": list(snapshot.not_served.get(model.name, ())),
             "loaded_since": _since(model, model.latest),
+            "task": model.latest.schema.target.task,
             "target": _target(model.latest),
             "metrics": model.latest.spec.metrics,
             "path": f"/models/{model.name}",
@@ -91,6 +92,7 @@ def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
         "version": model.version,
         "versions": list(loaded.versions),
         "loaded_since": _since(loaded, model),
+        "task": model.schema.target.task,
         "target": _target(model),
         "features": [feature.describe() for feature in model.schema.features],
         "left_out": dict(model.schema.left_out),
@@ -105,10 +107,13 @@ def _since(loaded: "LoadedModel", model: "ModelLike") -> str | None:
 
 
 def _target(model: "ModelLike") -> dict[str, Any]:
+    target = model.schema.target
+    if target.classes is not None:
+        return {"name": target.name, "classes": list(target.classes)}
     limits = model.spec.target.limits
     return {
-        "name": model.schema.target.name,
-        "unit": model.schema.target.unit,
+        "name": target.name,
+        "unit": target.unit,
         "minimum": None if limits is None else limits.to_json()["minimum"],
         "maximum": None if limits is None else limits.to_json()["maximum"],
     }

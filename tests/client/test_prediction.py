@@ -65,6 +65,12 @@ CLASSIFIED: dict[str, Any] = {
 }
 
 
+def of_mean_weights(**changes: Any) -> dict[str, Any]:
+    """A classifier's answer to `samples=0`."""
+    spreads = ["epistemic_std", "entropy", "epistemic_entropy", "percentiles", "prediction_set", "mc_error"]
+    return {**CLASSIFIED, "samples": 0, **dict.fromkeys(spreads), **changes}
+
+
 class TestOf:
     def test_one_answer_has_all_arrays(self) -> None:
         found = Prediction.of([answer()])
@@ -283,6 +289,61 @@ class TestDataFrames:
             Prediction.of([answer()]).to_polars()
 
 
+class TestClasses:
+    def test_the_probability_of_a_class_is_found_by_its_name(self) -> None:
+        found = Prediction.of([CLASSIFIED])
+
+        np.testing.assert_array_equal(found.probability("Gentoo"), [0.04, 0.75])
+        np.testing.assert_array_equal(found[1].probability("Gentoo"), [0.75])
+        np.testing.assert_array_equal(found.percentile(95), [[0.99, 0.1], [0.4, 0.9]])
+
+    def test_a_class_that_there_is_not_is_told_with_those_that_there_are(self) -> None:
+        with pytest.raises(ValueError, match="no class 'gentoo'; there are 'Adelie', 'Gentoo'"):
+            Prediction.of([CLASSIFIED]).probability("gentoo")
+        with pytest.raises(ValueError, match="is a number, which has no classes"):
+            Prediction.of([answer()]).probability("Gentoo")
+
+    def test_a_class_has_a_set_and_no_mean(self) -> None:
+        found = Prediction.of([CLASSIFIED])
+
+        assert found.coverage == 0.9
+        assert found.prediction_set == (("Adelie",), ("Adelie", "Gentoo"))
+        with pytest.raises(AttributeError, match="see prediction and probabilities"):
+            _ = found.mean
+
+    def test_the_mean_weights_have_prediction_and_probabilities_alone(self) -> None:
+        found = Prediction.of([of_mean_weights(draws=[[], []])])
+
+        assert found.prediction is not None
+        assert found.prediction.tolist() == ["Adelie", "Gentoo"]
+        nothing = (found.epistemic_std, found.entropy, found.epistemic_entropy, found.percentiles, found.prediction_set)
+        assert nothing == (None,) * 5
+        assert found.draws is not None
+        assert found.draws.shape == (2, 0, 0)
+        assert "mean weights only" in repr(found)
+
+    def test_errors_and_draws_have_an_axis_of_classes(self) -> None:
+        more = {"draws": [[[0.9, 0.1]] * 3] * 2, "mc_error": {"probabilities": [[0.01, 0.01], [0.02, 0.02]]}}
+        found = Prediction.of([CLASSIFIED | more])
+
+        assert found.draws is not None
+        assert found.draws.shape == (2, 3, 2)
+        assert found.mc_error is not None
+        np.testing.assert_array_equal(found.mc_error["probabilities"], [[0.01, 0.01], [0.02, 0.02]])
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"probabilities": [[0.5, 0.5]]},
+            {"prediction_set": {"coverage": 0.9, "values": [["Adelie"]]}},
+            {"percentiles": {"levels": [5], "values": [[0.1], [0.2]]}},
+        ],
+    )
+    def test_an_array_of_another_shape_is_no_answer(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match="isn't made of 2"):
+            Prediction.of([CLASSIFIED | wrong])
+
+
 class TestDisplay:
     def test_text_is_a_table(self) -> None:
         assert repr(Prediction.of([answer(2, exceedance=None, draws=None)], ["a", "b"])).splitlines() == [
@@ -313,7 +374,28 @@ class TestDisplay:
         lines = repr(Prediction.of([CLASSIFIED])).splitlines()
 
         assert lines[2].split() == ["0", "Adelie", "0.960", "0.040", "0.190", "0.040", "Adelie"]
-        assert "<svg" not in Prediction.of([CLASSIFIED])._repr_html_()
+
+    def test_each_row_has_the_error_bar_of_its_likeliest_class(self) -> None:
+        page = ET.fromstring(Prediction.of([CLASSIFIED])._repr_html_())  # noqa: S314  # made right here
+        whole = [[float(bar[0][0].get(end, "")) for end in ("x1", "x2")] for bar in page.iter("svg")]
+        dots = [float(dot.get("cx", "")) for dot in page.iter("circle")]
+
+        np.testing.assert_allclose(whole, 6 + 208 * np.array([[0.88, 0.99], [0.6, 0.9]]), atol=0.06)
+        np.testing.assert_allclose(dots, 6 + 208 * np.array([0.96, 0.75]), atol=0.06)
+        assert "p5 to p95" in Prediction.of([CLASSIFIED])._repr_html_()
+        assert "<svg" in Prediction.of([{**CLASSIFIED, "percentiles": None}])._repr_html_()
+        assert "<svg" not in Prediction.of([of_mean_weights()])._repr_html_()
+
+    def test_of_many_classes_the_likeliest_is_shown(self) -> None:
+        count = 40
+        names = [f"class {index}" for index in range(count)]
+        table = np.full((2, count), 0.5 / (count - 1))
+        table[[0, 1], [3, 7]] = 0.5
+        wide = of_mean_weights(classes=names, prediction=["class 3", "class 7"], probabilities=table.tolist())
+        lines = repr(Prediction.of([wide])).splitlines()
+
+        assert lines[1].split() == ["prediction", "probability"]
+        assert lines[2].split() == ["0", "class", "3", "0.500"]
 
     def test_a_prediction_of_no_rows_or_no_draws_is_shown(self) -> None:
         assert "mpg: 0 rows" in repr(Prediction.of([answer()])[:0])

@@ -127,6 +127,23 @@ def test_every_curl_of_the_api_page_works(service: Service, workplace: Path) -> 
         shell(text, workplace)
 
 
+def test_the_page_on_the_inference_protocol_works_as_typed(service: Service, workplace: Path) -> None:
+    page = ROOT / "docs" / "inference_protocol.md"
+    typed = [block for block in blocks(page, "sh") if "curl" in block]
+    assert sum(block.count("curl") for block in typed) >= 8
+    for block in typed:
+        text = block.replace("curl -s ", "curl -fsS ").replace("http://127.0.0.1:8000", service.address)
+        assert shell(text, workplace)
+    (code,) = blocks(page, "python")
+    said: dict[str, Any] = {}
+    exec(code.replace("127.0.0.1:8000", service.address.removeprefix("http://")), said)  # noqa: S102 - our own page
+    assert said["answer"].as_numpy("percentiles").shape == (2, 2)
+    served = set(service.client.get("/openapi.json").json()["paths"])
+    named = set(re.findall(r"`(?:POST |GET )(/[a-z0-9/{}]+)`", page.read_text()))
+    assert len(named) >= 10
+    assert named <= served
+
+
 def test_the_api_page_prints_the_monte_carlo_errors_of_its_request(service: Service, workplace: Path) -> None:
     page = ROOT / "docs" / "api.md"
     (request,) = (block for block in blocks(page, "sh") if "mc_error" in block)

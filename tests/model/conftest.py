@@ -122,6 +122,23 @@ def rent(rent_checkpoints: Path) -> Posterior:
     return Posterior.load(rent_checkpoints / "rent" / "1")
 
 
+@pytest.fixture(scope="session")
+def room_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the checkpoint ``rooms`` version 1, a classifier of four members."""
+    from tests.model.rooms import rooms_table, train_rooms  # it imports this module
+
+    root: Path = tmp_path_factory.mktemp("checkpoints of rooms")
+    trained = train_rooms(rooms_table())
+    write_checkpoint(root, "rooms", trained.spec, trained.tensors)
+    return root
+
+
+@pytest.fixture(scope="session")
+def rooms(room_checkpoints: Path) -> Posterior:
+    """The posterior of ``rooms``."""
+    return Posterior.load(room_checkpoints / "rooms" / "1")
+
+
 def small_options(**changes: object) -> FitOptions:
     """Options of a fit that takes a fraction of a second."""
     values: dict[str, Any] = {

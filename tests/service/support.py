@@ -63,14 +63,12 @@ def spec_of(schema: Schema, **parts: Any) -> ModelSpec:
         for feature in schema.features
     }
     encoder = Encoder.fit(schema, ends)
-    return ModelSpec(
-        architecture=Architecture(encoder.width, (), 1),
-        likelihood=LikelihoodSpec("fixed", sigma=0.1),
-        target=Standardisation(Identity(), 20.0, 5.0),
-        schema=schema,
-        encoder=encoder,
-        **parts,
-    )
+    of_number: dict[str, Any] = {
+        "architecture": Architecture(encoder.width, (), 1),
+        "likelihood": LikelihoodSpec("fixed", sigma=0.1),
+        "target": Standardisation(Identity(), 20.0, 5.0),
+    }
+    return ModelSpec(schema=schema, encoder=encoder, **{**of_number, **parts})
 
 
 class FakeModel:

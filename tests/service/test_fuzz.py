@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
+from tests.service.classifiers import Classifier
 from tests.service.support import NAMES, ROW, AppClient, FakeModel, make_client, train_checkpoint
 from tests.support import made_once
 
@@ -49,8 +50,17 @@ GOOD_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "thresholds": st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5),
     "include": st.lists(st.sampled_from(["draws", "mc_error"]), max_size=2),
 }
+CLASS_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
+    **{name: GOOD_OPTIONS[name] for name in ("samples", "percentiles", "seed", "include")},
+    "calibrated": st.booleans(),
+    "coverage": st.floats(0, 1, exclude_min=True, exclude_max=True),
+}
 GOOD_REQUESTS = st.fixed_dictionaries(
     {"inputs": st.lists(st.fixed_dictionaries(GOOD_CELLS), min_size=1, max_size=4)}, optional=GOOD_OPTIONS
+)
+
+CLASS_REQUESTS = st.fixed_dictionaries(
+    {"inputs": st.lists(st.fixed_dictionaries(GOOD_CELLS), min_size=1, max_size=4)}, optional=CLASS_OPTIONS
 )
 
 
@@ -95,6 +105,13 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppClient]:
 
 
 @pytest.fixture(scope="module")
+def classifier() -> Iterator[AppClient]:
+    with make_client(Classifier()) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+@pytest.fixture(scope="module")
 def described(fake: AppClient) -> st.SearchStrategy[Any]:
     """Requests as the service describes them itself."""
     document = fake.get("/openapi.json").json()
@@ -132,6 +149,24 @@ def test_no_good_request_makes_a_real_model_fail(real: AppClient, body: dict[str
 
 
 @FUZZ
+@given(body=CLASS_REQUESTS)
+def test_no_good_request_makes_a_classifier_fail(classifier: AppClient, body: dict[str, Any]) -> None:
+    response = classifier.post("/predict", content=json.dumps(body))
+    check(response)
+    if response.status_code == 200:
+        answer = response.json()
+        assert all(abs(sum(row) - 1.0) < 1e-9 for row in answer["probabilities"])
+        if answer["prediction_set"] is not None:
+            assert all(answer["prediction_set"]["values"])
+
+
+@FUZZ
+@given(body=broken_requests())
+def test_no_request_makes_a_classifier_fail(classifier: AppClient, body: object) -> None:
+    check(classifier.post("/predict", content=json.dumps(body)))
+
+
+@FUZZ
 @given(body=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
 def test_no_bytes_make_it_fail(fake: AppClient, body: bytes) -> None:
     response = fake.post("/predict", content=body)
@@ -144,6 +179,14 @@ def test_no_request_of_its_own_description_makes_it_fail(
     fake: AppClient, described: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
     check(fake.post("/predict", json=data.draw(described).body))
+
+
+@FUZZ
+@given(data=st.data())
+def test_no_request_of_its_own_description_makes_a_classifier_fail(
+    classifier: AppClient, described: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    check(classifier.post("/predict", json=data.draw(described).body))
 
 
 @FUZZ

@@ -5,6 +5,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client
 
 
@@ -66,3 +67,28 @@ def test_an_answer_is_as_described(client: AppClient, described: dict[str, Any])
     ):
         answer = client.post("/predict", {"inputs": [ROW], **options}).json()
         jsonschema_rs.validate(schema, answer)
+
+
+def test_the_answer_of_a_classifier_is_as_described() -> None:
+    with make_client(Classifier()) as client:
+        client.wait_until_loaded()
+        components = client.get("/openapi.json").json()["components"]
+        schema = {"$ref": "#/components/schemas/ClassPredictResponse", "components": components}
+        for options in (
+            {},
+            {"samples": 0, "include": ["mc_error", "draws"]},
+            {"samples": 3, "include": ["draws"], "coverage": 0.5},
+            {"include": ["mc_error"], "percentiles": []},
+        ):
+            answer = client.post("/predict", {"inputs": [ROW], **options}).json()
+            jsonschema_rs.validate(schema, answer)
+        assert not jsonschema_rs.is_valid({**schema, "$ref": "#/components/schemas/PredictResponse"}, answer)
+
+
+def test_a_prediction_answers_with_a_number_or_a_class(described: dict[str, Any]) -> None:
+    content = described["paths"]["/predict"]["post"]["responses"]["200"]["content"]
+    names = [kind["$ref"].rpartition("/")[2] for kind in content["application/json"]["schema"]["anyOf"]]
+    assert names == ["PredictResponse", "ClassPredictResponse"]
+    schemas = described["components"]["schemas"]
+    assert schemas["ClassPredictionSet"]["properties"]["coverage"]["type"] == "number"
+    assert "[rows][classes][levels]" in str(schemas["ClassPercentiles"])

@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 
 from murho.model.data.schema import UnfamiliarValue
-from murho.model.engines.prediction import Prediction, PredictOptions
+from murho.model.engines.answer_fields import number_arrays
+from murho.model.engines.prediction import NUMBER_FIELDS, Prediction, PredictOptions
 from murho.service import predictor, scheduler
 from murho.service.errors import ComputationError, NotReadyError
 from murho.service.jobs import Answer, Job, Slice
 from murho.service.predictor import RowsNotFiniteError, compute
 from murho.service.scheduler import Scheduler
 from murho.service.waiting import Waiting
+from tests.service.classifiers import Classifier
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from murho.model.data.schema import Columns
+
+ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "outside", "warned")
 
 
 def columns(weights: list[float]) -> Columns:
@@ -113,7 +117,7 @@ def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.M
     model = FakeModel()
     parts = predict(model, rows, options, max_outside=3)
     assert len(model.calls) == 8
-    for field in predictor.ARRAYS:
+    for field in ARRAYS:
         assert np.array_equal(getattr(whole.prediction, field), getattr(parts.prediction, field))
     assert whole.outside == parts.outside
     assert [value.row for value in parts.outside] == [0, 1, 2]
@@ -122,6 +126,33 @@ def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.M
     if errors is not None:
         for name in ("mean", "std", "percentiles"):
             assert np.array_equal(getattr(errors, name), getattr(joined, name))
+
+
+@pytest.mark.parametrize("samples", [0, 4])
+def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> None:
+    rows = columns([float(weight) for weight in range(1000, 1030)])
+    options = PredictOptions(samples=samples, draws=True, mc_error=True)
+    whole = predict(Classifier(), rows, options).prediction
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
+    model = Classifier()
+    parts = predict(model, rows, options).prediction
+    assert model.passes > 1
+    assert len(parts) == 30
+    found = number_arrays(parts)
+    for one, other in zip(number_arrays(whole), found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("field", ["probabilities", "epistemic_std", "entropy", "percentiles", "draws"])
+def test_an_answer_about_classes_that_is_not_finite_is_never_given(field: str) -> None:
+    class BrokenClassifier(Classifier):
+        def predict_questions(self, columns: Columns, questions: Any) -> list[Any]:
+            (prediction,) = super().predict_questions(columns, questions)
+            return [replace(prediction, **{field: getattr(prediction, field) * np.nan})]
+
+    with pytest.raises(ComputationError, match="isn't finite"):
+        predict(BrokenClassifier(), columns([2000.0]), PredictOptions(samples=4, draws=True))
 
 
 def answers(jobs: list[Job]) -> list[Any]:
@@ -153,10 +184,31 @@ def test_jobs_with_different_options_share_a_pass_and_get_their_own_answers() ->
     assert model.passes == 1
     for rows, options, answer in zip(weights, asked, found, strict=True):
         alone = predict(FakeModel(), columns(rows), options, max_outside=2)
-        for field in predictor.ARRAYS:
+        for field in ARRAYS:
             assert np.array_equal(getattr(answer.prediction, field), getattr(alone.prediction, field))
         assert (answer.prediction.mc_error is None) == (alone.prediction.mc_error is None)
         assert answer.outside == alone.outside
+
+
+def test_jobs_about_classes_with_different_options_share_a_pass_too() -> None:
+    model = Classifier()
+    asked = [
+        PredictOptions(samples=4, coverage=coverage, calibrated=calibrated, draws=True, mc_error=calibrated)
+        for coverage, calibrated in ((0.9, True), (0.5, True), (0.9, False), (0.9, True))
+    ]
+    weights = [[1000.0 * (index + 1) + row for row in range(1 + index % 3)] for index in range(len(asked))]
+
+    async def test() -> list[Any]:
+        return answers([job_about(model, rows, options) for rows, options in zip(weights, asked, strict=True)])
+
+    found = asyncio.run(test())
+    assert model.passes == 1
+    for rows, options, answer in zip(weights, asked, found, strict=True):
+        alone: Any = predict(Classifier(), columns(rows), options).prediction
+        assert answer.prediction.calibrated == alone.calibrated == options.calibrated
+        assert np.array_equal(answer.prediction.prediction_set, alone.prediction_set)
+        for one, other in zip(number_arrays(alone), number_arrays(answer.prediction), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
 
 
 def test_bad_rows_of_one_job_harm_no_other() -> None:

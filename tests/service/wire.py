@@ -87,11 +87,19 @@ class Wire:
 class Served:
     """A service in a thread of this process."""
 
-    def __init__(self, port: int, server: DrainingServer, loop: asyncio.AbstractEventLoop, model: FakeModel) -> None:
+    def __init__(
+        self,
+        port: int,
+        server: DrainingServer,
+        loop: asyncio.AbstractEventLoop,
+        model: FakeModel,
+        lifecycle: Lifecycle,
+    ) -> None:
         self.port = port
         self.server = server
         self.loop = loop
         self.model = model
+        self.lifecycle = lifecycle
 
     def wire(self) -> Wire:
         return Wire(self.port)
@@ -122,10 +130,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 @contextmanager
-def served(**settings: Any) -> Iterator[Served]:
-    """Serves fake checkpoints on a free port."""
+def served(*others: FakeModel | tuple[str, str, str], **settings: Any) -> Iterator[Served]:
+    """Serves a fake checkpoint on a free port, and others (`FakeSource`)."""
     chosen, lifecycle, model = Settings(drain_delay=0.2, **settings), Lifecycle(), FakeModel()
-    application = create_app(chosen, source=FakeSource(model), lifecycle=lifecycle)
+    application = create_app(chosen, source=FakeSource(model, *others), lifecycle=lifecycle)
     server = DrainingServer(configure(application, chosen), chosen, lifecycle)
     loops: list[asyncio.AbstractEventLoop] = []
     with listen("127.0.0.1", 0) as listening:
@@ -140,7 +148,7 @@ def served(**settings: Any) -> Iterator[Served]:
         thread.start()
         try:
             wait_until(lambda: server.started)
-            service = Served(port, server, loops[0], model)
+            service = Served(port, server, loops[0], model, lifecycle)
             wait_until(lambda: service.ask(b"GET /readyz HTTP/1.1\r\n" + HOST + b"\r\n").status == 200)
             yield service
         finally:

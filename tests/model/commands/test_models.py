@@ -19,18 +19,32 @@ NOW = datetime(2030, 5, 5, tzinfo=UTC)
 
 
 def test_the_table_is_aligned_and_a_problem_stands_in_its_line() -> None:
+    ago = timedelta
     lines = model_lines(
         [
-            CheckpointSummary("cars", ("1", "2"), "mpg", "mi", 398, 1.3649, NOW - timedelta(days=3)),
-            CheckpointSummary("rent", tuple("12345"), "price", None, 12_000, 75.0, NOW - timedelta(hours=1)),
+            CheckpointSummary("cars", ("1", "2"), "mpg", "mi", 398, 1.3649, NOW - ago(days=3), task="regression"),
+            CheckpointSummary(
+                "rent", tuple("12345"), "price", None, 12_000, 75.0, NOW - ago(hours=1), task="regression"
+            ),
+            CheckpointSummary(
+                "iris",
+                ("1",),
+                "species",
+                rows=150,
+                created=NOW,
+                task="classification",
+                log_loss=0.12345,
+                accuracy=0.9567,
+            ),
             CheckpointSummary("bad", (), problem="the directory holds no version"),
         ],
         NOW,
     )
     assert lines == [
-        "NAME  VERSIONS    TARGET  ROWS    CRPS      AGE",
-        "cars  1, 2        mpg     398     1.365 mi  3 days",
-        "rent  1 to 5 (5)  price   12,000  75        1 hour",
+        "NAME  VERSIONS    TASK            TARGET   ROWS    HELD-OUT ROWS                  AGE",
+        "cars  1, 2        regression      mpg      398     CRPS 1.365 mi                  3 days",
+        "rent  1 to 5 (5)  regression      price    12,000  CRPS 75                        1 hour",
+        "iris  1           classification  species  150     log loss 0.1235, 95.7 % right  just now",
         "bad   none        the directory holds no version",
     ]
 

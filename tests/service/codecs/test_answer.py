@@ -8,7 +8,8 @@ import pytest
 
 from murho.model.data.schema import UnfamiliarValue
 from murho.model.engines.prediction import PredictOptions
-from murho.service.codecs.answer import MAX_WARNINGS, PredictResponse, describe_outside, encode_answer
+from murho.service.codecs.answer import MAX_WARNINGS, describe_outside, encode_answer
+from murho.service.codecs.answer_models import PredictResponse
 from murho.service.codecs.inputs import parse_inputs
 from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 

@@ -5,20 +5,23 @@ from typing import Any
 import orjson
 import pytest
 
+from murho.model.data.schema import Target
 from murho.service.codecs.envelope import parse_document, predict_options
 from murho.service.errors import BadInputError
+
+NUMBER = Target("Consumption", "mpg")
 
 
 def problems(body: bytes | dict[str, Any]) -> dict[str, str]:
     content = body if isinstance(body, bytes) else orjson.dumps(body)
     with pytest.raises(BadInputError) as caught:
-        predict_options(parse_document(content), 256, 4096)
+        predict_options(parse_document(content), 256, 4096, NUMBER)
     return {problem.pointer: problem.message for problem in caught.value.problems}
 
 
 def test_only_the_rows_are_required() -> None:
     document = parse_document(b'{"inputs": [[1]]}')
-    options = predict_options(document, 256, 4096)
+    options = predict_options(document, 256, 4096, NUMBER)
     assert document.inputs == [[1]]
     assert (options.samples, options.percentiles, options.seed) == (256, (5.0, 50.0, 95.0), None)
     assert (options.noise, options.calibrated, options.thresholds, options.draws) == (True, True, (), False)
@@ -27,7 +30,9 @@ def test_only_the_rows_are_required() -> None:
 def test_null_is_an_option_that_is_not_given() -> None:
     names = ("samples", "percentiles", "seed", "noise", "calibrated", "thresholds", "include")
     document = parse_document(orjson.dumps({"inputs": [[1]], **dict.fromkeys(names)}))
-    assert predict_options(document, 256, 4096) == predict_options(parse_document(b'{"inputs": 1}'), 256, 4096)
+    assert predict_options(document, 256, 4096, NUMBER) == predict_options(
+        parse_document(b'{"inputs": 1}'), 256, 4096, NUMBER
+    )
 
 
 def test_options_are_read() -> None:
@@ -36,18 +41,18 @@ def test_options_are_read() -> None:
         b'"calibrated": false,'
         b'"thresholds": [20, -1e300], "include": ["draws"]}'
     )
-    options = predict_options(document, 256, 4096)
+    options = predict_options(document, 256, 4096, NUMBER)
     assert (options.samples, options.percentiles, options.seed) == (0, (2.5, 97.5), 2**63 - 1)
     assert (options.noise, options.calibrated, options.thresholds) == (False, False, (20.0, -1e300))
     assert options.draws
     assert not options.mc_error
-    both = predict_options(parse_document(b'{"inputs": 1, "include": ["mc_error", "draws"]}'), 256, 4096)
+    both = predict_options(parse_document(b'{"inputs": 1, "include": ["mc_error", "draws"]}'), 256, 4096, NUMBER)
     assert both.mc_error
     assert both.draws
 
 
 def test_the_default_number_of_samples_respects_the_limit() -> None:
-    assert predict_options(parse_document(b'{"inputs": 1}'), 256, 100).samples == 100
+    assert predict_options(parse_document(b'{"inputs": 1}'), 256, 100, NUMBER).samples == 100
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ def test_the_list_names_models_versions_and_what_is_refused() -> None:
     assert [(model["name"], model["version"], model["versions"]) for model in listed["models"]] == [
         ("cars", "2", ["1", "2"])
     ]
+    assert listed["models"][0]["task"] == "regression"
     assert listed["models"][0]["target"] == {"name": "Consumption", "unit": "mpg", "minimum": None, "maximum": None}
     assert listed["refused"] == [{"name": "boats", "version": "1", "reason": "wrong hash"}]
 
@@ -27,6 +28,7 @@ def test_without_a_checkpoint_the_list_is_empty() -> None:
 def test_a_model_is_described_with_its_features_in_schema_order(client: AppClient) -> None:
     described = client.get("/models/cars").json()
     assert (described["name"], described["version"], described["versions"]) == ("cars", "1", ["1"])
+    assert described["task"] == "regression"
     assert described["target"] == {"name": "Consumption", "unit": "mpg", "minimum": None, "maximum": None}
     assert [feature["name"] for feature in described["features"]] == NAMES
     assert described["features"][0] == {

@@ -13,6 +13,7 @@ from murho.model.report.charts import charts
 from murho.model.report.facts import facts_of_spec
 from murho.service.app import create_app
 from murho.service.settings import Settings
+from tests.service.classifiers import Classifier
 from tests.service.support import SCHEMA, AppClient, FakeModel, FakeSource, make_client
 
 ROWS = 400
@@ -158,6 +159,17 @@ def test_damaged_facts_are_left_out(told: FakeModel) -> None:
         shown = client.get("/models/cars/overview").json()
     assert shown["target"]["histogram"] is None
     assert shown["candidates"] is None
+
+
+@pytest.mark.parametrize("targets", [None, 7, {"classes": 7}, {"values": [1.0]}])
+def test_a_classifier_that_does_not_tell_its_classes_rows_is_shown_without(targets: object) -> None:
+    model = Classifier()
+    model.spec = replace(model.spec, training={} if targets is None else {"targets": targets})
+    with make_client(model) as client:
+        client.wait_until_loaded()
+        shown = client.get("/models/cars/overview").json()
+    assert shown["target"]["levels"] is None
+    assert shown["typical"]
 
 
 def test_an_unknown_model_is_404_and_the_route_is_documented(client: AppClient) -> None:

@@ -1,0 +1,94 @@
+"""`POST /invocations` and `GET /ping`: what MLflow's clients and SageMaker ask a scoring server.
+
+The default model answers. Its JSON bodies are in `service.scoring`; CSV, Arrow, Parquet and npy are those of
+`POST /predict`.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import QueryParams
+from starlette.types import Receive, Scope
+
+from murho.model.errors import Problem
+from murho.service.call import Call
+from murho.service.codecs.formats import reader_of, writer_of
+from murho.service.codecs.problems import pointer, shorten
+from murho.service.compression import accepted_coding, compressed
+from murho.service.decoding import Coding
+from murho.service.errors import BadInputError
+from murho.service.parts import Parts, PartsDependency
+from murho.service.responses import JSONBytes
+from murho.service.routes.predict import LARGE_ANSWER_VALUES, encoded
+from murho.service.scoring import encode_predictions, read_scoring
+
+if TYPE_CHECKING:
+    from murho.service.codecs.codec import Answered
+    from murho.service.direct_paths import Found
+
+__all__ = ["find", "invoke", "router"]
+
+PATH = "/invocations"
+ANY = frozenset({"", "*/*", "application/*", "application/json"})
+
+router = APIRouter(tags=["scoring"])
+
+
+def find(path: str) -> "Found | None":
+    """Returns the route template and the answer of the path for scoring; None for any other path."""
+    return (PATH, invoke) if path == PATH else None
+
+
+@router.get("/ping", summary="Ready, as /readyz", name="ping")
+async def _ping(parts: PartsDependency) -> JSONBytes:
+    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
+    parts.lifecycle.require_not_draining()
+    parts.registry.snapshot.require_models()
+    return JSONBytes({"status": "ready"})
+
+
+@router.post(PATH, summary="Predict in the forms of MLflow and SageMaker", name="invocations")
+async def _invoke(request: Request, parts: PartsDependency) -> Response:
+    """Answers `{"predictions": [{"mean": …, "std": …, …}]}`, one object a row."""
+    return await invoke(parts, request.scope, request.receive)
+
+
+async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
+    """Answers one request for scoring.
+
+    Raises:
+        MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
+    """
+    with Call(parts, scope, receive) as call:
+        model, headers = call.find(), call.headers
+        reader = reader_of(headers.get("content-type", ""))
+        encoding, accept = headers.get("content-encoding", ""), headers.get("accept", "")
+        json_wanted = accept.partition(";")[0].strip().lower() in ANY
+        json_reader = reader_of("application/json")
+        writer = json_reader if json_wanted else writer_of(accept, json_reader)
+        body = await call.body()
+        query = QueryParams(scope["query_string"])
+        if reader is json_reader:
+            for name in query:
+                message = "With a JSON body, options are in its params, not query parameters."
+                raise BadInputError([Problem(pointer(name), f"{shorten(name)!r}: {message}")])
+            read = partial(read_scoring, schema=model.schema, settings=parts.settings)
+            asked = await parts.decoder.decode(body, encoding, model.schema, read)
+        else:
+            asked = await parts.decoder.decode_request(body, Coding(reader, encoding, query), model.schema)
+        writer.require_place(asked.options)
+        answered = await call.predict(model, asked)
+        coding = headers.get("accept-encoding", "")
+        if writer is not json_reader:
+            return await encoded(parts, writer, answered, coding)
+        large = asked.inputs.count * (8 + asked.options.samples * asked.options.draws) > LARGE_ANSWER_VALUES
+        return await parts.decoder.in_thread_if(large, partial(_predictions, answered, coding))
+
+
+def _predictions(answered: "Answered", accept_encoding: str) -> Response:
+    body, headers = encode_predictions(answered), {"vary": "accept, accept-encoding"}
+    coding = accepted_coding(accept_encoding)
+    if coding is not None and (small := compressed(body, coding)) is not None:
+        body, headers["content-encoding"] = small, coding
+    return Response(body, headers=headers, media_type="application/json")

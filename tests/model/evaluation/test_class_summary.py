@@ -1,0 +1,50 @@
+"""What `murho train` prints of a classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from murho.model.evaluation.class_summary import class_summary, per_cent
+
+SETS = {"coverage": {"90": 0.912}, "size": {"90": 1.234}}
+SCORES: dict[str, Any] = {
+    "accuracy": 0.8123,
+    "log_loss": 0.4567,
+    "auc": 0.9012,
+    "ece": 0.0123,
+    "standard_errors": {"accuracy": 0.0123, "log_loss": 0.0234, "brier": 0.01},
+    "raw": {"ece": 0.05, "log_loss": 0.51},
+    "calibrated": {"ece": 0.0123},
+    "sets": SETS,
+    "members": 2,
+    "all_members": 10,
+}
+
+
+def test_a_calibrated_classifier_is_four_short_lines_and_a_note() -> None:
+    assert class_summary(SCORES) == [
+        "log loss 0.457 ± 0.023 nats   accuracy 81.2 ± 1.2 %   AUC 0.901",
+        "calibration error 1.2 % (raw 5.0 %, raw log loss 0.51)",
+        "90 % sets hold the class of 91.2 % of the rows; 1.23 classes on average",
+        "(scores of the 2 of 10 members that have not seen a row)",
+        "(near 90 % by construction: murho evaluate on rows kept aside tells more)",
+    ]
+
+
+def test_a_model_that_is_right_more_often_than_90_per_cent_says_why_its_sets_are_too() -> None:
+    assert class_summary(SCORES | {"accuracy": 0.97})[-1].startswith("(a set is never empty")
+
+
+def test_without_a_calibration_the_probabilities_are_raw() -> None:
+    scores = {key: value for key, value in SCORES.items() if key not in ("calibrated", "sets")} | {"auc": None}
+    lines = class_summary(scores)
+    assert "AUC" not in lines[0]
+    assert lines[1] == "probabilities are raw: too few rows to calibrate them"
+
+
+def test_lines_fit_a_terminal() -> None:
+    assert max(map(len, class_summary(SCORES | {"accuracy": 0.97}))) <= 90
+
+
+def test_shares_in_per_cent() -> None:
+    assert (per_cent(1.0), per_cent(0.98837, 0.00579), per_cent(0.5, 0.0)) == ("100.0 %", "98.84 ± 0.58 %", "50.0 %")

@@ -1,0 +1,190 @@
+"""Evaluation of a classifier on a table: the scores are those of its answers, and what is odd is said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.targets import read_targets
+from murho.model.engines.prediction import PredictOptions
+from murho.model.errors import OptionError, TableError
+from murho.model.evaluation import judged_classes
+from murho.model.evaluation.evaluate import evaluate_table
+from murho.model.posterior.posterior import Posterior
+from tests.model.rooms import CLASSES, rooms_table
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCORES = {"accuracy", "balanced_accuracy", "log_loss", "brier", "auc", "ece", "classwise_ece"}
+
+
+@pytest.fixture(scope="module")
+def report(rooms: Posterior) -> dict[str, Any]:
+    return evaluate_table(rooms, rooms_table(rows=200, seed=5))
+
+
+def renamed(table: pa.Table, names: dict[int, str | None]) -> pa.Table:
+    """The table with other classes in some rows."""
+    labels = table.column("room").to_pylist()
+    for row, name in names.items():
+        labels[row] = name
+    return table.set_column(table.column_names.index("room"), "room", [labels])
+
+
+def test_the_report_has_the_contracts_keys_and_more(report: dict[str, Any]) -> None:
+    assert {"n", "sets", *SCORES} <= set(report)
+    for kind in ("raw", "calibrated"):
+        assert set(report[kind]) == {*SCORES, "sets"}
+    for sets in (report["sets"], report["raw"]["sets"], report["calibrated"]["sets"]):
+        assert {name: list(values) for name, values in sets.items()} == {
+            "coverage": ["80", "90", "95"],
+            "size": ["80", "90", "95"],
+        }
+    assert report["calibrated"] == {name: report[name] for name in report["calibrated"]}
+
+
+def test_it_is_json_without_infinities(report: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_the_page_on_evaluation_explains_every_key(report: dict[str, Any]) -> None:
+    def keys(value: object) -> set[str]:
+        if isinstance(value, list):
+            return set().union(*map(keys, value))
+        if not isinstance(value, dict):
+            return set()
+        return set(value) | keys(list(value.values()))
+
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    data = {"50", "80", "90", "95", "100", "district", "lift", *CLASSES}  # levels, and what the table brings
+    named = keys({**report, "unknown": {"rows": 1, "classes": {}, "accuracy": 1.0}}) - data
+    assert len(named) > 25
+    assert sorted(key for key in named if f"`{key}`" not in page) == []
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_scores_are_those_of_the_answers_and_equal_scikit_learns(
+    rooms: Posterior, report: dict[str, Any], *, calibrated: bool
+) -> None:
+    table = rooms_table(rows=200, seed=5)
+    columns = columns_from_table(table, rooms.schema)
+    answer = rooms.predict(columns, PredictOptions(calibrated=calibrated))
+    labels = read_targets(table, rooms.schema.target).astype(int)
+    scores = report["calibrated" if calibrated else "raw"]
+    assert scores["log_loss"] == pytest.approx(metrics.log_loss(labels, answer.probabilities), abs=1e-6)
+    assert scores["accuracy"] == metrics.accuracy_score(labels, answer.prediction)
+    assert scores["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(labels, answer.prediction))
+    auc = metrics.roc_auc_score(labels, answer.probabilities, multi_class="ovr")
+    assert scores["auc"] == pytest.approx(auc, abs=1e-6)
+    inside = answer.prediction_set[np.arange(len(labels)), labels]
+    assert scores["sets"]["coverage"]["90"] == pytest.approx(inside.mean())
+    assert scores["sets"]["size"]["90"] == pytest.approx(answer.prediction_set.sum(axis=1).mean())
+
+
+def test_entropy_and_its_epistemic_share_are_those_of_the_answers(rooms: Posterior, report: dict[str, Any]) -> None:
+    answer = rooms.predict(columns_from_table(rooms_table(rows=200, seed=5), rooms.schema), PredictOptions())
+    assert report["entropy"] == pytest.approx(answer.entropy.mean(), rel=1e-5)
+    assert report["epistemic_share"] == pytest.approx(answer.epistemic_entropy.sum() / answer.entropy.sum(), rel=1e-3)
+
+
+def test_parts_of_the_rows_add_up(report: dict[str, Any]) -> None:
+    assert set(report["by_category"]) == {"district", "lift"}
+    parts = [report["by_confidence"], *report["by_category"].values()]
+    for groups in parts:
+        assert sum(group["rows"] for group in groups) == 200
+        right = sum(group["rows"] * group["accuracy"] for group in groups)
+        assert right / 200.0 == pytest.approx(report["accuracy"])
+        covered = sum(group["rows"] * group["coverage"] for group in groups)
+        assert covered / 200.0 == pytest.approx(report["sets"]["coverage"]["90"])
+    stated = [group["confidence"] for group in report["by_confidence"]]
+    assert stated == sorted(stated)
+    of_classes = report["by_class"]
+    assert sum(scores["n"] * scores["log_loss"] for scores in of_classes.values()) / 200.0 == pytest.approx(
+        report["log_loss"]
+    )
+    confusion = np.array(report["confusion"])
+    assert confusion.sum() == 200
+    assert np.trace(confusion) / 200.0 == report["accuracy"]
+    assert sum(pair["weight"] for pair in report["confused"]) == 200 - np.trace(confusion)
+
+
+def test_the_surest_rows_are_right_more_often(report: dict[str, Any]) -> None:
+    kept = report["accuracy_of_kept"]
+    assert kept["100"] == pytest.approx(report["accuracy"])
+    assert kept["50"] > kept["100"]
+
+
+def test_chunks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judged_classes, "ROWS_PER_CHUNK", 33)
+    monkeypatch.setattr(judged_classes, "MOST_ROWS_PER_PASS", 10)
+    done: list[int] = []
+    parts = evaluate_table(rooms, rooms_table(rows=200, seed=5), advance=done.append)
+    assert sum(done) == 200
+    assert len(done) == 7
+    assert parts["log_loss"] == pytest.approx(report["log_loss"], rel=1e-5)
+    assert parts["confusion"] == report["confusion"]
+
+
+def test_a_weight_of_two_is_a_row_given_twice(rooms: Posterior) -> None:
+    table = rooms_table(rows=60, seed=9)
+    copies = np.arange(60) % 3
+    weighted = evaluate_table(rooms, table.append_column("w", [copies.astype(float)]), weight="w")
+    copied = evaluate_table(rooms, table.take(np.repeat(np.arange(60), copies)))
+    assert weighted["left_out"] == 20
+    for name in SCORES:
+        assert weighted[name] == pytest.approx(copied[name], rel=1e-6)
+    assert weighted["confusion"] == copied["confusion"]
+    assert weighted["entropy"] == pytest.approx(copied["entropy"], rel=1e-6)
+
+
+def test_without_a_calibration_raw_is_served(rooms: Posterior, report: dict[str, Any]) -> None:
+    raw = Posterior(replace(rooms.spec, calibration=None), dict(rooms._tensors))
+    judged = evaluate_table(raw, rooms_table(rows=200, seed=5))
+    assert judged["calibrated"] is None
+    assert judged["log_loss"] == pytest.approx(report["raw"]["log_loss"], rel=1e-6)
+    assert judged["sets"] == judged["raw"]["sets"]
+
+
+def test_rows_without_a_class_are_left_out(rooms: Posterior) -> None:
+    judged = evaluate_table(rooms, renamed(rooms_table(rows=40, seed=2), {3: None, 7: None}))
+    assert (judged["n"], judged["left_out"], judged["unknown"]) == (38, 2, None)
+
+
+def test_classes_that_the_model_does_not_know_are_counted_and_as_misses_too(rooms: Posterior) -> None:
+    table = rooms_table(rows=40, seed=2)
+    known = evaluate_table(rooms, table.slice(0, 36))
+    judged = evaluate_table(rooms, renamed(table, {36: "cellar", 37: "cellar", 38: "attic", 39: None}))
+    unknown = judged["unknown"]
+    assert (unknown["rows"], unknown["classes"]) == (3, {"cellar": 2, "attic": 1})
+    assert unknown["accuracy"] == pytest.approx(known["accuracy"] * 36 / 39)
+    assert {name: judged[name] for name in ("n", *SCORES)} == {name: known[name] for name in ("n", *SCORES)}
+    assert judged["left_out"] == 1
+
+
+def test_a_table_of_unknown_classes_alone_says_what_to_do(rooms: Posterior) -> None:
+    table = rooms_table(rows=3, seed=2)
+    with pytest.raises(TableError, match=r"'cellar' \(3\), it knows 'bath .* train again"):
+        evaluate_table(rooms, renamed(table, dict.fromkeys(range(3), "cellar")))
+    with pytest.raises(TableError, match="nothing to judge by"):
+        evaluate_table(rooms, renamed(table, dict.fromkeys(range(3))))
+
+
+def test_no_draws_are_refused(rooms: Posterior) -> None:
+    with pytest.raises(OptionError, match="at least one draw"):
+        evaluate_table(rooms, rooms_table(rows=4), samples=0)
+
+
+def test_one_row_can_be_judged(rooms: Posterior) -> None:
+    judged = evaluate_table(rooms, rooms_table(rows=1, seed=3))
+    assert judged["n"] == 1
+    assert judged["auc"] is None
+    assert judged["standard_errors"]["log_loss"] is None
+    assert json.loads(json.dumps(judged, allow_nan=False)) == judged

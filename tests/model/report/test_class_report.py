@@ -1,0 +1,92 @@
+"""The report of a classifier: facts, charts and page, from a training, for new rows, and after a revision."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from murho.model.report.charts import charts
+from murho.model.report.facts import facts_of_training
+from murho.model.report.files import training_report
+from murho.model.report.html_page import html_page
+from murho.model.report.labelled_rows import report_of_rows
+from murho.model.report.rendering import can_draw
+from murho.model.training.options import make_options
+from murho.model.training.train import train
+from tests.model.conftest import Notes
+from tests.model.training.test_tasks import SMALL, table
+
+if TYPE_CHECKING:
+    from murho.model.training.train import Trained
+
+
+@pytest.fixture(scope="module")
+def rooms() -> Trained:
+    return train(table(), "room", make_options({**SMALL, "ignore": ("large", "floor")}), reporter=Notes())
+
+
+@pytest.fixture(scope="module")
+def facts(rooms: Trained) -> dict[str, Any]:
+    return facts_of_training(rooms)
+
+
+def test_the_facts_are_plain_json_without_rows(facts: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert facts["target"]["classes"] == ["hall", "kitchen", "study"]
+    assert sum(facts["target"]["counts"]) == 240
+    assert facts["doubt"]["of"] == "entropy"
+    assert 0.0 < facts["doubt"]["share"] < 1.0
+
+
+def test_confusion_and_accuracy_are_those_of_the_metrics(facts: dict[str, Any], rooms: Trained) -> None:
+    counts = np.array(facts["held_out"]["confusion"]["counts"])
+    assert counts.sum() == 240
+    assert np.trace(counts) / 240 == pytest.approx(rooms.spec.metrics["accuracy"])
+    assert facts["held_out"]["kept"]["100"] == pytest.approx(rooms.spec.metrics["accuracy"], abs=1e-5)
+    assert facts["held_out"]["kept"]["50"] > facts["held_out"]["kept"]["100"]
+    for bins in facts["held_out"]["reliability"].values():
+        assert sum(part["rows"] for part in bins) == 240
+
+
+def test_sets_of_the_classes_make_up_those_of_all_rows(facts: dict[str, Any], rooms: Trained) -> None:
+    held_out = facts["held_out"]
+    together = sum(held_out["sets"]["90"][name] * part["n"] for name, part in held_out["by_class"].items()) / 240
+    assert together == pytest.approx(rooms.spec.metrics["sets"]["coverage"]["90"], abs=1e-5)
+
+
+def test_there_is_a_chart_for_each_question(facts: dict[str, Any]) -> None:
+    names = [chart.name for chart in charts(facts)]
+    assert names[:4] == ["reliability", "confusion", "kept", "sets"]
+    assert {"doubt", "weights", "curves"} <= set(names)
+
+
+def test_the_page_has_scores_classes_and_surprising_rows(rooms: Trained) -> None:
+    files = training_report("rooms", rooms)
+    page = files["report.html"].decode()
+    for words in ("log loss", "Prediction sets", "kitchen", "The most surprising rows", "entropy has two parts"):
+        assert words in page
+    assert "CRPS" not in page.replace('<th class="number">CRPS</th>', "")
+    assert ("report/confusion.png" in files) is can_draw()
+
+
+def test_many_classes_are_shown_as_the_most_frequent_and_others() -> None:
+    generator = np.random.default_rng(0)
+    rows = table(600).select(["size", "light"])
+    names = np.array([f"class {number:02d}" for number in range(30)])
+    rows = rows.append_column("kind", [names[np.minimum(29, generator.geometric(0.15, 600) - 1)]])
+    trained = train(rows, "kind", make_options({**SMALL, "epochs": 5}), reporter=Notes())
+    confusion = facts_of_training(trained)["held_out"]["confusion"]
+    assert len(confusion["classes"]) == 20
+    assert confusion["classes"][-1] == "others"
+    assert np.array(confusion["counts"]).sum() == 600
+
+
+def test_new_rows_are_judged_by_all_members(rooms: Trained, facts: dict[str, Any]) -> None:
+    made = report_of_rows(rooms.posterior, facts, table(80, seed=4))
+    assert made.facts["held_out"]["rows"] == made.chosen == 80
+    assert made.facts["scores"]["n"] == 80
+    assert len(made.rows["surprising"]) == 10
+    assert "80 labelled rows of rooms.csv" in html_page("rooms", made.facts, [], made.rows, source="rooms.csv")

@@ -1,0 +1,107 @@
+"""A classifier with random weights: its answers are those of the real network, made in a millisecond."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from murho.model.data.schema import Target
+from murho.model.distributions.class_calibration import ClassCalibration
+from murho.model.distributions.class_map import ClassMap
+from murho.model.distributions.prediction_sets import fit_prediction_sets
+from murho.model.distributions.transforms import Identity, Standardisation
+from murho.model.networks.bayesian_network import Architecture
+from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.posterior.class_shares import ClassShares
+from murho.model.posterior.posterior import Posterior
+from murho.model.posterior.spec_parts import LikelihoodSpec
+from tests.service.support import SCHEMA, FakeModel, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from murho.model.data.schema import Columns, Schema
+    from murho.model.engines.prediction import PredictOptions, Question
+    from murho.model.posterior.model_spec import ModelSpec
+
+__all__ = ["CLASSES", "CLASS_SCHEMA", "Classifier", "class_spec", "write_classifier"]
+
+CLASSES = ("5_doors", 'kei, "small"', "naïve")
+"""Names that a separator of columns, a quote and a level could be confused with."""
+CLASS_SCHEMA = replace(SCHEMA, target=Target("Body", None, CLASSES))
+HELD_OUT_ROWS = 400
+
+
+def class_spec(schema: Schema = CLASS_SCHEMA, *, calibrated: bool = True) -> ModelSpec:
+    """The specification of a classifier with a calibration from made-up rows."""
+    classes = len(schema.target.classes or ())
+    inputs = spec_of(replace(schema, target=Target("y", None))).encoder.width
+    chance = torch.Generator().manual_seed(1)
+    probabilities = torch.randn(HELD_OUT_ROWS, classes, generator=chance, dtype=torch.float64).mul(2.0).softmax(dim=1)
+    labels = torch.multinomial(probabilities, 1, generator=chance)[:, 0]
+    calibration = ClassCalibration(
+        ClassMap("temperature", (0.7,), rows=HELD_OUT_ROWS), fit_prediction_sets(probabilities, labels)
+    )
+    outputs = 1 if classes == 2 else classes
+    return spec_of(
+        schema,
+        architecture=Architecture(inputs, (4,), outputs, members=2),
+        likelihood=LikelihoodSpec(
+            "bernoulli" if classes == 2 else "categorical",
+            shares=ClassShares.of(labels.double().numpy(), classes),
+        ),
+        target=Standardisation(Identity(), 0.0, 1.0),
+        calibration=calibration if calibrated else None,
+        training={"rows": 278, "targets": {"classes": dict.fromkeys(schema.target.classes or (), 90)}},
+        metrics={"n": 60, "accuracy": 0.8, "log_loss": 0.5},
+    )
+
+
+def random_tensors(spec: ModelSpec, seed: int = 0) -> dict[str, Tensor]:
+    """Weights of a specification."""
+    chance = torch.Generator().manual_seed(seed)
+    return {
+        name: torch.full(shape, -1.0) if name.endswith(".rho") else torch.randn(shape, generator=chance)
+        for name, shape in spec.tensor_shapes().items()
+    }
+
+
+class Classifier(FakeModel):
+    """A real posterior of a classifier, in the place of a fake model."""
+
+    def __init__(
+        self,
+        name: str = "cars",
+        version: str = "1",
+        schema: Schema = CLASS_SCHEMA,
+        *,
+        calibrated: bool = True,
+    ) -> None:
+        # Not the initialiser of FakeModel: its specification is a regression's.
+        self.name, self.version, self.schema = name, version, schema
+        self.spec = class_spec(schema, calibrated=calibrated)
+        self.posterior = Posterior(self.spec, random_tensors(self.spec), name=name, version=version, engine="torch")
+        self.warm = False
+        self.calls: list[PredictOptions] = []
+        self.passes = 0
+        self.before = lambda: None
+
+    def predict(self, columns: Columns, options: PredictOptions) -> Any:
+        self.calls.append(options)
+        return self.posterior.predict(columns, options)
+
+    def predict_questions(self, columns: Columns, questions: Sequence[Question]) -> list[Any]:
+        self.passes += 1
+        self.before()
+        return self.posterior.predict_questions(columns, questions)
+
+
+def write_classifier(root: Path, name: str = "cars") -> Path:
+    """Writes a checkpoint of a classifier; returns its directory."""
+    spec = class_spec().made_now()
+    return write_checkpoint(root, name, spec, random_tensors(spec))

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from murho.service.routes import invocations, predict, v2
+from tests.service.support import ROW
+
+if TYPE_CHECKING:
+    from tests.service.support import AppClient
+
+
+@pytest.mark.parametrize(
+    ("find", "path", "template"),
+    [
+        (predict.find, "/predict", "/predict"),
+        (predict.find, "/models/a/predict", "/models/{name}/predict"),
+        (predict.find, "/models/a/versions/1/predict", "/models/{name}/versions/{version}/predict"),
+        (predict.find, "/models//predict", None),
+        (predict.find, "/predict/", None),
+        (predict.find, "/models/a/versions//predict", None),
+        (v2.find, "/v2/models/a/infer", "/v2/models/{name}/infer"),
+        (v2.find, "/v2/models/a/versions/1/infer", "/v2/models/{name}/versions/{version}/infer"),
+        (v2.find, "/v2/models//infer", None),
+        (v2.find, "/v2/models/a", None),
+        (invocations.find, "/invocations", "/invocations"),
+        (invocations.find, "/invocations/", None),
+    ],
+)
+def test_a_protocol_finds_its_own_paths(find: Any, path: str, template: str | None) -> None:
+    found = find(path)
+    assert (None if found is None else found[0]) == template
+
+
+@pytest.mark.parametrize(
+    ("path", "template"),
+    [
+        ("/models/cars/predict", "/models/{name}/predict"),
+        ("/v2/models/cars/infer", "/v2/models/{name}/infer"),
+        ("/invocations", "/invocations"),
+    ],
+)
+def test_metrics_know_the_template_and_not_the_path(client: AppClient, path: str, template: str) -> None:
+    client.post(path, {"inputs": [ROW]})
+    assert f'route="{template}"' in client.get("/metrics").text
+    assert path == template or f'route="{path}"' not in client.get("/metrics").text
+
+
+def test_other_methods_are_answered_by_the_framework(client: AppClient) -> None:
+    for path in ("/predict", "/invocations", "/v2/models/cars/infer"):
+        response = client.get(path)
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
