@@ -134,9 +134,7 @@ class ClassPlan:
         """The class probabilities of the answer, ``[B, C]``."""
         mask = outside.mask if self.options.samples > 0 and len(outside) > 0 else None
         mapped = None if self.calibration is None else self.calibration.map
-        return served_probabilities(
-            predictive.pooled(), mapped, predictive.shares, mask, predictive.epistemic_share
-        )
+        return served_probabilities(predictive.pooled(), mapped, predictive.shares, mask, predictive.epistemic_share)
 
     def prediction(self, answer: dict[str, Any], **facts: Any) -> ClassPrediction:
         """The prediction of an answer's arrays and of what else belongs to it."""
