@@ -124,7 +124,7 @@ class ClassPlan:
             "entropy": total,
             "epistemic_entropy": (total - settled.expected_entropy).clamp_min(0.0),
             "percentiles": self._percentiles(settled.draws),
-            "prediction_set": self.sets(probabilities),
+            "prediction_set": self.sets(probabilities, outside.mask),
         }
         if options.draws:
             answer["draws"] = settled.draws.transpose(1, 2)
@@ -145,11 +145,25 @@ class ClassPlan:
         rows, classes, _ = draws.shape
         return function_quantiles(draws.flatten(0, 1).T, self.levels).view(rows, classes, len(self.levels))
 
-    def sets(self, probabilities: Tensor) -> Tensor:
-        """Whether each class is in the prediction set of its row, ``[B, C]``, bool; from its `probabilities`."""
-        if self.calibration is not None:
-            return self.calibration.sets.sets(probabilities, self.options.coverage)
-        # Without held-out rows: the likeliest classes whose raw probabilities make up the coverage.
+    def sets(self, probabilities: Tensor, outside: Tensor | None = None) -> Tensor:
+        """Whether each class is in the prediction set of its row, ``[B, C]``, bool.
+
+        Rows beyond the training rows also have the likeliest classes whose probabilities make up the coverage: the
+        thresholds were learned from rows that tell classes apart better.
+
+        Args:
+            probabilities: Those of the answer, ``[B, C]``, see `probabilities`.
+            outside: Mask of the rows beyond the training rows, ``[B]``; None: there is none.
+        """
+        if self.calibration is None:
+            return self._likeliest(probabilities)
+        sets = self.calibration.sets.sets(probabilities, self.options.coverage)
+        if outside is None or not bool(outside.any()):
+            return sets
+        return sets | (outside.unsqueeze(1) & self._likeliest(probabilities))
+
+    def _likeliest(self, probabilities: Tensor) -> Tensor:
+        """The likeliest classes whose probabilities make up the coverage, ``[B, C]``, bool."""
         ordered, order = probabilities.sort(dim=1, descending=True, stable=True)
         before = ordered.cumsum(dim=1) - ordered
         return torch.zeros_like(ordered, dtype=torch.bool).scatter(1, order, before < self.options.coverage)

@@ -154,6 +154,9 @@ def test_a_row_far_from_all_training_rows_gets_doubt_and_no_certainty(rooms: Tra
     assert prediction.outside.tolist() == [False, True, True]
     assert (prediction.probabilities[1:].max(axis=1) < 0.97).all()
     assert prediction.epistemic_entropy[2] > prediction.epistemic_entropy[0]
+    assert prediction.prediction_set is not None
+    inside = np.where(prediction.prediction_set, prediction.probabilities, 0.0).sum(axis=1)
+    assert (inside[1:] >= 0.9 - 1e-9).all()
 
 
 def test_without_draws_there_are_probabilities_alone(rooms: Trained) -> None:
