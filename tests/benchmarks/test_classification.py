@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import class_runs, classification, peer_runs, processes
-from benchmarks.class_fits import line_of
+from benchmarks.class_fits import filled_in, line_of
 from benchmarks.class_runs import ClassTrials, inner_rows_of_classes, labelled, scores_of
 from benchmarks.class_tables import CLASSES
 from benchmarks.datasets import DataSet, Split, read_set, splits
@@ -182,6 +182,13 @@ def test_the_summary_says_where_murho_is_lowest_and_how_well_calibrated() -> Non
     )
     assert "lowest log loss on 1 of 2 sets; at worst it is +1.0 %" in text
     assert "at most 0.02 on 1 of 1: adult 0.010" in text
+
+
+def test_cells_that_are_never_missing_in_training_are_filled_in_for_murho() -> None:
+    training = pa.table({"x": ["a", "b", "b"], "y": ["1", None, "2"]})
+    filled = filled_in(pa.table({"x": [None, "a"], "y": [None, "1"]}), training)
+    assert filled["x"].to_pylist() == ["b", "a"]
+    assert filled["y"].to_pylist() == [None, "1"]
 
 
 def test_a_fit_in_short() -> None:
