@@ -15,6 +15,7 @@ Each package imports only from those before it in this list::
     training       from a table to a checkpoint: options, the search over fits, snapshots
     revision       pruning and updating a checkpoint
     commands       the command line
+    python_interface  `murho.load` and `murho.train`, and answers as distributions
 
 Every package may import the modules `murho.model.errors` and `murho.model.json_validation`, and none imports
 `murho.model.estimator`. Nothing here imports the HTTP service.

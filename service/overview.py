@@ -12,6 +12,7 @@ import numpy as np
 
 from murho.model.data.schema import FeatureKind
 from murho.model.distributions.calibration import ConformalMap
+from murho.model.distributions.class_calibration import ClassCalibration
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.quantile_scores import QuantileScores, normal_cdf, normal_quantile
 from murho.model.errors import CheckpointError
@@ -60,11 +61,14 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
         "candidates": _candidates(training),
         "curves": _curves(report),
         "metrics": {key: value for key, value in spec.metrics.items() if key != "judges"},
-        "calibration": None
-        if calibration is None
-        else {"method": calibration.to_json()["method"], "rows": calibration.rows},
+        "calibration": None if calibration is None else {"method": _method(calibration), "rows": calibration.rows},
         "reliability": _reliability(calibration) if isinstance(calibration, ConformalMap) else None,
     }
+
+
+def _method(calibration: ConformalMap | ClassCalibration) -> str:
+    """Returns how the answers are calibrated: for classes the map of their probabilities."""
+    return calibration.map.method if isinstance(calibration, ClassCalibration) else str(calibration.to_json()["method"])
 
 
 def _target(model: ModelLike) -> dict[str, Any]:

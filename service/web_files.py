@@ -1,7 +1,7 @@
 """The files of the page at `/`: their types, entity tags and compression.
 
-They lie in `service/web/`: `index.html`, the page's own files in `page/`, and the chart library in `vega/`, which is
-stored compressed.
+They lie in `service/web/`: `index.html`, the page's own files in `page/`, with a folder for each kind of target, and
+the chart library in `vega/`, which is stored compressed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-FOLDERS = ("page", "vega")
+FOLDERS = ("page", "page/numbers", "page/classes", "vega")
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",

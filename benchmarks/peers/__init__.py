@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias
 
-    Benchmark: TypeAlias = Literal["step", "engine", "table", "classes", "calibration"]
-    """`benchmarks.steps`, `benchmarks.engine`, `benchmarks.tabular`, `benchmarks.classification` or its calibration."""
+    Benchmark: TypeAlias = Literal["step", "engine", "table", "classes", "calibration", "bandit"]
+    """`benchmarks.steps`, `benchmarks.engine`, `benchmarks.tabular`, `benchmarks.classification`, the calibration of
+    the latter, or `benchmarks.mushroom`."""
 
 __all__ = ["CALIBRATOR", "PEERS", "RESULTS", "Library", "Peer", "peers_of"]
 
@@ -93,6 +94,7 @@ PYRO = Library("pyro", (NUMPY, TORCH, "pyro-ppl==1.9.2"))
 PYTABKIT = Library("pytabkit", (NUMPY, SCIKIT_LEARN_ITSELF, TORCH, "pytorch-lightning==2.6.6", "pytabkit==1.7.3"))
 SCIKIT_LEARN = Library("scikit_learn", (NUMPY, SCIKIT_LEARN_ITSELF))
 TFP = Library("tfp", (NUMPY, "tensorflow==2.21.0", "tf-keras==2.21.0", "tensorflow-probability==0.25.0"))
+VOWPAL_WABBIT = Library("vowpal_wabbit", (NUMPY, "vowpalwabbit==9.11.9"))
 TORCHBNN = Library("torchbnn", (NUMPY, TORCH, "torchbnn==1.2"))
 
 PARALLEL = {"variant": "parallel"}
@@ -134,6 +136,7 @@ PEERS = (
     Peer("classes", "lightgbm-classes", "LightGBM", LIGHTGBM, calibration=PROBMETRICS),
     Peer("classes", "realmlp-classes", "RealMLP", PYTABKIT, calibration=PROBMETRICS),
     Peer("classes", "logistic-regression", "logistic regression", SCIKIT_LEARN, calibration=PROBMETRICS),
+    Peer("bandit", "squarecb", "Vowpal Wabbit --squarecb", VOWPAL_WABBIT, {"options": "-q ::"}),
 )
 """All peers, in the order of the tables."""
 

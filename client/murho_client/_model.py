@@ -46,6 +46,8 @@ class Feature:
         categories: The training categories; None unless categorical.
         missing: Whether missing cells are accepted. If none was missing in training, the answer averages over what the
             cell may have been, and a warning says so.
+        reading: How texts of this feature are read, such as `$3,504.00`; None if only plain cells are. Plain numbers
+            and ISO 8601 dates are read in any case.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Feature:
     max: float | str | None = None
     categories: tuple[str, ...] | None = None
     missing: bool = False
+    reading: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ def _feature(described: Mapping[str, Any]) -> Feature:
         max=described.get("max"),
         categories=None if categories is None else tuple(map(str, categories)),
         missing=bool(described.get("missing", False)),
+        reading=described.get("reading"),
     )
 
 
@@ -213,6 +217,8 @@ def _refused(feature: Feature, column: Sequence[Any]) -> list[int]:
     allowed = TYPES.get(feature.kind)
     if allowed is None:
         return []
+    if feature.reading is not None:  # the service reads texts as in training, and says which it can't read
+        allowed = allowed | {str, int, float}
     if cell_types(column) <= allowed and (feature.kind != "boolean" or cell_types(column) <= {bool, NoneType}):
         return []
     if feature.kind == "boolean":

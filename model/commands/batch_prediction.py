@@ -11,6 +11,7 @@ import numpy as np
 from murho.model.commands.class_columns import columns_of_answer, columns_of_prediction
 from murho.model.data.cells import format_date, parse_date
 from murho.model.data.columns import is_missing
+from murho.model.data.readings import reading_from_json
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.imputation import rows_to_impute
@@ -242,6 +243,7 @@ def _feature(item: dict[str, Any]) -> Feature:
         minimum=bound(item["min"]),
         maximum=bound(item["max"]),
         categories=tuple(item["categories"] or ()),
+        reading=reading_from_json(item.get("reading"), f"the reading of {item['name']!r}"),
     )
 
 

@@ -25,7 +25,7 @@ __all__ = ["evaluate"]
 
 
 def evaluate(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file with the target column.")],
+    data: Annotated[Path, typer.Argument(help="File with the target column: CSV, Parquet, Arrow, JSON or Excel.")],
     model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
     version: VersionOption = None,
@@ -36,18 +36,28 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Judge a checkpoint on labelled rows."""
+    from murho.model.data.file_checks import require_file
+    from murho.model.posterior.checkpoint_directories import find_checkpoint
+    from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_answering
+
+    # First what can be said at once; then the imports that take seconds.
+    check_device(device)
+    directory = find_checkpoint(checkpoints, model, version)
+    require_file(data)
+    from murho.model.commands.early_checks import check_first_rows
+    from murho.model.data.tables import read_table
+
+    table = read_table(data)
+    with naming(data):
+        check_first_rows(table, directory, labelled=True)
     from murho.model.commands.class_evaluation_report import class_report_lines
     from murho.model.commands.evaluation_report import report_lines
-    from murho.model.data.tables import read_table
     from murho.model.evaluation.evaluate import evaluate_table
-    from murho.model.posterior.checkpoint import find_checkpoint
     from murho.model.posterior.posterior import Posterior
-    from murho.model.runtime.devices import resolve_device, use_threads_for_answering
     from murho.model.runtime.row_progress import advancing
 
     use_threads_for_answering()
-    posterior = Posterior.load(find_checkpoint(checkpoints, model, version), resolve_device(device))
-    table = read_table(data)
+    posterior = Posterior.load(directory, resolve_device(device))
     with naming(data), advancing("judging", table.num_rows) as advance:
         report = evaluate_table(posterior, table, weight=weight, advance=advance)
     left_out = report.pop("left_out")

@@ -19,7 +19,7 @@ __all__ = ["predict"]
 
 
 def predict(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
     model: Annotated[str, typer.Option(help="Name of the checkpoint.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
     url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,
@@ -43,22 +43,12 @@ def predict(
     device: DeviceOption = "auto",
 ) -> None:
     """Score a file, offline or through a running service."""
-    from murho.model.commands.batch_prediction import (
-        LocalScorer,
-        Scorer,
-        ServiceScorer,
-        connect,
-        require_options,
-        score_table,
-    )
-    from murho.model.data.tables import read_table, write_table
-    from murho.model.engines.selection import engine_worth
+    from murho.model.data.file_checks import require_file
     from murho.model.errors import OptionError
-    from murho.model.posterior.checkpoint import find_checkpoint
-    from murho.model.posterior.posterior import Posterior
-    from murho.model.runtime.devices import resolve_device, use_threads_for_answering
-    from murho.model.runtime.row_progress import advancing
+    from murho.model.posterior.checkpoint_directories import find_checkpoint
+    from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_answering
 
+    # First what can be said at once; then the imports that take seconds.
     options = PredictOptions(
         samples=samples,
         percentiles=_levels("5,50,95" if percentiles is None else percentiles),
@@ -68,17 +58,36 @@ def predict(
     )
     if output is not None and output.suffix.lower() not in (".csv", ".parquet"):
         raise OptionError(f"--output: {output} must end in .csv or .parquet")
+    check_device(device)
+    directory = find_checkpoint(checkpoints, model, version) if url is None else None
+    require_file(data)
+    from murho.model.commands.early_checks import check_first_rows
+    from murho.model.data.tables import read_table, write_table
+
+    table = read_table(data)
+    if directory is not None:
+        with naming(data):
+            check_first_rows(table, directory, labelled=False)
+    from murho.model.commands.batch_prediction import (
+        LocalScorer,
+        Scorer,
+        ServiceScorer,
+        connect,
+        require_options,
+        score_table,
+    )
+    from murho.model.engines.selection import engine_worth
+    from murho.model.posterior.posterior import Posterior
+    from murho.model.runtime.row_progress import advancing
+
     scorer: Scorer
     with ExitStack() as clients:
-        if url is None:
+        if directory is None:
+            scorer = ServiceScorer(clients.enter_context(connect(str(url))), model, version)
+        else:
             use_threads_for_answering()
-            directory = find_checkpoint(checkpoints, model, version)
-            table = read_table(data)
             engine = engine_worth(table.num_rows, samples)
             scorer = LocalScorer(Posterior.load(directory, resolve_device(device), engine=engine))
-        else:
-            scorer = ServiceScorer(clients.enter_context(connect(url)), model, version)
-            table = read_table(data)
         require_options(scorer.schema, percentiles=percentiles is not None, coverage=coverage is not None)
         with naming(data), advancing("scoring", table.num_rows) as advance:
             scored, unlike, imputed = score_table(table, scorer, options, advance)

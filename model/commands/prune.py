@@ -17,9 +17,10 @@ from murho.model.commands.shared_options import (
     ReportOption,
     ReportRowsOption,
     VersionOption,
+    labelled_rows_of,
     print_lines,
     print_revision,
-    read_labelled_rows,
+    read_rows_for,
 )
 
 __all__ = ["prune"]
@@ -40,21 +41,28 @@ def prune(
     json: JsonOption = False,
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""
+    from murho.model.data.file_checks import require_file
+    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
+
+    # First what can be said at once; then the imports that take seconds.
+    source = find_checkpoint(checkpoints, name, version)
+    if data is not None:
+        require_file(data)
+    check_writable(checkpoints, name)
     from murho.model.commands.pruning_figure import check_figure, draw
+
+    if figure is not None:
+        check_figure(figure)
+    table = None if data is None else read_rows_for(source, data)
     from murho.model.commands.revision_files import report_line, write_revision
     from murho.model.commands.revision_report import pruned_lines
-    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
     from murho.model.report.facts import report_facts
     from murho.model.report.files import pruning_report
     from murho.model.revision.pruning import prune as prune_revision
     from murho.model.revision.revisions import Revision
 
-    if figure is not None:
-        check_figure(figure)
-    source = find_checkpoint(checkpoints, name, version)
     revision = Revision.read(source)
-    check_writable(checkpoints, name)
-    rows = None if data is None else read_labelled_rows(data, revision.posterior)
+    rows = None if data is None else labelled_rows_of(table, data, revision.posterior)
     pruned = prune_revision(revision, fraction, rows)
     written = pruned.revision
 

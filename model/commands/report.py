@@ -39,12 +39,17 @@ def report(
     device: DeviceOption = "auto",
 ) -> None:
     """Write the report of a checkpoint, from what its training kept or for new labelled rows."""
-    from murho.model.posterior.checkpoint import find_checkpoint
-    from murho.model.report.facts import report_facts
-    from murho.model.report.files import PAGE_FILE, report_files
-    from murho.model.report.rendering import HOW_TO_GET_CHARTS, can_draw
+    from murho.model.data.file_checks import require_file
+    from murho.model.posterior.checkpoint_directories import find_checkpoint
+    from murho.model.runtime.devices import check_device
 
+    # First what can be said at once; then the imports that take seconds.
+    check_device(device)
     directory = find_checkpoint(checkpoints, name, version)
+    if data is not None:
+        require_file(data)
+    from murho.model.report import PAGE_FILE
+
     # The report of a training shows rows that are kept nowhere else: it is never replaced unasked.
     within = output is None and data is None and not (directory / PAGE_FILE).exists()
     page = output or (directory / PAGE_FILE if within else Path(f"{name}-report.html"))
@@ -52,6 +57,10 @@ def report(
         raise OptionError(f"--output: {page} must end in .html")
     if not page.parent.is_dir():
         raise OptionError(f"--output: the directory {page.parent} does not exist")
+    from murho.model.report.facts import report_facts
+    from murho.model.report.files import report_files
+    from murho.model.report.rendering import HOW_TO_GET_CHARTS, can_draw
+
     facts, shown = report_facts(directory), None
     if data is not None:
         facts, shown = _of_data(directory, data, facts, device, with_rows=rows)

@@ -15,6 +15,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.revisions import LabelledRows, Revision
 
@@ -26,11 +28,12 @@ __all__ = [
     "ReportOption",
     "ReportRowsOption",
     "VersionOption",
+    "labelled_rows_of",
     "naming",
     "print_json",
     "print_lines",
     "print_revision",
-    "read_labelled_rows",
+    "read_rows_for",
 ]
 
 CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
@@ -88,16 +91,34 @@ def print_revision(directory: Path, written: Revision, which: str) -> None:
     )
 
 
-def read_labelled_rows(data: Path, posterior: Posterior) -> LabelledRows:
-    """Read labelled rows for a checkpoint; report on stderr how many rows were left out without a target.
+def read_rows_for(directory: Path, data: Path) -> pa.Table:
+    """Read a file of labelled rows, and check its columns against a checkpoint; neither takes PyTorch.
 
     Raises:
-        TableError: The file can't be read as a table, or the table doesn't fit the checkpoint.
+        TableError: The file can't be read as a table, or lacks the target.
     """
+    from murho.model.commands.early_checks import check_first_rows
     from murho.model.data.tables import read_table
-    from murho.model.revision.revisions import labelled_rows
 
     table = read_table(data)
+    with naming(data):
+        check_first_rows(table, directory, labelled=True)
+    return table
+
+
+def labelled_rows_of(table: pa.Table, data: Path, posterior: Posterior) -> LabelledRows:
+    """The labelled rows of a table for a checkpoint; reports on stderr how many rows were left out without a target.
+
+    Args:
+        table: The rows.
+        data: The file that they are from.
+        posterior: The posterior of the checkpoint.
+
+    Raises:
+        TableError: The table doesn't fit the checkpoint.
+    """
+    from murho.model.revision.revisions import labelled_rows
+
     with naming(data):
         rows = labelled_rows(table, posterior)
     if rows.left_out:

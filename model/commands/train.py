@@ -5,6 +5,10 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +28,7 @@ from murho.model.training.options import make_options, read_config
 
 if TYPE_CHECKING:
     from murho.model.commands.training_progress import TerminalReporter
+    from murho.model.data.data_report import DataReport
     from murho.model.training.train import Trained
 
 __all__ = ["train"]
@@ -31,7 +36,7 @@ __all__ = ["train"]
 
 @with_train_options
 def train(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or JSON file.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
     *,
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,
@@ -52,41 +57,77 @@ def train(
     **given: Any,
 ) -> None:
     """Fit a Bayesian network to a table and save it as a checkpoint."""
-    from murho.model.commands.training_progress import TerminalReporter
+    from murho.model.data.file_checks import require_file
+    from murho.model.posterior.checkpoint import check_writable, write_checkpoint
+    from murho.model.posterior.checkpoint_directories import validate_name
+    from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
+
+    # First what can be said at once; then the imports that take seconds.
+    values = {} if config is None else read_config(config)
+    configured = {key: values.pop(key, None) for key in ("target", "name")}
+    column = target or configured["target"]
+    given_name = name or configured["name"]
+    chosen_name = validate_name(str(given_name)) if given_name else _name_of(data)
+    options = make_options(values | option_values(given))
+    if not isinstance(column, str):
+        raise OptionError("say which column to predict: --target COLUMN")
+    check_device(device)
+    require_file(data)
+    check_writable(checkpoints, chosen_name)
     from murho.model.data.tables import read_table
-    from murho.model.posterior.checkpoint import check_writable, validate_name, write_checkpoint
-    from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
+    from murho.model.training.prepared_table import prepare_table
+
+    table = read_table(data)
+    with naming(data):
+        prepared = prepare_table(table, column, options)
+        described = prepared.report()
+    _say_report(described, data)
+
+    from murho.model.commands.training_progress import TerminalReporter
     from murho.model.runtime.interrupts import interrupts_held_back
     from murho.model.training.snapshots import Snapshots
     from murho.model.training.train import train as train_on_table
 
-    values = {} if config is None else read_config(config)
-    configured = {key: values.pop(key, None) for key in ("target", "name")}
-    column = target or configured["target"]
-    chosen_name = validate_name(str(name or configured["name"] or _name_of(data)))
-    options = make_options(values | option_values(given))
-    if not isinstance(column, str):
-        raise OptionError("say which column to predict: --target COLUMN")
-    check_writable(checkpoints, chosen_name)
     resolved = resolve_device(device)
-
-    table = read_table(data)
     with (
         TerminalReporter() as reporter,
         Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots,
     ):
         with use_threads_for_fitting(resolved), naming(data):
-            trained = train_on_table(table, column, options, reporter=reporter, device=resolved, snapshots=snapshots)
+            trained = train_on_table(
+                table, column, options, reporter=reporter, device=resolved, snapshots=snapshots, prepared=prepared
+            )
         with interrupts_held_back():
             extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if report else {}
             directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors, extras=extras)
             if not trained.spec.training["interrupted"]:
                 snapshots.remove()
-    _print_outcome(trained, directory, as_json=json)
+    _print_outcome(trained, directory, described, as_json=json)
 
 
 def _name_of(data: Path) -> str:
-    return data.name.split(".")[0] or data.name
+    """The name of a checkpoint that the name of a file gives.
+
+    Raises:
+        OptionError: It gives none; the message suggests one.
+    """
+    from murho.model.errors import CheckpointError
+    from murho.model.posterior.checkpoint_directories import validate_name
+
+    name = data.name.split(".")[0] or data.name
+    try:
+        return validate_name(name)
+    except CheckpointError as error:
+        plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+        suggested = re.sub(r"[^A-Za-z0-9_]+", "-", plain).strip("-_")[:64].rstrip("-_") or "model"
+        raise OptionError(f"{error}; give one, such as --name {suggested}") from error
+
+
+def _say_report(described: DataReport, data: Path) -> None:
+    from murho.model.data.data_report_lines import report_lines
+
+    width = os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else None
+    sys.stderr.write("\n".join(report_lines(described, data.name, width or None)) + "\n")
 
 
 def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, with_rows: bool) -> dict[str, bytes]:
@@ -103,7 +144,7 @@ def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, wi
         return {}
 
 
-def _print_outcome(trained: Trained, directory: Path, *, as_json: bool) -> None:
+def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, as_json: bool) -> None:
     from murho.model.evaluation.class_summary import class_summary
     from murho.model.evaluation.metrics import summary
 
@@ -116,6 +157,7 @@ def _print_outcome(trained: Trained, directory: Path, *, as_json: bool) -> None:
                 "version": directory.name,
                 "interrupted": spec.training["interrupted"],
                 "metrics": spec.metrics,
+                "data": described.to_json(),
             }
         )
         return

@@ -19,9 +19,10 @@ from murho.model.commands.shared_options import (
     ReportOption,
     ReportRowsOption,
     VersionOption,
+    labelled_rows_of,
     print_lines,
     print_revision,
-    read_labelled_rows,
+    read_rows_for,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = ["update"]
 
 def update(
     name: NameArgument,
-    data: Annotated[Path, typer.Argument(help="New labelled rows: CSV, Parquet, Arrow or JSON file.")],
+    data: Annotated[Path, typer.Argument(help="New labelled rows: CSV, Parquet, Arrow, JSON or Excel file.")],
     checkpoints: CheckpointsOption = Path("checkpoints"),
     version: VersionOption = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs; by default as many as 2000 steps.")] = None,
@@ -44,23 +45,29 @@ def update(
     json: JsonOption = False,
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
+    from murho.model.data.file_checks import require_file
+    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
+    from murho.model.revision.update_options import LEARNING_RATE, UpdateOptions
+    from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
+
+    # First what can be said at once; then the imports that take seconds.
+    options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
+    check_device(device)
+    source = find_checkpoint(checkpoints, name, version)
+    require_file(data)
+    check_writable(checkpoints, name)
+    table = read_rows_for(source, data)
     from murho.model.commands.revision_files import report_line, write_revision
     from murho.model.commands.revision_report import updated_lines
     from murho.model.commands.training_progress import TerminalReporter
-    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
     from murho.model.report.facts import report_facts
     from murho.model.report.files import update_report
     from murho.model.revision.revisions import Revision
-    from murho.model.revision.update_fit import LEARNING_RATE, UpdateOptions
     from murho.model.revision.updating import update as update_revision
-    from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
 
-    options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
     resolved = resolve_device(device)
-    source = find_checkpoint(checkpoints, name, version)
     revision = Revision.read(source)
-    check_writable(checkpoints, name)
-    rows = read_labelled_rows(data, revision.posterior)
+    rows = labelled_rows_of(table, data, revision.posterior)
     _say_outside(rows)
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
         updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)

@@ -8,6 +8,7 @@ import numpy as np
 
 from murho.model.data.column_inference import infer_column
 from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
+from murho.model.data.reading_inference import NO_HINTS
 from murho.model.data.schema import FEWEST_CLASSES, FeatureKind
 from murho.model.data.schema_inference import require_column
 from murho.model.errors import TableError
@@ -16,19 +17,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from murho.model.data.reading_inference import ReadingHints
+
 __all__ = ["MOST_CLASSES", "class_codes", "classes_of", "holds_classes", "labels_from_table"]
 
 MOST_CLASSES = 1_000
 """More classes than this are surely names or numbers, not classes."""
 
 
-def holds_classes(table: pa.Table, target: str) -> bool:
+def holds_classes(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) -> bool:
     """Whether a target is classes rather than a number: text or truth values.
 
-    A number with few values is a number: ``--task classification`` makes classes of it.
+    A number with few values is a number: ``--task classification`` makes classes of it. So is text of which most, but
+    not all, cells are numbers: it is a mistake that the reading of numbers explains.
+
+    Args:
+        table: The table.
+        target: The predicted column.
+        hints: What decides where cells leave open how they are to be read.
 
     Raises:
-        TableError: The column doesn't exist, or it is text of which most, but not all, cells are numbers.
+        TableError: The column doesn't exist.
     """
     require_column(table, target, "the target")
     cells = plain(table.column(target), target)
@@ -36,7 +45,11 @@ def holds_classes(table: pa.Table, target: str) -> bool:
         case CellType.BOOLEAN:
             return True
         case CellType.TEXT:
-            return infer_column(table.column(target), target).kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
+            try:
+                inference = infer_column(table.column(target), target, None, hints)
+            except TableError:
+                return False
+            return inference.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
     return False
 
 

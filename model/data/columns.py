@@ -15,16 +15,31 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.model.data.arrow_values import EMPTY_TEXT, NO_NUMBER, NO_TEXT, floats, integers
 from murho.model.data.cells import canonical_category, parse_boolean, parse_date, parse_number
+from murho.model.data.date_readings import COUNTS, CountedDateReading
+from murho.model.data.number_readings import NumberReading
 from murho.model.data.schema import FeatureKind
 from murho.model.errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CellType", "Distinct", "canonical_column", "cell_type", "distinct", "is_missing", "plain"]
+    from murho.model.data.readings import Reading
+
+__all__ = [
+    "CellType",
+    "Distinct",
+    "canonical_column",
+    "cell_type",
+    "distinct",
+    "holds_durations",
+    "is_missing",
+    "plain",
+]
 
 _MICROSECONDS_PER_DAY = 86_400e6
+_SECONDS_PER_DAY = 86_400.0
 
 
 class CellType(Enum):
@@ -81,13 +96,23 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         # large_string can hold more than 2 GiB in one chunk.
         column = pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
-        return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.large_string()), column)
+        return pc.if_else(pc.equal(column, EMPTY_TEXT), NO_TEXT, column)
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         column = pc.cast(column, pa.float64())
-        return pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
+        return pc.if_else(pc.is_nan(column), NO_NUMBER, column)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _microseconds(column, name)
+    if holds_durations(kind):
+        return pc.divide(
+            pc.cast(pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32()), pa.float64()),
+            COUNTS[kind.unit],
+        )
     return column
+
+
+def holds_durations(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is of durations or times of the day, which `plain` turns into seconds."""
+    return bool(pa.types.is_duration(kind) or pa.types.is_time(kind))
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -135,20 +160,23 @@ def cell_type(column: pa.ChunkedArray) -> CellType:
 def distinct(column: pa.ChunkedArray) -> Distinct:
     """Return the distinct cells of a column from `plain`."""
     encoded = column.combine_chunks().dictionary_encode()
-    codes = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
+    codes = integers(pc.cast(encoded.indices, pa.int64()))
     # A part at a time: converting many cells at once would hold up every other thread of a service.
     cells = encoded.dictionary
     parts = (cells.slice(start, 4096).to_pylist() for start in range(0, len(cells), 4096))
     return Distinct([cell for part in parts for cell in part], codes)
 
 
-def canonical_column(column: pa.ChunkedArray, kind: FeatureKind, name: str) -> npt.NDArray[Any]:
+def canonical_column(
+    column: pa.ChunkedArray, kind: FeatureKind, name: str, reading: Reading | None = None
+) -> npt.NDArray[Any]:
     """Convert a column to the canonical column of a kind.
 
     Args:
         column: ``[B]``, of any Arrow type.
         kind: The kind of the result.
         name: The column's name, for messages.
+        reading: How cells of this column are written; None for plain numbers and ISO 8601 dates.
 
     Returns:
         ``[B]``: for a categorical column objects, ``str`` or ``None``; otherwise float64, with NaN for missing.
@@ -167,12 +195,12 @@ def canonical_column(column: pa.ChunkedArray, kind: FeatureKind, name: str) -> n
         case FeatureKind.CATEGORICAL:
             return _parsed(cells, name, canonical_category, None, object)
         case FeatureKind.DATE:
-            return _dates(cells, stored, name)
+            return _dates(cells, stored, name, reading)
         case FeatureKind.BOOLEAN:
             # Numbers are parsed as text, so that all but 0 and 1 are refused.
             return _parsed(cells, name, lambda cell: parse_boolean(str(cell)), np.nan, np.float64)
         case FeatureKind.NUMERIC:
-            return _numbers(cells, stored, name)
+            return _numbers(cells, stored, name, reading)
 
 
 def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -182,20 +210,35 @@ def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isnan(column), dtype=np.bool_)
 
 
-def _dates(cells: pa.ChunkedArray, stored: CellType, name: str) -> npt.NDArray[np.float64]:
+def _dates(cells: pa.ChunkedArray, stored: CellType, name: str, reading: Reading | None) -> npt.NDArray[np.float64]:
+    if stored is CellType.NUMBER and isinstance(reading, CountedDateReading):
+        return _counted_dates(_floats(cells), cells, name, reading)
     if stored is not CellType.DATE:
-        return _parsed(cells, name, lambda cell: parse_date(str(cell)), np.nan, np.float64)
+        parse = parse_date if reading is None else reading.parse
+        return _parsed(cells, name, lambda cell: parse(str(cell)), np.nan, np.float64)
     return _floats(pc.cast(cells, pa.int64())) / _MICROSECONDS_PER_DAY
 
 
-def _numbers(cells: pa.ChunkedArray, stored: CellType, name: str) -> npt.NDArray[np.float64]:
+def _counted_dates(
+    numbers: npt.NDArray[np.float64], cells: pa.ChunkedArray, name: str, reading: CountedDateReading
+) -> npt.NDArray[np.float64]:
+    if reading.count != "yyyymmdd" and np.nanmax(np.abs(numbers)) < COUNTS[reading.count] * _SECONDS_PER_DAY * 5e5:
+        return numbers / COUNTS[reading.count] / _SECONDS_PER_DAY
+    return _parsed(cells, name, reading.days, np.nan, np.float64)
+
+
+def _numbers(cells: pa.ChunkedArray, stored: CellType, name: str, reading: Reading | None) -> npt.NDArray[np.float64]:
     if stored is CellType.DATE:
         raise TableError(f"column {name!r}: expected numbers, found dates")
     if stored is CellType.TEXT:
+        parse = parse_number if reading is None else reading.parse
         try:
-            numbers = _floats(pc.cast(cells, pa.float64()))
+            if isinstance(reading, NumberReading) and reading.decimal == ",":
+                numbers = _parsed(cells, name, parse, np.nan, np.float64)
+            else:
+                numbers = _floats(pc.cast(cells, pa.float64()))
         except pa.ArrowInvalid:  # slower, and names the cell
-            numbers = _parsed(cells, name, parse_number, np.nan, np.float64)
+            numbers = _parsed(cells, name, parse, np.nan, np.float64)
     else:
         numbers = _floats(cells)
     infinite = np.isinf(numbers)
@@ -211,8 +254,7 @@ def _numbers(cells: pa.ChunkedArray, stored: CellType, name: str) -> npt.NDArray
 
 def _floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
     # safe=False: integers beyond 2^53 are rounded, as any reader of numbers rounds them.
-    numbers: npt.NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
-    return numbers
+    return floats(pc.cast(column, pa.float64(), safe=False))
 
 
 def _parsed(

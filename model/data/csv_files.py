@@ -9,18 +9,15 @@ from __future__ import annotations
 import csv
 import io
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from murho.model.data.arrow_values import text_array
 from murho.model.errors import TableError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["MISSING_TOKENS", "parse_csv", "read_csv"]
+__all__ = ["MISSING_TOKENS", "parse_csv"]
 
 MISSING_TOKENS = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
@@ -33,21 +30,8 @@ _ENCODING_HINT = "save it as UTF-8"
 _DIAGNOSED_BYTES = 2**22
 
 
-def read_csv(path: Path) -> pa.Table:
-    """Read a CSV file with a header line.
-
-    Returns:
-        A table of string columns, null where a cell is one of `MISSING_TOKENS`.
-
-    Raises:
-        TableError: The file is empty, isn't UTF-8, has ragged lines, or its header has empty or repeated names.
-        OSError: The file can't be read.
-    """
-    return parse_csv(path.read_bytes(), str(path))
-
-
 def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa.Table:
-    """The table in the bytes of a CSV file; see `read_csv`.
+    """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
 
     Args:
         data: The bytes, with a header line.
@@ -56,7 +40,8 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
             megabytes of such data are not looked for line by line, because a line may be as long as all of them.
 
     Raises:
-        TableError: The data can't be read as a table, or have more columns than that.
+        TableError: The data are empty, aren't UTF-8, have ragged lines or more columns than that, or the header can't
+            be read.
     """
     start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     if not data[start : start + 4096].strip() and not data[start:].strip():
@@ -67,7 +52,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
     if most_columns is not None and len(names) > most_columns:
         raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
-        return pa.table([pa.array([], pa.string())] * len(names), names=names)
+        return pa.table([pa.nulls(0, pa.string())] * len(names), names=names)
     try:
         table = pa.csv.read_csv(
             pa.py_buffer(data).slice(start),
@@ -88,10 +73,14 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
         if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
             raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
         raise _diagnosis(where, data[start:], separator, len(names), error) from error
-    tokens = pa.array(sorted(MISSING_TOKENS))
-    null = pa.scalar(None, pa.string())
-    cells = [pc.utf8_trim_whitespace(column) for column in table.columns]
-    return pa.table([pc.if_else(pc.is_in(column, tokens), null, column) for column in cells], names=names)
+    tokens = text_array(sorted(MISSING_TOKENS))
+    null = pa.nulls(1, pa.string())[0]
+    columns = []
+    while table.num_columns:  # a column at a time: the bytes of those before are given back
+        column = pc.utf8_trim_whitespace(table.column(0))
+        table = table.remove_column(0)
+        columns.append(pc.if_else(pc.is_in(column, tokens), null, column))
+    return pa.table(columns, names=names)
 
 
 def _leading_blank_lines(data: bytes) -> int:

@@ -4,44 +4,68 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from murho.model.data.cells import canonical_category
 from murho.model.errors import TableError
 
-if TYPE_CHECKING:
-    from pathlib import Path
+__all__ = ["column_of_cells", "read_json", "read_json_lines", "starts_with_object"]
 
-__all__ = ["read_json", "read_json_lines"]
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_json(path: Path) -> pa.Table:
-    """Read a JSON list of objects, one object per row.
+def read_json(data: bytes, where: str) -> pa.Table:
+    """Read a JSON list of objects, one object per row, or JSON lines under the name of JSON.
 
     Columns come in the order of their first appearance, and missing keys are missing cells. A column that mixes texts
     with numbers or truth values becomes text. Its kind is then inferred as for a CSV column.
 
+    Args:
+        data: The bytes.
+        where: Name of their source, for messages.
+
     Raises:
-        TableError: The file has another form; the message names line or row (from 1) and column.
-        OSError: The file can't be read.
+        TableError: The data have another form; the message names line or row (from 1) and column.
     """
-    records = _parse_json(path.read_bytes(), str(path))
+    if starts_with_object(data):
+        return read_json_lines(data, where)
+    records = _parse_json(data, where)
     if not isinstance(records, list):
-        raise TableError(f"{path}: expected a list of objects, one a row, found {_json_type(records)}")
-    return _records_table(path, records)
+        raise TableError(f"{where}: expected a list of objects, one a row, found {_json_type(records)}")
+    return _records_table(where, records)
 
 
-def read_json_lines(path: Path) -> pa.Table:
+def read_json_lines(data: bytes, where: str) -> pa.Table:
     """Read one JSON object per line; blank lines are skipped. Columns are made as in `read_json`.
 
+    A list of objects under the name of JSON lines is read as one.
+
     Raises:
-        TableError: The file has another form; the message names line or row (from 1) and column.
-        OSError: The file can't be read.
+        TableError: The data have another form; the message names line or row (from 1) and column.
     """
-    lines = enumerate(path.read_bytes().split(b"\n"), start=1)
-    return _records_table(path, [_parse_json(line, f"{path}, line {number}") for number, line in lines if line.strip()])
+    if data.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1] == b"[":
+        return read_json(data, where)
+    lines = enumerate(data.split(b"\n"), start=1)
+    return _records_table(
+        where, [_parse_json(line, f"{where}, line {number}") for number, line in lines if line.strip()]
+    )
+
+
+def starts_with_object(data: bytes) -> bool:
+    """Whether the first line of a text is a whole JSON object, as in JSON lines."""
+    start = data.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if start[:1] != b"{":
+        return False
+    line, _, rest = start.partition(b"\n")
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    # A file with one object alone is a table of one row only if it has cells, and not tables, in it.
+    whole = not rest.strip() and any(isinstance(cell, dict | list) for cell in record.values())
+    return isinstance(record, dict) and not whole
 
 
 def _parse_json(data: bytes, where: str) -> Any:
@@ -60,23 +84,24 @@ def _parse_json(data: bytes, where: str) -> Any:
         raise TableError(f"{where}: not valid JSON: {error}") from error
 
 
-def _records_table(path: Path, records: list[Any]) -> pa.Table:
+def _records_table(where: str, records: list[Any]) -> pa.Table:
     if not records:
-        raise TableError(f"{path} has no rows")
+        raise TableError(f"{where} has no rows")
     names: dict[str, None] = {}
     for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
-            raise TableError(f"{path}, row {row}: expected an object, found {_json_type(record)}")
+            raise TableError(f"{where}, row {row}: expected an object, found {_json_type(record)}")
         for name, cell in record.items():
             if isinstance(cell, dict | list):
-                raise TableError(f"{path}, row {row}, column {name!r}: expected a cell, found {_json_type(cell)}")
+                raise TableError(f"{where}, row {row}, column {name!r}: expected a cell, found {_json_type(cell)}")
             names[name] = None
     if not names:
-        raise TableError(f"{path} has no columns: every object is empty")
-    return pa.table({name: _json_column([record.get(name) for record in records]) for name in names})
+        raise TableError(f"{where} has no columns: every object is empty")
+    return pa.table({name: column_of_cells([record.get(name) for record in records]) for name in names})
 
 
-def _json_column(cells: list[Any]) -> pa.Array:
+def column_of_cells(cells: list[Any]) -> pa.Array:
+    """A column of texts, numbers and truth values; text if it mixes texts with others."""
     types = {type(cell) for cell in cells if cell is not None}
     if types <= {bool} or types <= {str}:
         return pa.array(cells)

@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from murho.model.data.cells import format_date
 from murho.model.data.column_overrides import FeatureKind
+from murho.model.data.date_readings import CountedDateReading, DateReading
+from murho.model.data.readings import Reading, reading_from_json
 from murho.model.json_validation import expect_fields, expect_flag, expect_number, expect_text, wrong
 
 __all__ = [
@@ -56,6 +58,7 @@ class Feature:
         categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
         imputed: Whether missing cells are accepted although none was missing in training: an answer then averages over
             what they may have been (`model.encoding.imputation`).
+        reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Feature:
     maximum: float | None
     categories: tuple[str, ...]
     imputed: bool = False
+    reading: Reading | None = None
 
     @property
     def accepts_missing(self) -> bool:
@@ -75,7 +79,8 @@ class Feature:
     def describe(self) -> dict[str, object]:
         """Return the feature as the HTTP contract shows it.
 
-        Dates are ISO text; ``categories`` is None unless the feature is categorical.
+        Dates are ISO text; ``categories`` is None unless the feature is categorical. ``reading`` is there only if the
+        feature has one.
         """
         categorical = self.kind is FeatureKind.CATEGORICAL
         return {
@@ -86,6 +91,7 @@ class Feature:
             "max": self._shown(self.maximum),
             "categories": list(self.categories) if categorical else None,
             "missing": self.accepts_missing,
+            **({"reading": self.reading.to_json()} if self.reading is not None else {}),
         }
 
     def _shown(self, value: float | None) -> float | str | None:
@@ -100,13 +106,15 @@ class Target:
 
     Attributes:
         name: The column's name.
-        unit: Its unit, if one was given.
+        unit: Unit of the numbers, if one was given or read.
         classes: The C classes of a classifier, sorted; None: the target is a number.
+        reading: How the cells of a number are written; None for plain numbers.
     """
 
     name: str
     unit: str | None
     classes: tuple[str, ...] | None = None
+    reading: Reading | None = None
 
     @property
     def task(self) -> str:
@@ -114,9 +122,9 @@ class Target:
         return "regression" if self.classes is None else "classification"
 
     def to_json(self) -> dict[str, Any]:
-        """The target as JSON data; ``classes`` only if it has any."""
+        """The target as JSON data; ``classes`` and ``reading`` only if it has any."""
         classes = {} if self.classes is None else {"classes": list(self.classes)}
-        return {"name": self.name, "unit": self.unit, **classes}
+        return {"name": self.name, "unit": self.unit, **classes, **_stored_reading(self.reading)}
 
     @classmethod
     def from_json(cls, data: object, where: str) -> Self:
@@ -129,7 +137,7 @@ class Target:
         Raises:
             CheckpointError: The data have another form; the message names the field.
         """
-        fields = expect_fields(data, where, ("name", "unit"), optional=("classes",))
+        fields = expect_fields(data, where, ("name", "unit"), optional=("classes", "reading"))
         classes = fields.get("classes")
         if classes is not None and (
             not isinstance(classes, list)
@@ -142,6 +150,7 @@ class Target:
             expect_text(fields["name"], f"{where}.name"),
             _unit(fields["unit"], f"{where}.unit"),
             None if classes is None else tuple(classes),
+            reading_from_json(fields.get("reading"), f"{where}.reading"),
         )
 
 
@@ -187,6 +196,7 @@ class Schema:
                     "maximum": feature.maximum,
                     "categories": list(feature.categories),
                     **({"imputed": True} if feature.imputed else {}),
+                    **_stored_reading(feature.reading),
                 }
                 for feature in self.features
             ],
@@ -283,7 +293,7 @@ def _listing(categories: tuple[str, ...], most: int = 10) -> str:
 
 def _feature(item: object, where: str) -> Feature:
     names = ("name", "kind", "unit", "missing", "minimum", "maximum", "categories")
-    fields = expect_fields(item, where, names, optional=("imputed",))
+    fields = expect_fields(item, where, names, optional=("imputed", "reading"))
     imputed = expect_flag(fields.get("imputed", False), f"{where}.imputed")
     if fields["kind"] not in list(FeatureKind):
         raise wrong(f"{where}.kind", f"one of {', '.join(FeatureKind)}", fields["kind"])
@@ -303,6 +313,10 @@ def _feature(item: object, where: str) -> Feature:
         raise wrong(f"{where}.categories", f"no categories for a {kind} feature", categories)
     if (minimum is None) != (maximum is None) or (minimum is not None and maximum is not None and minimum > maximum):
         raise wrong(where, "a minimum that is not above the maximum, or neither", [minimum, maximum])
+    reading = reading_from_json(fields.get("reading"), f"{where}.reading")
+    dates = isinstance(reading, DateReading | CountedDateReading)
+    if reading is not None and kind is not (FeatureKind.DATE if dates else FeatureKind.NUMERIC):
+        raise wrong(f"{where}.reading", f"a reading of {kind} cells", fields["reading"])
     return Feature(
         name=expect_text(fields["name"], f"{where}.name"),
         kind=kind,
@@ -312,7 +326,12 @@ def _feature(item: object, where: str) -> Feature:
         maximum=maximum,
         categories=tuple(categories),
         imputed=imputed,
+        reading=reading,
     )
+
+
+def _stored_reading(reading: Reading | None) -> dict[str, Any]:
+    return {} if reading is None else {"reading": reading.to_json()}
 
 
 def _unit(value: object, where: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +16,19 @@ import numpy.typing as npt
 from murho.model.data.column_inference import infer_column
 from murho.model.data.column_overrides import ColumnOverride, FeatureKind
 from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
+from murho.model.data.reading_inference import NO_HINTS, ReadingHints, hints_of_table
+from murho.model.data.readings import unit_of_reading
 from murho.model.data.schema import MOST_CATEGORIES, Columns, Feature, Schema, Target
+from murho.model.data.target_inference import infer_target
 from murho.model.errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     import pyarrow as pa
+
+    from murho.model.data.number_readings import DecimalMark
+    from murho.model.data.readings import Reading
 
 __all__ = [
     "GROUPS",
@@ -51,6 +57,9 @@ class ColumnPlan:
         missing: Feature → whether any cell is missing.
         target: The target.
         left_out: Column that is no feature → reason.
+        readings: Feature → how its cells are written; features with plain cells are not in it.
+        notes: Column → what was decided about its reading without proof.
+        hints: What decided where columns left open how they are to be read.
     """
 
     kinds: Mapping[str, FeatureKind]
@@ -58,6 +67,9 @@ class ColumnPlan:
     missing: Mapping[str, bool]
     target: Target
     left_out: Mapping[str, str]
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    hints: ReadingHints = NO_HINTS
 
 
 def plan_columns(
@@ -68,12 +80,16 @@ def plan_columns(
     groups: Collection[str] = (),
     overrides: Mapping[str, ColumnOverride] | None = None,
     classes: tuple[str, ...] | None = None,
+    hints: ReadingHints | None = None,
+    decimal: DecimalMark | None = None,
+    day_first: bool | None = None,
 ) -> ColumnPlan:
     """Infer kinds, units and missing policy from the whole table.
 
-    A column of numbers is numeric, of ``true`` and ``false`` boolean, of ISO 8601 dates a date column, and any other
-    column is categorical. A column is left out if it is ignored, entirely missing, constant, or an identifier of rows:
-    mostly different texts, or the integers 0..n-1 or 1..n in any order. An override with a kind keeps an identifier in.
+    A column of numbers is numeric, of ``true`` and ``false`` boolean, of dates a date column, and any other column is
+    categorical. Numbers and dates are also read as people write them (`model.data.readings`). A column is left out if
+    it is ignored, entirely missing, constant, or an identifier of rows: mostly different texts, the integers 0..n-1 or
+    1..n in any order, or different integers under a name such as ``id``. An override with a kind keeps it in.
 
     Args:
         table: All rows.
@@ -82,6 +98,9 @@ def plan_columns(
         groups: Columns to leave out because they only name groups of rows.
         overrides: Column → kind and unit given by the user.
         classes: Classes of the target, already checked; None: it is a number.
+        hints: What `hints_of_table` found, if it is known already.
+        decimal: The decimal mark where a column leaves it open.
+        day_first: Whether ``03/04/2020`` is the 3rd of April where a column leaves it open.
 
     Returns:
         The plan.
@@ -94,8 +113,14 @@ def plan_columns(
     overrides = overrides or {}
     require_column(table, target, "the target")
     _check_options(table, target, ignore, overrides)
+    if hints is None:
+        hints = hints_of_table(table, decimal=decimal, day_first=day_first, skip=ignore)
+    override = overrides.get(target, ColumnOverride())
+    target_plan, note = Target(target, override.unit, classes), ""
     if classes is None:
-        _check_target(table, target)
+        target_plan, note = infer_target(table.column(target), target, override, hints)
+    notes = {target: note} if note else {}
+    readings: dict[str, Reading] = {}
     kinds: dict[str, FeatureKind] = {}
     units: dict[str, str | None] = {}
     missing: dict[str, bool] = {}
@@ -110,16 +135,20 @@ def plan_columns(
             left_out[name] = GROUPS
             continue
         override = overrides.get(name, ColumnOverride())
-        inference = infer_column(table.column(name), name, override.kind)
+        inference = infer_column(table.column(name), name, override.kind, hints)
         if inference.left_out is not None:
             left_out[name] = inference.left_out
             continue
-        kinds[name], units[name], missing[name] = inference.kind, override.unit, inference.missing
+        kinds[name], missing[name] = inference.kind, inference.missing
+        units[name] = override.unit or unit_of_reading(inference.reading)
+        if inference.reading is not None:
+            readings[name] = inference.reading
+        if inference.note:
+            notes[name] = inference.note
     if not kinds:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise TableError(f"no column is left as a feature: {reasons or 'the target is the only column'}")
-    unit = overrides[target].unit if target in overrides else None
-    return ColumnPlan(kinds, units, missing, Target(target, unit, classes), left_out)
+    return ColumnPlan(kinds, units, missing, target_plan, left_out, readings, notes, hints)
 
 
 def columns_from_table(
@@ -141,16 +170,18 @@ def columns_from_table(
     """
     if isinstance(layout, ColumnPlan):
         kinds: Mapping[str, FeatureKind] = layout.kinds
+        readings = layout.readings
         required: set[str] = set()
     else:
         kinds = {feature.name: feature.kind for feature in layout.features}
+        readings = {feature.name: feature.reading for feature in layout.features if feature.reading is not None}
         required = {
             feature.name for feature in layout.features if not (feature.missing or (feature.imputed and not complete))
         }
     columns = {}
     for name, kind in kinds.items():
         require_column(table, name, "the feature")
-        columns[name] = canonical_column(table.column(name), kind, name)
+        columns[name] = canonical_column(table.column(name), kind, name, readings.get(name))
         if name in required and (absent := is_missing(columns[name])).any():
             raise TableError(
                 f"column {name!r}, row {int(np.argmax(absent)) + 1}: the cell is missing, and no cell of "
@@ -159,18 +190,23 @@ def columns_from_table(
     return columns
 
 
-def target_from_table(table: pa.Table, target: str) -> npt.NDArray[np.float64]:
+def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.float64]:
     """Return the target as float64 ``[N]``, in its own unit; NaN where it is missing.
+
+    Args:
+        table: N rows.
+        target: The target of a plan or a schema, or the name of a column of plain numbers.
 
     Raises:
         TableError: The column doesn't exist, or a cell is no finite number; the message names the row (from 1).
     """
+    target, reading = (target, None) if isinstance(target, str) else (target.name, target.reading)
     require_column(table, target, "the target")
     column = table.column(target)
     if cell_type(plain(column, target)) is CellType.BOOLEAN:
         raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
     # A copy, because a view of the table is read-only, and PyTorch warns about read-only arrays.
-    return canonical_column(column, FeatureKind.NUMERIC, target).copy()
+    return canonical_column(column, FeatureKind.NUMERIC, target, reading).copy()
 
 
 def make_schema(
@@ -202,6 +238,7 @@ def make_schema(
                 maximum=float(present.max()) + (ahead or {}).get(name, 0.0) if numbers else None,
                 categories=_most_frequent(present.tolist()) if kind is FeatureKind.CATEGORICAL else (),
                 imputed=impute and not plan.missing[name],
+                reading=plan.readings.get(name),
             )
         )
     return Schema(tuple(features), plan.target, dict(plan.left_out))
@@ -235,18 +272,6 @@ def _check_options(
     kind = overrides[target].kind if target in overrides else None
     if kind is FeatureKind.DATE:
         raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {kind}")
-
-
-def _check_target(table: pa.Table, target: str) -> None:
-    if table.num_rows < 2:
-        count = "one row" if table.num_rows == 1 else "no rows"
-        raise TableError(f"the table has {count}: at least two are needed, with different targets")
-    values = target_from_table(table, target)
-    present = values[~np.isnan(values)]
-    if present.size == 0:
-        raise TableError(f"the target {target!r} is missing in every row: there is nothing to learn from")
-    if np.all(present == present[0]):
-        raise TableError(f"the target {target!r} is {present[0]:g} in every row: there is nothing to learn")
 
 
 def _hints(name: str, names: Iterable[str], most: int = 30) -> str:

@@ -1,4 +1,4 @@
-"""Reading and writing of tables: CSV, Parquet, Arrow and JSON records, chosen by the file's extension."""
+"""Reading and writing of tables: CSV, Parquet, Arrow, JSON records and Excel, chosen by the file's extension."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
-from murho.model.data.csv_files import read_csv
-from murho.model.data.json_files import read_json, read_json_lines
+from murho.model.data.csv_files import parse_csv
+from murho.model.data.excel_files import read_excel
+from murho.model.data.file_checks import format_of, require_file
+from murho.model.data.index_columns import without_index
+from murho.model.data.json_files import read_json, read_json_lines, starts_with_object
+from murho.model.data.packed_files import Unpacked, unpack
+from murho.model.data.table_notes import with_notes
+from murho.model.data.text_encodings import to_utf8
 from murho.model.errors import TableError
 
 if TYPE_CHECKING:
@@ -27,13 +32,18 @@ __all__ = ["csv_bytes", "read_table", "write_table"]
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a table in the format that the file's extension names.
+    """Read a table in the format that the file's extension names; ``.gz`` or ``.zip`` around it are unpacked.
 
     - CSV (``.csv``, ``.tsv``, ``.txt``): string columns, null for missing cells (`model.data.csv_files`).
     - Parquet (``.parquet``, ``.pq``): columns keep their types.
     - Arrow files and streams (``.arrow``, ``.feather``, ``.arrows``, ``.ipc``): columns keep their types.
     - JSON: a list of objects (``.json``) or one object per line (``.jsonl``, ``.ndjson``). Columns come in the order of
-      their first appearance, missing keys are missing cells, and a column that mixes texts and numbers is text.
+      their first appearance, missing keys are missing cells, and a column that mixes texts and numbers is text. One
+      object per line is recognised under other names, too.
+    - Excel (``.xlsx``): the first sheet with cells (`model.data.excel_files`).
+
+    Texts may be UTF-8, UTF-16 or Latin-1. Columns without a name that number the rows are dropped. What was done beyond
+    plain reading is noted (`model.data.table_notes`).
 
     Args:
         path: The file.
@@ -44,20 +54,28 @@ def read_table(path: Path) -> pa.Table:
     Raises:
         TableError: The file doesn't exist, can't be read, has an unknown extension, or is damaged.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        known = ", ".join(_READERS)
-        raise TableError(f"{path}: the extension {path.suffix!r} is not known; use one of {known}")
+    extension = require_file(path)
+    where = str(path)
     try:
-        table = reader(path)
-    except FileNotFoundError as error:
-        raise TableError(f"{path} does not exist") from error
-    except IsADirectoryError as error:
-        raise TableError(f"{path} is a directory: give a file") from error
+        unpacked = unpack(path)
+        if extension is None and unpacked is not None:
+            extension = format_of(unpacked.name, unpacked.data)
+        extension = extension or ".csv"
+        if unpacked is None and extension in _BINARY:
+            table = _BINARY[extension](pa.memory_map(where).read_buffer(), where)
+            return _named(without_index(table), path)
+        unpacked = unpacked or Unpacked(path.name, path.read_bytes())
     except OSError as error:
         raise TableError(f"{path} can't be read: {error.strerror or error}") from error
-    _check_names(path, table.column_names)
-    return table
+    if extension in _BINARY:
+        table = _BINARY[extension](pa.py_buffer(unpacked.data), where)
+        notes = [unpacked.note]
+    else:
+        data, note = to_utf8(unpacked.data)
+        notes = [unpacked.note, note]
+        del unpacked
+        table = _TEXTS[extension](data, where)
+    return _named(without_index(with_notes(table, [note for note in notes if note])), path)
 
 
 def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
@@ -81,8 +99,10 @@ def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
         case ".csv":
             data: Any = _csv_bytes(table)
         case ".parquet":
+            from pyarrow import parquet
+
             sink = pa.BufferOutputStream()
-            pa.parquet.write_table(table, sink)
+            parquet.write_table(table, sink)
             data = sink.getvalue()
         case suffix:
             raise TableError(f"{path}: can't write the extension {suffix!r}; use .csv or .parquet")
@@ -101,20 +121,18 @@ def csv_bytes(columns: Mapping[str, Any]) -> bytes:
     return _csv_bytes(_table(columns))
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    # An open file, not a path: pyarrow would read "key=value" directories above a path as columns.
-    with path.open("rb") as file:
-        try:
-            table = pa.parquet.ParquetFile(file).read()
-            table.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
-            raise TableError(f"{path} is not a whole Parquet file: {error}") from error
+def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
+    from pyarrow import parquet  # takes a while, and few tables need it
+
+    try:
+        table = parquet.ParquetFile(pa.BufferReader(data)).read()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{where} is not a whole Parquet file: {error}") from error
     return table
 
 
-def _read_arrow(path: Path) -> pa.Table:
-    with path.open("rb") as file:
-        data = pa.py_buffer(file.read())
+def _read_arrow(data: pa.Buffer, where: str) -> pa.Table:
     try:
         try:
             table = pa.ipc.open_file(data).read_all()
@@ -122,7 +140,20 @@ def _read_arrow(path: Path) -> pa.Table:
             table = pa.ipc.open_stream(data).read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
-        raise TableError(f"{path} is not a whole Arrow file or stream: {error}") from error
+        raise TableError(f"{where} is not a whole Arrow file or stream: {error}") from error
+    return table
+
+
+def _read_workbook(data: pa.Buffer, where: str) -> pa.Table:
+    return read_excel(data.to_pybytes(), where)
+
+
+def _read_text(data: bytes, where: str) -> pa.Table:
+    return read_json_lines(data, where) if starts_with_object(data) else parse_csv(data, where)
+
+
+def _named(table: pa.Table, path: Path) -> pa.Table:
+    _check_names(path, table.column_names)
     return table
 
 
@@ -189,16 +220,19 @@ def _write_atomically(path: Path, data: Any) -> None:
         temporary.unlink(missing_ok=True)
 
 
-_READERS: dict[str, Callable[[Path], pa.Table]] = {
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".txt": read_csv,
+_BINARY: dict[str, Callable[[pa.Buffer, str], pa.Table]] = {
     ".parquet": _read_parquet,
     ".pq": _read_parquet,
     ".arrow": _read_arrow,
     ".feather": _read_arrow,
     ".arrows": _read_arrow,
     ".ipc": _read_arrow,
+    ".xlsx": _read_workbook,
+}
+_TEXTS: dict[str, Callable[[bytes, str], pa.Table]] = {
+    ".csv": _read_text,
+    ".tsv": _read_text,
+    ".txt": _read_text,
     ".json": read_json,
     ".jsonl": read_json_lines,
     ".ndjson": read_json_lines,

@@ -28,5 +28,5 @@ def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
         TableError: The column doesn't exist, or a cell is no number, or none of the classes; the row is named.
     """
     if target.classes is None:
-        return target_from_table(table, target.name)
+        return target_from_table(table, target)
     return class_codes(labels_from_table(table, target.name), target.classes, target.name)

@@ -3,3 +3,6 @@
 `facts` assembles and reads the facts, `charts` draws them, `html_page` writes the page, `files` puts all of it into
 files.
 """
+
+PAGE_FILE = "report.html"
+"""Name of the page beside a checkpoint."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from murho.model.fitting.training_data import select_rows
+from murho.model.report import PAGE_FILE
 from murho.model.report.facts import FACTS_PATH, facts_of_training
 from murho.model.report.html_page import html_page
 from murho.model.report.rendering import draw
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PAGE_FILE", "pruning_report", "report_files", "training_report", "update_report"]
 
-PAGE_FILE = "report.html"
 PICTURES = "report"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.targets import read_targets
 from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.errors import TableError
 from murho.model.evaluation.class_held_out import HeldOutClasses
@@ -21,7 +22,6 @@ from murho.model.evaluation.weighted_means import RowWeights
 from murho.model.report.facts import facts_of_data
 from murho.model.report.shown_rows import shown_rows
 from murho.model.runtime.row_progress import ignore_rows
-from murho.model.training.tasks import read_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

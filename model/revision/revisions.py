@@ -149,8 +149,8 @@ def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) 
     groups = {}
     for name in names:
         if name in table.column_names:
-            kind = infer_column(table.column(name), name).kind
-            column = canonical_column(table.column(name), kind, name)[labelled]
+            inference = infer_column(table.column(name), name)
+            column = canonical_column(table.column(name), inference.kind, name, inference.reading)[labelled]
             if 1 < len(set(column.tolist())) < len(column):  # else there is no group to hold out
                 groups[name] = column
     return groups

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +10,11 @@ import torch
 
 from murho.model.data.splits import MOST_HELD_OUT, Split, folds_of
 from murho.model.data.units import single_rows
-from murho.model.errors import OptionError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import Fit, FitOptions, default_batch_size
 from murho.model.networks.posterior_prior import PosteriorPrior
+from murho.model.revision.update_options import LEARNING_RATE, UpdateOptions
 
 if TYPE_CHECKING:
     from murho.model.data.units import Units
@@ -46,31 +45,6 @@ ROWS_TIMES_DRAWS = 256
 MOST_DRAWS = 8
 """A step with a small minibatch takes several draws per row, up to 256 rows times draws and up to eight draws. It takes
 no longer than a step with a large minibatch, and the scales of the weights are less noisy."""
-LEARNING_RATE = 5e-3
-"""Half of a training's learning rate: the weights move by a few of their own sigma at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateOptions:
-    """Options of an update.
-
-    Attributes:
-        epochs: Most epochs; by default as many as make 2000 steps.
-        learning_rate: First learning rate.
-        seed: Seed of the split, the minibatches and the draws; by default the checkpoint's seed.
-    """
-
-    epochs: int | None = None
-    learning_rate: float = LEARNING_RATE
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.epochs is not None and self.epochs < 1:
-            raise OptionError(f"--epochs must be at least 1, not {self.epochs}")
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0.0):
-            raise OptionError(f"--learning-rate must be a positive number, not {self.learning_rate!r}")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
 
 
 def split_new_rows(count: int, seed: int, members: int, units: Units | None = None) -> Split:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from murho.model.data.class_targets import class_codes, labels_from_table
 from murho.model.encoding.training_range import BeyondRule
-from murho.model.errors import OptionError
 from murho.model.evaluation.class_held_out import calibrate_classes
 from murho.model.fitting.row_scorers import ClassScorer
 from murho.model.posterior.class_shares import ClassShares
 from murho.model.posterior.spec_parts import LikelihoodSpec
-from murho.model.training.options import flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from murho.model.distributions.transforms import Standardisation
@@ -34,17 +29,6 @@ if TYPE_CHECKING:
     from murho.model.training.search_space import SearchDimension
 
 __all__ = ["ClassificationTask"]
-
-OF_NUMBERS = {
-    "noise": "auto",
-    "noise_sigma": None,
-    "transform": "auto",
-    "target_minimum": None,
-    "target_maximum": None,
-}
-"""Options that only numbers have, and the values that say nothing."""
-FEW_ROWS_OF_A_CLASS = 10
-SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +48,6 @@ class ClassificationTask:
     def class_count(self) -> int:
         """C."""
         return len(self.classes)
-
-    def require_options(self, options: TrainOptions) -> None:
-        """Check that no option is given that only numbers have.
-
-        Raises:
-            OptionError: One is given; it is named.
-        """
-        given = [name for name, value in OF_NUMBERS.items() if getattr(options, name) != value]
-        if given:
-            raise OptionError(
-                f"{flag(given[0])} is for a target that is a number; this one has {len(self.classes)} classes: "
-                "leave it out, or give --task regression if the target is a number"
-            )
-
-    def describe(self, labels: NDArray[np.object_], target: str, say: Callable[[str], None]) -> None:
-        """Tell the user how many rows each class has, and which classes have too few to be learned well."""
-        counts = Counter(label for label in labels.tolist() if label is not None)
-        listed = ", ".join(f"{name!r} {count:,}" for name, count in counts.most_common(SHOWN))
-        more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
-        say(f"the target {target!r} has {len(counts)} classes, with rows: {listed}{more}")
-        rare = {name: count for name, count in counts.items() if count < FEW_ROWS_OF_A_CLASS}
-        if rare:
-            shown = ", ".join(f"{name!r} ({count})" for name, count in sorted(rare.items())[:SHOWN])
-            say(
-                f"classes with fewer than {FEW_ROWS_OF_A_CLASS} rows: {shown}{', …' if len(rare) > SHOWN else ''}; "
-                "their probabilities rest on little"
-            )
-
-    def read(self, table: pa.Table, target: str) -> NDArray[np.float64]:
-        """The index of each row's class."""
-        return class_codes(labels_from_table(table, target), self.classes, target)
 
     def limits(
         self,

@@ -160,8 +160,9 @@ def advise(
     kinds, others = dict(plan.kinds), {}
     for name in (name for name, reason in plan.left_out.items() if reason == IGNORED):
         try:
-            kinds[name] = infer_column(table.column(name), name).kind
-            others[name] = canonical_column(table.column(name), kinds[name], name)
+            inference = infer_column(table.column(name), name, None, plan.hints)
+            others[name] = canonical_column(table.column(name), inference.kind, name, inference.reading)
+            kinds[name] = inference.kind
         except TableError:
             continue
     known = _Table(columns, others, kinds, targets, units)

@@ -9,6 +9,7 @@ import numpy as np
 
 from murho.model.data.column_inference import infer_column
 from murho.model.data.columns import canonical_column
+from murho.model.data.reading_inference import hints_of_table
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import require_column
 from murho.model.data.splits import Split, split_in_time, split_rows
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns
     from murho.model.training.options import TrainOptions
 
-__all__ = ["HoldingOut", "hold_out", "left_out_groups"]
+__all__ = ["HoldingOut", "hold_out"]
 
 FEW_GROUPS = 10
 """With fewer groups the 90 % band of a new group is more than the groups can tell."""
@@ -46,11 +47,6 @@ class HoldingOut:
     columns: Mapping[str, NDArray[Any]]
     ahead: Mapping[str, float]
     notes: tuple[str, ...]
-
-
-def left_out_groups(options: TrainOptions) -> tuple[str, ...]:
-    """The group columns that are no features."""
-    return () if options.keep_groups else options.group
 
 
 def hold_out(
@@ -105,5 +101,6 @@ def _column(
         raise OptionError(f"{option} {name}: this is the target; give another column")
     column = table.column(name)
     given = options.columns.get(name)
-    kind = infer_column(column, name, None if given is None else given.kind).kind
-    return kind, canonical_column(column, kind, name)
+    hints = hints_of_table(table, decimal=options.decimal, day_first=options.day_first, skip=options.ignore)
+    inference = infer_column(column, name, None if given is None else given.kind, hints)
+    return inference.kind, canonical_column(column, inference.kind, name, inference.reading)

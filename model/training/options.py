@@ -72,6 +72,16 @@ class TrainOptions(BaseModel):
         default_factory=dict,
         description="Kinds and units: name of a column, or of the target, to {'kind': …, 'unit': …}, either of them.",
     )
+    decimal: Literal[".", ","] | None = Field(
+        default=None,
+        description="Decimal mark of columns that leave it open, such as one of 1,234 and 5,678.",
+        json_schema_extra={"unset": "as in the other columns, else a point"},
+    )
+    day_first: bool | None = Field(
+        default=None,
+        description="Whether 03/04/2020 is in April, in columns whose days are all 12 or less.",
+        json_schema_extra={"unset": "as in the other columns, else day.month and month/day"},
+    )
     weight: str | None = Field(
         default=None,
         description="Column with the weights of the rows: numbers from 0 on, which say how important a row is in the "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from murho.model.data.schema_inference import target_from_table
 from murho.model.distributions.wide_component import WideRule
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.encoding.training_range import BeyondRule
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from murho.model.distributions.limits import Limits
@@ -42,10 +40,6 @@ class RegressionTask:
     scores_in_loss: ClassVar[int] = 2
     classes = None
     class_count = None
-
-    def read(self, table: pa.Table, target: str) -> NDArray[np.float64]:
-        """The numbers, in the target's unit."""
-        return target_from_table(table, target)
 
     def limits(
         self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]

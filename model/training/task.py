@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from murho.model.distributions.limits import Limits
@@ -46,10 +45,6 @@ class Task(Protocol):
     @property
     def class_count(self) -> int | None:
         """C, or None."""
-        ...
-
-    def read(self, table: pa.Table, target: str) -> NDArray[np.float64]:
-        """The targets of a table, ``[N]``, as networks learn them; NaN where one is missing."""
         ...
 
     def limits(

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.cells import format_date
-from murho.model.data.row_weights import row_weights
 from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
-from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
+from murho.model.data.schema_inference import make_schema
 from murho.model.encoding.distribution_fit import FEWEST_ROWS
 from murho.model.engines.selection import engine_worth
 from murho.model.evaluation.cross_calibration import SAMPLES
@@ -26,11 +25,12 @@ from murho.model.training.extrapolation_prior import with_extrapolation_prior
 from murho.model.training.extrapolation_trial import extrapolation_trial
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.fold_advice import advise
-from murho.model.training.holding_out import hold_out, left_out_groups
+from murho.model.training.holding_out import hold_out
 from murho.model.training.last_fit import fit_to_newest_rows
+from murho.model.training.prepared_table import prepare_table
 from murho.model.training.search import SHARE_OF_SEARCH, search
 from murho.model.training.snapshots import Snapshots
-from murho.model.training.tasks import choose_task, task_of
+from murho.model.training.tasks import task_of
 from murho.model.training.time_feature import choose_time_feature
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns, Schema
     from murho.model.training.candidates import Reporter, SearchResult
     from murho.model.training.options import TrainOptions
+    from murho.model.training.prepared_table import PreparedTable
 
 __all__ = ["Trained", "train"]
 
@@ -78,6 +79,7 @@ def train(
     reporter: Reporter,
     device: str = "cpu",
     snapshots: Snapshots | None = None,
+    prepared: PreparedTable | None = None,
 ) -> Trained:
     """Fit a BBB network to a table.
 
@@ -88,6 +90,7 @@ def train(
         reporter: Gets the progress.
         device: Device of the fit.
         snapshots: Keeps the state of the training, to resume it after an interruption; by default nothing is kept.
+        prepared: What `model.training.prepared_table.prepare_table` returned for the table, if the user knows about it.
 
     Returns:
         The content of a checkpoint. After a KeyboardInterrupt it holds the best parameters so far and is marked as
@@ -102,22 +105,14 @@ def train(
     """
     began = time.monotonic()
     snapshots = snapshots or Snapshots()
-    weights = None
-    if options.weight is not None:
-        weights = row_weights(table, options.weight, target=target)
-        table = table.drop_columns([options.weight])
-    task = choose_task(table, target, options, reporter.say)
-    plan = plan_columns(
-        table,
-        target,
-        ignore=[name for name in options.ignore if name != options.weight],
-        groups=left_out_groups(options),
-        overrides={name: given for name, given in options.columns.items() if name != options.weight},
-        classes=task.classes,
-    )
-    for column, reason in plan.left_out.items():
-        reporter.say(f"left out column {column!r}: {reason}")
-    targets = task.read(table, target)
+    if prepared is None:
+        prepared = prepare_table(table, target, options)
+        for line in prepared.left_out_lines():
+            reporter.say(line)
+    for line in prepared.notes:
+        reporter.say(line)
+    table, plan, targets, weights = prepared.table, prepared.plan, prepared.targets, prepared.weights
+    task = task_of(plan.target)
     limits = task.limits(targets, target, options, reporter.say)
     labelled = np.flatnonzero(~np.isnan(targets))
     left_out_rows = len(targets) - len(labelled)
@@ -131,7 +126,7 @@ def train(
         left_out_rows += weightless
         weights = weights[labelled]
     table, targets = table.take(labelled), targets[labelled]
-    columns = columns_from_table(table, plan)
+    columns = select_rows(prepared.columns, labelled)
     holding_out = hold_out(table, target, columns, options, labelled + 1)
     split = holding_out.split
     for note in (*holding_out.notes, split.describe()):

@@ -5,12 +5,14 @@ The types of a whole column are checked at once, so that a good column needs no 
 
 from __future__ import annotations
 
+import math
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from murho.model.data.cells import canonical_category, parse_date
+from murho.model.data.date_readings import CountedDateReading
 from murho.model.data.schema import FeatureKind
 from murho.service.codecs.problems import shorten
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from murho.model.data.readings import Reading
     from murho.model.data.schema import Feature
 
 __all__ = ["ABSENT", "JSON_NAMES", "decode_cells", "explain_cell"]
@@ -66,7 +69,7 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
         The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
         ascending order. The column has no meaning in refused rows.
     """
-    allowed = TYPES[feature.kind] | ({NoneType} if feature.accepts_missing else frozenset())
+    allowed = _types(feature) | ({NoneType} if feature.accepts_missing else frozenset())
     if set(map(type, cells)) <= allowed:
         return _convert(feature, cells)
     kept = [cell if type(cell) in allowed else None for cell in cells]
@@ -75,8 +78,18 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
     return values, sorted(refused.union(unreadable))
 
 
+def _types(feature: Feature) -> frozenset[type]:
+    """Returns the types of a feature's cells: where training read texts or counts, requests may have them, too."""
+    if feature.reading is None:
+        return TYPES[feature.kind]
+    numbers = feature.kind is FeatureKind.NUMERIC or isinstance(feature.reading, CountedDateReading)
+    return frozenset({str, int, float}) if numbers else TYPES[feature.kind]
+
+
 def _convert(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
     """Returns the column of cells whose types are right, and the rows whose content is wrong."""
+    if feature.reading is not None and (feature.kind is FeatureKind.DATE or str in set(map(type, cells))):
+        return _convert_read(feature, feature.reading, cells)
     if feature.kind in (FeatureKind.NUMERIC, FeatureKind.BOOLEAN):
         # numpy reads None as NaN. The JSON parser has refused NaN, Infinity and numbers that float64 can't hold.
         return np.array(cells, dtype=np.float64), ()
@@ -89,6 +102,33 @@ def _convert(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequ
     values = np.array([days[cell] for cell in cells], dtype=np.float64)
     broken = {cell for cell, day in days.items() if cell is not None and day is None}
     return values, [row for row, cell in enumerate(cells) if cell in broken] if broken else ()
+
+
+def _convert_read(feature: Feature, reading: Reading, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
+    """Returns the column of a feature with a reading, and the rows whose text can't be read so."""
+    values = {cell: _read(reading, cell) for cell in set(cells)}
+    broken = {cell for cell, value in values.items() if value is None}
+    column = np.array([np.nan if (value := values[cell]) is None else value for cell in cells], dtype=np.float64)
+    refused = {row for row, cell in enumerate(cells) if cell in broken} if broken else set()
+    if not feature.accepts_missing:
+        # A word for a missing cell, such as "n/a".
+        refused |= {row for row in np.flatnonzero(np.isnan(column)).tolist() if isinstance(cells[row], str)}
+    return column, sorted(refused)
+
+
+def _read(reading: Reading, cell: Any) -> float | None:
+    """Returns the value of a cell; NaN for a missing one, None for one that can't be read."""
+    if cell is None:
+        return float("nan")
+    if not isinstance(cell, str) and not isinstance(reading, CountedDateReading):
+        return float(cell)
+    if len(str(cell)) > MAX_DATE_LENGTH:
+        return None
+    try:
+        value = reading.parse(str(cell))
+    except ValueError:
+        return None
+    return None if math.isinf(value) else value
 
 
 def _days(cell: str | None) -> float | None:
@@ -111,6 +151,11 @@ def explain_cell(feature: Feature, cell: object) -> str:
         return f"null isn't accepted: {feature.name!r} had no missing cells in training. Expected {expected}."
     if feature.accepts_missing:
         expected += ", or null if the value is unknown"
+    if feature.reading is not None and isinstance(cell, str):
+        try:
+            feature.reading.parse(cell[:MAX_DATE_LENGTH])
+        except ValueError as error:
+            return f"Expected {expected}, or a string as in training: {shorten(str(error))}."
     if isinstance(cell, str):
         return f"Expected {expected}, not the string {shorten(cell)!r}."
     return f"Expected {expected}, not {JSON_NAMES.get(type(cell), 'this')}."

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from murho.model.data.csv_files import parse_csv
+from murho.model.data.index_columns import without_index
 from murho.model.data.schema import FeatureKind
 from murho.model.data.tables import csv_bytes
 from murho.model.engines.answer_columns import table_columns
@@ -109,7 +110,7 @@ class CSVCodec(_TableCodec):
         check_rows(max(0, body.count(b"\n") - 1 - body.count(b'"')), settings.max_rows)
         if len(body) > MOST_HEADER_BYTES and not set(body[:MOST_HEADER_BYTES]) & LINE_ENDS:
             raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
-        table = parse_csv(body, "the body", most_columns=most_columns(schema))
+        table = without_index(parse_csv(body, "the body", most_columns=most_columns(schema)))
         check_names(table.column_names, schema)
         return table
 

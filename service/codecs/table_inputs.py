@@ -67,7 +67,7 @@ def inputs_of_table(table: pa.Table, schema: Schema, max_rows: int) -> Inputs:
     columns: dict[str, NDArray[Any]] = {}
     for position, feature in enumerate(schema.features):
         try:
-            column = canonical_column(table.column(feature.name), feature.kind, feature.name)
+            column = canonical_column(table.column(feature.name), feature.kind, feature.name, feature.reading)
         except TableError as error:
             row = (error.row or 1) - 1
             where = pointer("inputs", feature.name) if error.row is None else pointer("inputs", feature.name, row)

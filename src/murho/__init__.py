@@ -1,30 +1,45 @@
 """Predictions with error bars: Bayes-by-Backprop networks for tables, and a service that answers from them.
 
-`murho.BBBRegressor` is the scikit-learn estimator, `murho.model` the statistics, `murho.service` the HTTP service.
-The last two are the folders ``model/`` and ``service/`` at the top of the repository, linked here so that an installed
-copy claims the import name ``murho`` and no other. Importing this package imports neither torch nor scikit-learn.
+In Python: `murho.load` and `murho.train` give models that answer with distributions, `murho.BBBRegressor` and
+`murho.BBBClassifier` are scikit-learn estimators. `murho.model` is the statistics, `murho.service` the HTTP service:
+the folders ``model/`` and ``service/`` at the top of the repository, linked here so that an installed copy claims the
+import name ``murho`` and no other. Importing this package imports neither torch nor scikit-learn.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from murho.model.estimator import BBBRegressor
+    from murho.model.estimator import BBBClassifier, BBBRegressor
+    from murho.model.python_interface.load_and_train import load, train
 
-__all__ = ["BBBRegressor"]
+__all__ = ["BBBClassifier", "BBBRegressor", "load", "train"]
+
+PLACES = {
+    "BBBClassifier": "murho.model.estimator",
+    "BBBRegressor": "murho.model.estimator",
+    "load": "murho.model.python_interface.load_and_train",
+    "train": "murho.model.python_interface.load_and_train",
+}
+"""Where each name comes from."""
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the estimator on its first use."""
-    if name != "BBBRegressor":
+    """Imports a name on its first use."""
+    if name not in PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from murho.model.estimator import BBBRegressor
+        return getattr(import_module(PLACES[name]), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
         raise ImportError(
-            "BBBRegressor needs scikit-learn: run pip install '.[sklearn]' in a clone of Murho's repository"
+            f"{name} needs scikit-learn: run pip install '.[sklearn]' in a clone of Murho's repository"
         ) from error
-    return BBBRegressor
+
+
+def __dir__() -> list[str]:
+    """The names of the package, those not yet imported too."""
+    return sorted({*globals(), *__all__})

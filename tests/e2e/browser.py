@@ -79,11 +79,11 @@ class Visit:
         self.said.clear()
         self.hosts.clear()
 
-    def go(self, state: str = "") -> Visit:
-        """Opens the page in a state of its address, and waits for the answer."""
+    def go(self, state: str = "", shown: str = "#density svg") -> Visit:
+        """Opens the page in a state of its address, and waits for the answer and an element of it."""
         self.page.goto("about:blank")
         self.page.goto(self.address + state)
-        self.page.wait_for_selector("#density svg")
+        self.page.wait_for_selector(shown)
         self.answered()
         return self
 

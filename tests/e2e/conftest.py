@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.posterior.posterior import Posterior
+from tests.e2e.browser import started_browser
 from tests.e2e.support import Service, serve
+from tests.service.classifiers import write_classifier
 from tests.service.support import train_checkpoint
 from tests.support import ROOT, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +42,28 @@ def rents() -> Posterior:
 
 @pytest.fixture(scope="session")
 def busy(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service of two models, ``cars`` and ``rents``, that outlives whatever its clients do."""
+    """A service of ``cars``, ``rents`` and ``bodies``, a classifier, that outlives whatever its clients do."""
     root = tmp_path_factory.mktemp("busy")
     shutil.copytree(trained, root / "checkpoints" / "cars" / "1")
     shutil.copytree(ROOT / "tests" / "fixtures" / "checkpoints" / "rents", root / "checkpoints" / "rents")
+    write_classifier(root / "checkpoints", "bodies")
     with serve(root / "checkpoints", root / "log", default_model="cars") as service:
         service.wait_for_line("(Ready: )")
         yield service
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser; not for the whole session, because it brings an event loop."""
+    with started_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def site(browser: Browser, request: pytest.FixtureRequest) -> str:
+    """The address of the service ``busy``, for pages."""
+    service: Service = request.getfixturevalue("busy")
+    return service.address
 
 
 @pytest.fixture

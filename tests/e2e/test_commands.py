@@ -100,7 +100,8 @@ def test_training_says_what_it_does_and_prints_held_out_metrics(tmp_path: Path) 
     assert "left out 8 of 406 rows" in done.stderr
     for word in ("rows that it has not seen", "RMSE", "NLL", "CRPS", "90 % bands cover", "saved"):
         assert word in done.stdout
-    assert len(done.stderr.splitlines()) < 12
+    assert "Weight_in_lbs  " in done.stderr
+    assert len(done.stderr.splitlines()) < 22
     assert (tmp_path / "cars" / "1" / "model.safetensors").is_file()
     second = call_murho("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, "--json", *QUICK)
     assert json.loads(second.stdout)["version"] == "2"
@@ -323,3 +324,34 @@ def test_a_terminal_of_80_columns_gets_stage_bar_eta_and_best_score_in_place(tmp
     for word in ("homoscedastic noise", "free energy", "KL", "validation nll", "ETA", "epoch", "best so far: CRPS"):
         assert word in text
     assert max(len(line) for line in re.split(r"[\r\n]+", text)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "nowhere.csv", "--target", "a"), "nowhere.csv does not exist"),
+        (("train", "few.csv", "--target", "z", "--name", "few"), "'z' is not a column of the table"),
+        (("train", "few.csv", "--target", "day", "--name", "few"), "holds dates"),
+        (("train", "few.csv", "--target", "a", "--device", "gpu"), "--device must be auto, cpu or cuda"),
+        (("train", "few cars (1).csv", "--target", "a"), "give one, such as --name few-cars-1"),
+        (("predict", "few.csv", "--model", "nothing"), "has no checkpoint 'nothing'"),
+        (("evaluate", "few.csv", "--model", "nothing"), "has no checkpoint 'nothing'"),
+        (("update", "nothing", "few.csv", "--epochs", "0"), "--epochs must be at least 1"),
+        (("report", "nothing"), "has no checkpoint 'nothing'"),
+    ],
+)
+def test_mistakes_are_answered_without_importing_torch_or_pandas(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    for name in ("few.csv", "few cars (1).csv"):
+        (tmp_path / name).write_text("a,day\n1,2020-01-01\n2,2020-01-02\n")
+    code = (
+        "import sys; from murho.command_line import main; sys.argv = ['murho', *sys.argv[1:]]\n"
+        "try: main()\n"
+        "except SystemExit: print([name for name in ('torch', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [MURHO.with_name("python"), "-c", code, *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert message in done.stderr
+    assert done.stdout == "[]\n"

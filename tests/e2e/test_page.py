@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.e2e.browser import PHONE, Visit, started_browser, visiting
+from tests.e2e.browser import PHONE, Visit, visiting
 from tests.e2e.support import serve
 from tests.service.test_security import KEY, stored
 
@@ -22,23 +22,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-    from tests.e2e.support import Service
-
 TABS = ("sweep", "compare", "map", "file", "request", "card")
 HEADER = "Weight,Horsepower,Automatic,Year,Origin/plant"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with started_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def site(browser: Browser, request: pytest.FixtureRequest) -> str:
-    """The address of a service of ``cars`` and ``rents``; without a browser it is not started."""
-    service: Service = request.getfixturevalue("busy")
-    return service.address
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +145,7 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
 
 def test_the_probability_of_more_is_exact_for_normal_rows(visit: Visit) -> None:
     code = """async () => {
-      const {exceeds, LEVELS, normalQuantile} = await import('/web/page/distribution.js');
+      const {exceeds, LEVELS, normalQuantile} = await import('/web/page/numbers/distribution.js');
       const shared = Array.from({length: 4000}, (_, i) => normalQuantile((i + 0.5) / 4000));
       const answer = (ahead, doubt, noise, sign) => ({
         mean: [ahead, 0], std: [0, 1].map(() => Math.hypot(doubt, noise)), epistemic_std: [doubt, doubt],
@@ -335,7 +320,7 @@ def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:
     for name in (*TABS[1:], "sweep"):
         keys.press("ArrowRight")
         assert visit.page.evaluate("() => document.activeElement.id") == f"tab-{name}"
-        assert visit.page.is_visible(f"#panel-{name}")
+        visit.page.wait_for_selector(f"#panel-{name}")
     visit.answered()
 
 

@@ -2,16 +2,20 @@
 
 import { h } from './dom.js';
 
+/** The number of colours of classes in the style sheet, --c0 and so on. */
+export const COLOURS = 8;
+
 const views = new WeakMap();
 
 function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** The colours of the page, light or dark. */
+/** The colours of the page, light or dark; those of classes are a list. */
 export function palette() {
-  return Object.fromEntries(
+  const shown = Object.fromEntries(
     ['ink', 'soft', 'line', 'surface', 'accent', 'tint', 'doubt', 'grey', 'second', 'low', 'high'].map((name) => [name, color(`--${name}`)]));
+  return { ...shown, classes: Array.from({ length: COLOURS }, (_, i) => color(`--c${i}`)) };
 }
 
 function config() {

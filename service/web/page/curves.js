@@ -1,7 +1,6 @@
 // Training curves: how the fits that led to the served model went, epoch by epoch.
 
-import { $, h } from './dom.js';
-import { key } from './answer.js';
+import { $, h, key } from './dom.js';
 import { draw, palette, roomy } from './charts.js';
 import { count, short } from './format.js';
 

@@ -32,6 +32,12 @@ export function table(titles, rows, caption) {
     h('tbody', {}, rows.map((row) => h('tr', {}, row.map((cell) => h('td', {}, cell))))));
 }
 
+/** An entry of a legend: a swatch of a colour of the style sheet, and what it stands for. */
+export function key(color, text, kind = '') {
+  return h('span', { class: 'key' }, h('i', { class: `swatch ${color} ${kind}` }), text);
+}
+
+/** Fills a list of choices: [value, text] each. */
 export function options(select, entries, chosen) {
   select.replaceChildren(...entries.map(([value, text]) => h('option', { value, selected: value === chosen }, text)));
 }

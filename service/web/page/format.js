@@ -45,6 +45,9 @@ export function percent(probability, decimals = null) {
   return `${(100 * probability).toFixed(places)}${THIN}%`;
 }
 
+/** The name of a target or a feature with its unit. */
+export const titled = ({ name, unit }) => (unit ? `${name} (${unit})` : name);
+
 export const count = (value) => grouped(String(Math.round(value)));
 
 const DAY = 86400000;

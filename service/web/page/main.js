@@ -1,22 +1,24 @@
 // The page: one model, one row, and what is shown of it. Every change is answered at once.
 
-import { $, debounced, options } from './dom.js';
+import { $, debounced, h, options } from './dom.js';
 import { getJson, predict, Problem, useKey } from './api.js';
 import { read, write } from './state.js';
 import { makeForm, messagesOf } from './form.js';
-import { LEVELS } from './distribution.js';
-import { showAnswer } from './answer.js';
-import { mapRequest, showMap, showSweep, sweepable, sweepRequest } from './sweep.js';
-import { compareRequest, showCompare } from './compare.js';
+import { kindOf } from './kinds.js';
+import { isChoice, sweepable } from './axes.js';
+import { sweepRequest } from './sweep.js';
+import { mapRequest } from './map.js';
 import { scoreFile, stopScoring } from './scoring.js';
 import { copy, showRequests } from './requests.js';
-import { aboutLine, drawCard, showCard } from './card.js';
+import { drawCard, showCard } from './card.js';
 
 const VIEWS = ['sweep', 'compare', 'map', 'file', 'request', 'card'];
+const CHARTS = ['sweep', 'compare', 'map'];
 const PAUSE = 12; // milliseconds: a fast hand on a slider sends fewer requests, and nobody feels it
 const RETRY = 1500;
 
 let overview = null;
+let kind = null; // of its target: what `kinds.js` says
 let form = null;
 let otherForm = null;
 let wanted = read(location.hash);
@@ -27,9 +29,7 @@ let begins = false; // whether no answer of the model has come yet
 let turn = 0; // counts the changes, to know whether the page shows the last one
 
 const feature = (name) => overview.features.find((item) => item.name === name);
-const band = () => Number($('band').value);
-const threshold = () => ($('threshold').value === '' ? null : Number($('threshold').value));
-const choices = () => ({ band: band(), threshold: threshold(), mapOf: $('map-of').value });
+const choices = () => ({ ...kind.choices(), mapOf: $('map-of').value });
 
 // ---- what went wrong
 
@@ -81,22 +81,20 @@ async function answerAll() {
     return;
   }
   remember(row);
-  const body = { inputs: [row], percentiles: LEVELS };
-  if (threshold() !== null && Number.isFinite(threshold())) body.thresholds = [threshold()];
+  const asked = overview;
   try {
-    const answer = await predict(overview.name, body, 'answer');
-    if (answer === null) return;
+    const answer = await predict(overview.name, { inputs: [row], ...kind.answer.options(choices(), overview) }, 'answer');
+    if (answer === null || asked !== overview) return;
     notice('');
     last = answer;
     document.body.classList.remove('stale');
     show(answer);
-    if (begins && overview.target.middle === null && threshold() === null) { // an older checkpoint: its first answer's mean
-      begins = false;
-      $('threshold').value = Number(answer.mean[0].toPrecision(2));
+    const again = begins && kind.begin(overview, answer);
+    begins = false;
+    if (again) {
       await answerAll();
       return;
     }
-    begins = false;
   } catch (error) {
     explain(error);
   }
@@ -109,40 +107,43 @@ function show(answer) {
   const elsewhere = messages.filter((item) => !feature(item.feature));
   $('row-warnings').hidden = elsewhere.length === 0;
   $('row-warnings').replaceChildren(...elsewhere.map((item) => Object.assign(document.createElement('li'), { textContent: item.message })));
-  showAnswer(overview, answer, choices());
+  kind.answer.show(overview, answer, choices());
 }
 
 /** Draws what the open tab shows of a row. */
 async function explore(row) {
+  const model = overview;
+  const isOf = (answer, name) => answer !== null && view === name && model === overview; // what was asked is still wanted
   try {
     if (view === 'sweep') {
       const along = feature($('sweep-feature').value);
       if (!along) return;
-      const asked = sweepRequest(along, row, band());
-      const answer = await predict(overview.name, asked.body, 'explore');
-      if (answer && view === 'sweep') showSweep(overview, along, row, asked.steps, answer, choices());
+      const asked = sweepRequest(along, row, kind.sweep.rows?.(overview));
+      const answer = await predict(overview.name, { inputs: asked.inputs, ...kind.sweep.options(choices(), overview) }, 'explore');
+      if (isOf(answer, 'sweep')) kind.sweep.show(overview, along, row, asked.steps, answer, choices());
     } else if (view === 'compare') {
       const other = otherForm.row();
       if (other === null) return;
-      const answer = await predict(overview.name, compareRequest(row, other), 'explore');
-      if (!answer || view !== 'compare') return;
+      const answer = await predict(overview.name, { inputs: [row, other], ...kind.compare.options(choices(), overview) }, 'explore');
+      if (!isOf(answer, 'compare')) return;
       otherForm.say(messagesOf(answer.warnings, false, 1));
-      showCompare(overview, answer);
+      kind.compare.show(overview, answer, choices());
     } else if (view === 'map') {
       const [first, second] = [feature($('map-x').value), feature($('map-y').value)];
       if (!first || !second || first === second) {
         $('map-legend').textContent = 'Choose two features that differ.';
         return;
       }
-      const asked = mapRequest(first, second, row, choices());
-      if ($('map-of').value === 'exceedance' && !asked.body.thresholds) {
-        $('map-legend').textContent = 'Enter a threshold first, at the answer above.';
+      const wished = kind.map.options(choices(), overview);
+      if (typeof wished === 'string') {
+        $('map-legend').textContent = wished;
         return;
       }
-      const answer = await predict(overview.name, asked.body, 'explore');
-      if (answer && view === 'map') showMap(overview, first, second, row, asked, answer, choices());
+      const asked = mapRequest(first, second, row, kind.map.rows?.(overview));
+      const answer = await predict(overview.name, { inputs: asked.inputs, ...wished }, 'explore');
+      if (isOf(answer, 'map')) kind.map.show(overview, first, second, row, asked, answer, choices());
     } else if (view === 'request') {
-      showRequests(overview.name, row, choices());
+      showRequests(overview.name, row, kind.request.options(choices()), kind.request.printed);
     } else if (view === 'card') {
       await drawCard(overview);
     }
@@ -162,7 +163,7 @@ function askSoon() {
 
 function remember(row) {
   const state = {
-    model: overview.name, row, band: band() === 90 ? null : band(), threshold: $('threshold').value, view: view === 'sweep' ? null : view,
+    model: overview.name, row, ...kind.state(choices()), view: view === 'sweep' ? null : view,
     sweep: $('sweep-feature').value, mapX: view === 'map' ? $('map-x').value : null, mapY: view === 'map' ? $('map-y').value : null,
     mapOf: view === 'map' ? $('map-of').value : null, other: view === 'compare' ? otherForm.row() : null,
   };
@@ -202,11 +203,22 @@ function installTabs() {
 /** Cells of a link that the model has, for `fill`. */
 const known = (row) => Object.fromEntries(Object.entries(row || {}).filter(([name]) => feature(name)));
 
+/** Puts the answer of a kind of target into the page, unless it is there. */
+function take(chosen) {
+  if (kind === chosen) return;
+  kind = chosen;
+  last = null;
+  $('answer-body').replaceChildren($(kind.template).content.cloneNode(true));
+  for (const id of CHARTS) $(id).replaceWith(h('div', { id, class: 'chart' })); // kinds draw them in their own ways
+  kind.mount({ ask: () => ask(), askSoon });
+}
+
 async function choose(name, link) {
   try {
     const found = await getJson(`models/${encodeURIComponent(name)}/overview`, { channel: 'overview' });
     if (found === null) return;
     overview = found;
+    take(kindOf(found));
   } catch (error) {
     explain(error);
     return;
@@ -215,25 +227,24 @@ async function choose(name, link) {
   notice('');
   $('key').hidden = true;
   $('main').hidden = false;
-  $('about').textContent = aboutLine(overview);
+  $('about').textContent = `predicts ${kind.about(overview)}, version ${overview.version}`;
   document.title = `${overview.name} · Murho`;
   form = makeForm($('form'), overview.features, askSoon);
   otherForm = makeForm($('other'), overview.features, askSoon);
   form.fill({ ...overview.typical, ...known(link.row) });
   otherForm.fill({ ...overview.typical, ...known(link.row), ...known(link.other) });
-  const { middle, spread } = overview.target;
-  const middling = middle === null ? '' : Number(middle.toPrecision(spread > Math.abs(middle) ? 1 : 2));
-  $('threshold').value = link.threshold ?? middling;
-  if (['50', '80', '90', '95'].includes(link.band)) $('band').value = link.band;
+  kind.fill(overview, link);
   const axes = sweepable(overview.features);
   const entries = axes.map((item) => [item.name, item.name]);
-  const numbers = axes.filter((item) => !['categorical', 'boolean'].includes(item.kind));
+  const numbers = axes.filter((item) => !isChoice(item));
   const varied = (item) => (item.histogram?.counts.filter((rows) => rows > 0).length ?? 0) > 15;
   const [one, two] = [...numbers.filter(varied), ...numbers.filter((item) => !varied(item)), ...axes.filter((item) => !numbers.includes(item))].map((item) => item.name);
   options($('sweep-feature'), entries, feature(link.sweep) ? link.sweep : one);
   options($('map-x'), entries, feature(link.mapX) ? link.mapX : one);
   options($('map-y'), entries, feature(link.mapY) ? link.mapY : two);
-  if (['mean', 'epistemic_std', 'exceedance'].includes(link.mapOf)) $('map-of').value = link.mapOf;
+  const shown = kind.map.entries(overview);
+  const listed = (value) => shown.some(([known]) => known === value);
+  options($('map-of'), shown, [link.mapOf, $('map-of').value].find(listed) ?? shown[0][0]);
   $('file-columns').textContent = `Columns: ${overview.features.map((item) => item.name).join(', ')}.`;
   stopScoring();
   $('file-state').hidden = true;
@@ -268,7 +279,7 @@ function installDrop() {
   const accept = (file) => {
     if (!file || !overview) return;
     open('file');
-    scoreFile(file, overview.name);
+    scoreFile(file, overview.name, kind.request.query(choices()));
   };
   addEventListener('dragover', (event) => { event.preventDefault(); document.body.classList.add('dragging'); });
   addEventListener('dragleave', (event) => { if (!event.relatedTarget) document.body.classList.remove('dragging'); });
@@ -285,8 +296,6 @@ $('model').addEventListener('change', () => choose($('model').value, { view }));
 $('typical').addEventListener('click', () => { form.fill(overview.typical); ask(); });
 $('copy-row').addEventListener('click', () => { const row = form.row(); if (row) { otherForm.fill(row); ask(); } });
 $('share').addEventListener('click', () => copy(location.href, $('share')));
-$('band').addEventListener('change', () => ask());
-$('threshold').addEventListener('input', askSoon);
 for (const id of ['sweep-feature', 'map-x', 'map-y', 'map-of']) $(id).addEventListener('change', () => ask());
 $('key').addEventListener('submit', (event) => {
   event.preventDefault();

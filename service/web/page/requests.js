@@ -9,22 +9,28 @@ function python(value) {
   if (value === null) return 'None';
   if (value === true) return 'True';
   if (value === false) return 'False';
+  if (Array.isArray(value)) return `[${value.map(python).join(', ')}]`;
   return JSON.stringify(value);
 }
 
-/** The three forms of a request, by title. */
-export function forms(model, row, choices) {
-  const half = choices.band / 2;
-  const body = { inputs: [row], percentiles: [50 - half, 50, 50 + half] };
-  if (choices.threshold !== null) body.thresholds = [choices.threshold];
+/**
+ * The three forms of a request, by title.
+ *
+ * @param model Name of the model.
+ * @param row The row.
+ * @param options Options of the request.
+ * @param printed What Python prints of the prediction.
+ */
+export function forms(model, row, options, printed) {
+  const body = { inputs: [row], ...options };
   const json = JSON.stringify(body, null, 1).replace(/\[\s+([^[\]{}]*?)\s+\]/g, (_, inner) => `[${inner.replace(/\s+/g, ' ')}]`);
   const service = address('').replace(/\/$/, '');
   const withKey = key() ? ' \\\n  -H "authorization: Bearer $MURHO_API_KEY"' : '';
   const cells = Object.entries(row).map(([name, value]) => `    ${python(name)}: ${python(value)},`).join('\n');
-  const threshold = choices.threshold === null ? '' : `\n        thresholds=[${choices.threshold}],`;
+  const keywords = Object.entries(options).map(([name, value]) => `        ${name}=${python(value)},\n`).join('');
   return {
     curl: `curl -s ${service}/models/${model}/predict \\\n  -H 'content-type: application/json'${withKey} \\\n  -d ${quoted(JSON.stringify(body))}`,
-    Python: `from murho_client import Client\n\nrow = {\n${cells}\n}\nwith Client(${python(service)}) as client:${key() ? '  # the key comes from MURHO_API_KEY' : ''}\n    prediction = client.predict(\n        row,\n        model=${python(model)},\n        percentiles=[${body.percentiles.join(', ')}],${threshold}\n    )\nprint(prediction.mean, prediction.std)`,
+    Python: `from murho_client import Client\n\nrow = {\n${cells}\n}\nwith Client(${python(service)}) as client:${key() ? '  # the key comes from MURHO_API_KEY' : ''}\n    prediction = client.predict(\n        row,\n        model=${python(model)},\n${keywords}    )\nprint(${printed})`,
     JSON: json,
   };
 }
@@ -45,9 +51,9 @@ export async function copy(text, button) {
   setTimeout(() => { button.textContent = before; }, 1500);
 }
 
-/** Shows the request of the row. */
-export function showRequests(model, row, choices) {
-  const all = Object.entries(forms(model, row, choices));
+/** Shows the request of the row; the arguments are those of `forms`. */
+export function showRequests(model, row, options, printed) {
+  const all = Object.entries(forms(model, row, options, printed));
   const known = $('requests').children.length === all.length;
   if (!known) {
     $('requests').replaceChildren(...all.map(([title]) => {

@@ -50,8 +50,8 @@ function problemsOf(problem, first) {
   });
 }
 
-/** Scores a file and shows how far it is. */
-export async function scoreFile(file, model, quoted = ROWS_PER_REQUEST) {
+/** Scores a file and shows how far it is. `query` has options of the requests. */
+export async function scoreFile(file, model, query, quoted = ROWS_PER_REQUEST) {
   stopper?.abort();
   const stop = new AbortController();
   stopper = stop;
@@ -84,7 +84,7 @@ export async function scoreFile(file, model, quoted = ROWS_PER_REQUEST) {
     const body = `${header}\n${piece.join('\n')}\n`;
     let response;
     try {
-      response = await patient(() => send(`models/${encodeURIComponent(model)}/predict`, { body, type: 'text/csv', accept: 'text/csv', signal: stop.signal }), stop.signal);
+      response = await patient(() => send(`models/${encodeURIComponent(model)}/predict${query}`, { body, type: 'text/csv', accept: 'text/csv', signal: stop.signal }), stop.signal);
     } catch (error) {
       const listed = error instanceof Problem ? problemsOf(error, first + 1) : [];
       fail(listed.length ? 'Not scored. What is wrong:' : error.message, listed);

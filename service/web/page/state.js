@@ -1,6 +1,6 @@
 // The state of the page in the part of the address behind #, which browsers do not send to servers.
 
-const PLAIN = { m: 'model', band: 'band', t: 'threshold', view: 'view', sweep: 'sweep', x: 'mapX', y: 'mapY', of: 'mapOf' };
+const PLAIN = { m: 'model', band: 'band', t: 'threshold', cover: 'coverage', view: 'view', sweep: 'sweep', x: 'mapX', y: 'mapY', of: 'mapOf' };
 
 /** What a link says: texts, each row as an object of texts with null for missing cells; null for no row. */
 export function read(hash) {

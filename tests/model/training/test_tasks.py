@@ -10,13 +10,15 @@ import pyarrow as pa
 import pytest
 
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.targets import read_targets
 from murho.model.engines.class_prediction import ClassPrediction
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import OptionError, TableError
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.options import make_options
-from murho.model.training.tasks import choose_task, read_targets
+from murho.model.training.prepared_table import prepare_table
+from murho.model.training.target_classes import choose_classes
 from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes
 
@@ -70,20 +72,20 @@ def answer(posterior: Posterior, rows: pa.Table, **options: Any) -> ClassPredict
 def test_text_and_truth_values_are_classes_unless_the_user_says_otherwise(
     target: str, options: dict[str, Any], classes: tuple[str, ...] | None
 ) -> None:
-    assert choose_task(table(), target, make_options(options), Notes().say).classes == classes
+    assert choose_classes(table(), target, make_options(options), Notes().say) == classes
 
 
 def test_a_number_with_few_values_is_told_how_to_become_classes() -> None:
-    notes = Notes()
-    choose_task(table(), "floor", make_options({}), notes.say)
-    assert "3 different numbers (0, 1, 2)" in notes.lines[0]
-    assert "--task classification" in notes.lines[0]
+    (note,) = prepare_table(table(), "floor", make_options({})).notes
+    assert "3 different numbers (0, 1, 2)" in note
+    assert "--task classification" in note
+    assert not prepare_table(table(), "size", make_options({})).notes
 
 
 def test_rows_of_every_class_are_told_and_rare_classes_named() -> None:
     notes = Notes()
     rare = pa.concat_tables([table(), table(1).set_column(3, "room", pa.array(["attic"]))])
-    choose_task(rare, "room", make_options({}), notes.say)
+    choose_classes(rare, "room", make_options({}), notes.say)
     assert "4 classes" in notes.lines[0]
     assert "'attic' (1)" in notes.lines[1]
 
@@ -102,10 +104,10 @@ def test_what_fits_no_task_is_refused(
     target: str, options: dict[str, Any], error: type[Exception] | None, message: str
 ) -> None:
     if error is None:
-        assert len(choose_task(table(), target, make_options(options), Notes().say).classes or ()) == 240
+        assert len(choose_classes(table(), target, make_options(options), Notes().say) or ()) == 240
         return
     with pytest.raises(error, match=message):
-        choose_task(table(), target, make_options(options), Notes().say)
+        choose_classes(table(), target, make_options(options), Notes().say)
 
 
 def test_a_classifier_learns_and_its_answers_are_probabilities(rooms: Trained) -> None:

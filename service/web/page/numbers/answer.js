@@ -1,9 +1,10 @@
 // The answer for one row: the number, its density, the chance of more than a threshold, and where the spread comes from.
 
-import { $, h } from './dom.js';
-import { draw, palette, roomy } from './charts.js';
-import { density, inWords, quantile } from './distribution.js';
-import { percent, placed, short } from './format.js';
+import { $, h, key } from '../dom.js';
+import { draw, palette, roomy } from '../charts.js';
+import { percent, placed, short, titled } from '../format.js';
+import { showSplit } from '../split.js';
+import { density, quantile } from './distribution.js';
 
 /** The axis of the target: the range of the training rows and all that is shown. */
 export function targetDomain(overview, values) {
@@ -15,8 +16,6 @@ export function targetDomain(overview, values) {
   return roomy([...near, ...values], 0.02);
 }
 
-export const titled = (target) => (target.unit ? `${target.name} (${target.unit})` : target.name);
-
 /** The training rows' targets as bars of a given height; empty where the checkpoint has none. */
 export function targetBars(overview, height) {
   const histogram = overview.target.histogram;
@@ -24,10 +23,6 @@ export function targetBars(overview, height) {
   const most = Math.max(...histogram.counts);
   const width = (histogram.stop - histogram.start) / histogram.counts.length;
   return histogram.counts.map((rows, at) => ({ x: histogram.start + at * width, x2: histogram.start + (at + 1) * width, y: (height * rows) / most }));
-}
-
-export function key(color, text, kind = '') {
-  return h('span', { class: 'key' }, h('i', { class: `swatch ${color} ${kind}` }), text);
 }
 
 /** Shows an answer. `choices` are the chosen band in percent and the threshold (null: none). */
@@ -46,11 +41,7 @@ export function showAnswer(overview, answer, choices) {
   const calibrated = answer.calibrated && overview.calibration ? `, calibrated on ${overview.calibration.rows} held-out rows` : '';
   $('band-text').textContent = `of such rows lie between ${placed(low, std)} and ${placed(high, std)}${unit}${calibrated}.`;
 
-  const share = std > 0 ? doubt ** 2 / std ** 2 : 0;
-  $('split').children[0].style.flexGrow = String(1 - share);
-  $('split').children[1].style.flexGrow = String(share);
-  $('split-text').replaceChildren(h('span', { class: 'nowrap' }, key('noise', `noise ${short(noise)}`), ' ', key('doubt', `doubt ${short(doubt)}`)),
-    h('span', { id: 'split-words' }, inWords(share)));
+  showSplit(short(noise), short(doubt), std > 0 ? doubt ** 2 / std ** 2 : 0);
 
   const chance = answer.exceedance?.values[0][0];
   $('exceedance').textContent = chance === undefined ? '–' : percent(chance);

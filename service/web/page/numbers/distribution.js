@@ -98,12 +98,3 @@ export function exceeds(answer) {
   }
   return { observed, function: ofFunction };
 }
-
-/** What the share of doubt in the variance means, in words. */
-export function inWords(share) {
-  if (share < 0.1) return 'Almost all noise: more rows like this would hardly help.';
-  if (share < 0.4) return 'Mostly noise: more rows like this would not help much.';
-  if (share < 0.6) return 'About as much doubt as noise: more rows like this would help.';
-  if (share < 0.9) return 'Mostly doubt: the model has seen little like this, and more such rows would help much.';
-  return 'Almost all doubt: the model has hardly seen anything like this.';
-}

@@ -1,13 +1,13 @@
 // Two inputs side by side: overlapping densities, and the probability that one exceeds the other.
 
-import { $, h } from './dom.js';
-import { draw, palette } from './charts.js';
-import { key, targetDomain, titled } from './answer.js';
+import { $, h, key } from '../dom.js';
+import { draw, palette } from '../charts.js';
+import { percent, placed, titled } from '../format.js';
+import { targetDomain } from './answer.js';
 import { density, exceeds, LEVELS } from './distribution.js';
-import { percent, placed } from './format.js';
 
-/** The request of a comparison: both rows in one request, so that they share the draws. */
-export const compareRequest = (a, b) => ({ inputs: [a, b], percentiles: LEVELS, include: ['draws'] });
+/** The options of a comparison. */
+export const compareOptions = { percentiles: LEVELS, include: ['draws'] };
 
 /** Shows a comparison. */
 export function showCompare(overview, answer) {

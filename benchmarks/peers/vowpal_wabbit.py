@@ -1,0 +1,96 @@
+"""Vowpal Wabbit: contextual bandits with ``--cb_explore_adf --squarecb`` (Foster & Rakhlin 2020), one line an arm.
+
+The script plays a whole problem by itself, since a message for each decision would take longer than the decision. It
+shows the learner the reward of the chosen arm alone, right after each decision.
+"""
+# mypy: disable-error-code="import-not-found,import-untyped,misc,no-untyped-call"
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from vowpalwabbit import Workspace
+
+from benchmarks.peers.exchange import drive
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from numpy.typing import NDArray
+
+FIXED = "--cb_explore_adf --squarecb --quiet"
+
+
+def example(context: str, arms: int, label: str = "", arm: int = -1) -> list[str]:
+    """A decision as lines of VW's text format: features that all arms share, then a line an arm.
+
+    With ``-q ::`` the shared features meet those of the arm, which gives each arm weights of its own.
+
+    Args:
+        context: Features of the context, ``name:value``, separated by blanks.
+        arms: A.
+        label: ``arm:cost:probability`` of the chosen arm.
+        arm: The chosen arm.
+    """
+    lines = [f"{label if number == arm else ''} |a arm{number}".strip() for number in range(arms)]
+    return [f"shared |c {context}", *lines]
+
+
+def play(
+    contexts: NDArray[np.float32],
+    rewards: NDArray[np.float64],
+    reward_range: Sequence[float],
+    seed: int,
+    options: str,
+) -> NDArray[np.int64]:
+    """Plays a problem.
+
+    Args:
+        contexts: ``[T, D]``.
+        rewards: ``[T, A]``.
+        reward_range: Limits of all rewards; squarecb is made for costs between 0 and 1.
+        seed: Seed of the decisions.
+        options: More options of VW's command line.
+
+    Returns:
+        The chosen arms, ``[T]``.
+    """
+    generator = np.random.default_rng([seed, 4])
+    learner: Any = Workspace(f"{FIXED} {options} --random_seed {seed}")
+    decisions, arms = rewards.shape
+    lowest, highest = reward_range
+    chosen = np.zeros(decisions, dtype=np.int64)
+    for number in range(decisions):
+        features = " ".join(f"f{place}:{contexts[number, place]:g}" for place in np.flatnonzero(contexts[number]))
+        shares = np.array(learner.predict(example(features, arms)), dtype=np.float64)
+        shares /= shares.sum()
+        arm = int(generator.choice(arms, p=shares))
+        chosen[number] = arm
+        cost = (highest - float(rewards[number, arm])) / (highest - lowest)
+        learner.learn(example(features, arms, f"{arm}:{cost:g}:{shares[arm]:.6g}", arm))
+    learner.finish()
+    return chosen
+
+
+def bandit_session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
+    """Each request has the arrays ``contexts`` and ``rewards`` as ``problem``, a ``range`` and a ``seed``."""
+    options: str = json.loads(text)["options"]
+    reply = dict[str, Any]()
+    while True:
+        request = yield reply
+        with np.load(io.BytesIO(base64.b64decode(request["problem"])), allow_pickle=False) as arrays:
+            chosen = play(arrays["contexts"], arrays["rewards"], request["range"], request["seed"], options)
+        reply = {"arms": chosen.tolist()}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the script."""
+    drive(arguments, bandit=bandit_session)
+
+
+if __name__ == "__main__":
+    main()

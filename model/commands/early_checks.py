@@ -1,0 +1,42 @@
+"""Checks that come before PyTorch is imported, which takes seconds: mistakes in files are answered at once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from murho.model.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+__all__ = ["check_first_rows"]
+
+FIRST_ROWS = 1_000
+
+
+def check_first_rows(table: pa.Table, directory: Path, *, labelled: bool) -> None:
+    """Check that a table has the columns of a checkpoint, and that the cells of its first rows fit them.
+
+    Args:
+        table: The table.
+        directory: Directory of the version. A damaged one passes: loading it says what is wrong.
+        labelled: Whether the table needs the target, too.
+
+    Raises:
+        TableError: A column is missing, or a cell does not fit; the message names column and row.
+    """
+    from murho.model.data.schema import Schema
+    from murho.model.data.schema_inference import columns_from_table, target_from_table
+
+    try:
+        schema = Schema.from_json(json.loads((directory / "model.json").read_bytes())["schema"])
+    except (OSError, ValueError, KeyError, TypeError, CheckpointError):
+        return
+    first = table.slice(0, FIRST_ROWS)
+    if labelled:
+        target_from_table(first, schema.target)
+        return  # rows without a target may have any cells
+    columns_from_table(first, schema)

@@ -1,0 +1,58 @@
+"""Values for the functions of pyarrow, and numbers from it, without pandas.
+
+`pyarrow.scalar`, `pyarrow.array`, ``to_numpy`` and Python values as arguments of `pyarrow.compute` import pandas where
+it is installed, which takes more than a second. What every table needs is made from buffers instead.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+__all__ = ["EMPTY_TEXT", "NO_NUMBER", "NO_TEXT", "floats", "integers", "text_array"]
+
+
+def text_array(texts: Sequence[str]) -> pa.StringArray:
+    """Texts as an Arrow array, ``[len(texts)]``."""
+    encoded = [text.encode() for text in texts]
+    offsets = array("i", accumulate((len(text) for text in encoded), initial=0))
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+
+
+NO_TEXT = pa.nulls(1, pa.large_string())[0]
+NO_NUMBER = pa.nulls(1, pa.float64())[0]
+EMPTY_TEXT = text_array([""]).cast(pa.large_string())[0]
+_MINUS_ONE = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(array("q", [-1]))])[0]
+_NAN = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(array("d", [float("nan")]))])[0]
+
+
+def floats(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.float64]:
+    """A column of float64 as numpy has it, ``[B]``, NaN where a cell is missing."""
+    return _numbers(pc.fill_null(column, _NAN), np.dtype(np.float64))
+
+
+def integers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
+    """A column of int64 as numpy has it, ``[B]``, -1 where a cell is missing."""
+    return _numbers(pc.fill_null(column, _MINUS_ONE), np.dtype(np.int64))
+
+
+def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    parts = [
+        np.frombuffer(chunk.buffers()[1], dtype, chunk.offset + len(chunk))[chunk.offset :]
+        for chunk in chunks
+        if len(chunk)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, dtype)

@@ -1,0 +1,87 @@
+// The answer for one row: the likeliest class, a bar for each class, the set that holds the true one, and the split.
+
+import { $, h, key } from '../dom.js';
+import { count, percent } from '../format.js';
+import { inWords, showSplit } from '../split.js';
+import { showBars } from './bars.js';
+import { named, others, ranked } from './chosen.js';
+
+const MOST_BARS = 12;
+const LONG = 16; // characters of a name
+const SURE = 0.05; // nats: below it there is nothing to split
+export const INTERVAL = [5, 95]; // percentiles of a class's probability over draws: 90 % of the draws
+
+/** Shares of the classes among the training rows; null where the checkpoint does not tell them. */
+function sharesOf({ target: { levels } }) {
+  const total = levels?.reduce((sum, level) => sum + level.rows, 0);
+  return total ? levels.map((level) => level.rows / total) : null;
+}
+
+const sum = (numbers, values) => numbers.reduce((total, number) => total + values[number], 0);
+const nats = (value) => (value < 0.005 ? '<\u202f0.01' : value.toFixed(2));
+
+/** Ends of an interval of a probability, in percent; finer near 0 and 100. */
+const ends = (low, high) => [low, high].map((end) => (100 * end).toFixed(low < 0.095 || high > 0.905 ? 1 : 0));
+
+/** The numbers of the classes that have a bar, in their order, and those that are summed. */
+export function split(weights) {
+  const order = ranked(weights);
+  if (order.length <= MOST_BARS) return { shown: weights.map((_, i) => i), rest: [] };
+  return { shown: order.slice(0, MOST_BARS - 1), rest: order.slice(MOST_BARS - 1) };
+}
+
+/** Classes in a sentence: "A", "A or B", "A, B or C". */
+export function either(names) {
+  if (names.length === 1) return names[0];
+  const shown = names.length > MOST_BARS ? [...names.slice(0, MOST_BARS - 1), others(names.length - MOST_BARS + 1)] : names;
+  return `${shown.slice(0, -1).join(', ')} or ${shown.at(-1)}`;
+}
+
+/** Shows an answer. `choices.coverage` is that of the set, in percent. */
+export function showAnswer(overview, answer, choices) {
+  const { target, calibration } = overview;
+  const { classes } = answer;
+  const [probabilities, intervals] = [answer.probabilities[0], answer.percentiles.values[0]];
+  const likeliest = classes.indexOf(answer.prediction[0]);
+  const [name, chance] = [named(answer.prediction[0]), percent(probabilities[likeliest])];
+  const set = new Set(answer.prediction_set?.values[0].map((item) => classes.indexOf(item)));
+
+  $('headline').replaceChildren(h('span', { class: 'target' }, target.name), h('strong', { class: name.length > LONG ? 'long' : null }, name), h('span', { class: 'spread' }, ` ${chance}`));
+  $('bar').textContent = `${target.name} ${name} ${chance}`;
+  $('sure-text').textContent = answer.calibrated && calibration ? `Probabilities are calibrated on ${count(calibration.rows)} held-out rows.` : 'Probabilities are not calibrated: there were no held-out rows for it.';
+
+  const shares = sharesOf(overview);
+  const { shown, rest } = split(probabilities);
+  const rows = shown.map((number) => {
+    const [low, high] = intervals[number];
+    const [from, to] = ends(low, high);
+    const share = shares?.[number] ?? null;
+    return {
+      name: named(classes[number]), share, bars: [{ value: probabilities[number], low, high, color: set.has(number) ? 'accent' : 'out' }], figure: percent(probabilities[number]),
+      note: [`, from ${from} to ${to} % over draws${share === null ? '' : `, ${percent(share)} of the training rows`}${set.has(number) ? ', in the set' : ''}`, `${from}–${to}`],
+    };
+  });
+  if (rest.length) {
+    rows.push({ name: others(rest.length), rest: true, share: shares && sum(rest, shares), bars: [{ value: sum(rest, probabilities), color: 'rest' }], figure: percent(sum(rest, probabilities)) });
+  }
+  showBars($('class-bars'), rows, `Probabilities of ${target.name}`);
+  $('class-legend').replaceChildren(key('accent', `in the ${choices.coverage} % set`), key('out', 'not in it'), key('ink', '90 % of the draws', 'line'), shares ? key('grey', 'training rows') : '');
+
+  showSet(answer, choices);
+  const { entropy: [entropy], epistemic_entropy: [doubt] } = answer;
+  const most = Math.log(classes.length);
+  const words = entropy < SURE ? 'There is next to no uncertainty to split.' : inWords(doubt / entropy);
+  showSplit(nats(entropy - doubt), `${nats(doubt)} nats`, entropy > 0 ? doubt / entropy : 0, `${words} The entropy is ${nats(entropy)} nats, of ${nats(most)} at most.`);
+}
+
+/** Says which classes are in the set, the likeliest first. */
+function showSet(answer, choices) {
+  const [probabilities] = answer.probabilities;
+  const chance = (name) => probabilities[answer.classes.indexOf(name)];
+  const names = answer.prediction_set?.values[0].toSorted((a, b) => chance(b) - chance(a)).map(named);
+  $('coverage-text').textContent = `${choices.coverage} %`;
+  $('coverage').setAttribute('aria-valuetext', `${choices.coverage} %`);
+  $('set-text').replaceChildren(...(names ? [
+    h('b', {}, either(names)), '. ', h('span', { class: 'soft' }, `For rows like the training rows, ${choices.coverage} % of such sets hold the true class${answer.calibrated ? '' : ' if the probabilities are right'}.${answer.warnings.length ? ' This row is unlike them.' : ''}`),
+  ] : ['The checkpoint has no sets.']));
+}

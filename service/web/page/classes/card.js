@@ -1,0 +1,51 @@
+// What the model card says of classes: scores, prediction sets, and the classes themselves.
+
+import { h, table } from '../dom.js';
+import { count, percent, short } from '../format.js';
+import { named, others, ranked } from './chosen.js';
+
+const MOST_CLASSES = 12;
+const JUDGED = [['log_loss', 'Log loss'], ['brier', 'Brier score'], ['ece', 'ECE']];
+
+/** The metrics: [name, title, unit]. */
+export const metrics = [['accuracy', 'Accuracy', '%'], ['balanced_accuracy', 'Balanced accuracy', '%'], ['log_loss', 'Log loss', 'nats'], ['brier', 'Brier score', ''],
+  ['auc', 'AUC', ''], ['ece', 'Calibration error (ECE)', '']];
+
+const METHODS = { none: 'as they are', beta: 'Beta map', temperature: 'temperature', matrix: 'matrix scaling' };
+
+/** What was fitted, for the first line of the card. */
+export const facts = ({ calibration, target }) => [
+  calibration && `probabilities calibrated on ${count(calibration.rows)} held-out rows (${METHODS[calibration.method] ?? calibration.method})`, `${target.classes.length} classes`];
+
+/** Scores of raw and of calibrated probabilities; null where the checkpoint does not say. */
+function judged({ metrics: { raw, calibrated } }) {
+  const rows = JUDGED.filter(([name]) => Number.isFinite(raw?.[name]) || Number.isFinite(calibrated?.[name]))
+    .map(([name, title]) => [title, short(calibrated?.[name]), short(raw?.[name])]);
+  return rows.length && calibrated ? table(['Score', 'calibrated', 'raw'], rows, 'Probabilities before and after calibration') : null;
+}
+
+/** How often the sets held the class, and their size; null where the checkpoint does not say. */
+function sets({ metrics: { sets: found } }) {
+  const levels = Object.keys(found?.coverage ?? {});
+  return levels.length ? table(['Set', 'held the class', 'classes in it'],
+    levels.map((level) => [`${level} %`, percent(found.coverage[level], 1), short(found.size?.[level])]), 'How often prediction sets held the class') : null;
+}
+
+/** The classes with their training rows; null where the checkpoint does not tell them. */
+function classTable({ target: { name, levels } }) {
+  if (!levels) return null;
+  const total = levels.reduce((sum, level) => sum + level.rows, 0);
+  const order = ranked(levels.map((level) => level.rows));
+  const shown = order.length > MOST_CLASSES ? order.slice(0, MOST_CLASSES - 1) : order;
+  const rows = shown.map((number) => [named(levels[number].value), count(levels[number].rows), percent(levels[number].rows / total)]);
+  const rest = order.slice(shown.length).reduce((sum, number) => sum + levels[number].rows, 0);
+  if (order.length > shown.length) rows.push([others(order.length - shown.length), count(rest), percent(rest / total)]);
+  return table([name, 'Training rows', 'Share'], rows, 'Classes');
+}
+
+/** Tables of the card, by name. */
+export const tables = (overview) => [['Calibration', judged(overview)], ['Prediction sets', sets(overview)], ['Classes', classTable(overview)]];
+
+/** Reliability is a chart of the report, which the card draws below. */
+export const figures = () => [];
+export const drawFigures = () => {};

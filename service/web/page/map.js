@@ -1,0 +1,68 @@
+// Answers over two features: what all kinds of targets share.
+
+import { $ } from './dom.js';
+import { draw, palette } from './charts.js';
+import { axisOf, EXACT, isChoice, place, steps } from './axes.js';
+import { titled } from './format.js';
+
+/** The values of both features and the rows of a map. */
+export function mapRequest(first, second, row, count = 30) {
+  const [across, up] = [steps(first, count, 0), steps(second, count, 0)];
+  return { across, up, inputs: up.flatMap((b) => across.map((a) => ({ ...row, [first.name]: a.value, [second.name]: b.value }))) };
+}
+
+/** Where the cell of a value ends, halfway to its neighbours; a choice has a place and no ends. */
+function edges(feature, listed, i) {
+  if (isChoice(feature)) return [listed[i].at, null];
+  const middle = (a, b) => (listed[a].at + listed[b].at) / 2;
+  return [i > 0 ? middle(i - 1, i) : listed[0].at, i < listed.length - 1 ? middle(i, i + 1) : listed[i].at];
+}
+
+function axis(feature, listed, channel) {
+  if (isChoice(feature)) return { field: channel, type: 'nominal', sort: channel === 'y' ? 'descending' : null, title: titled(feature), axis: { labelAngle: 0, labelLimit: 90, grid: false } };
+  const domain = [listed[0].at, listed[listed.length - 1].at];
+  return { field: channel, ...EXACT, scale: { ...EXACT.scale, domain }, title: titled(feature), axis: axisOf(feature, ...domain, 7) };
+}
+
+/** The legend of a colour, where there is room for it. */
+export const colourLegend = (more = {}) => ({ orient: $('map').clientWidth < 480 ? 'top' : 'right', titleLimit: 150, ...more });
+
+/** The encoding of a number as a colour. */
+export function shades(field, title) {
+  const { low, high } = palette();
+  return { field, type: 'quantitative', title, scale: { range: [low, high], interpolate: 'lab', zero: false, nice: false }, legend: colourLegend({ type: 'gradient', gradientLength: 160 }) };
+}
+
+/**
+ * Draws a map.
+ *
+ * @param first The feature from left to right.
+ * @param second The feature from below to above.
+ * @param row The row of the form.
+ * @param asked The values of `mapRequest`.
+ * @param shown What the kind draws: `cells`, the fields of each row of the request; the `encoding` of their colour, and
+ *   their `tooltip`.
+ * @param label What the chart shows, in words.
+ * @param caption What stands below it.
+ */
+export function drawMap(first, second, row, asked, shown, label, caption) {
+  const cells = asked.up.flatMap((b, j) => asked.across.map((a, i) => {
+    const [x, x2] = edges(first, asked.across, i);
+    const [y, y2] = edges(second, asked.up, j);
+    return { x, x2, y, y2, a: String(a.value), b: String(b.value), ...shown.cells[j * asked.across.length + i] };
+  }));
+  const [x, y] = [axis(first, asked.across, 'x'), axis(second, asked.up, 'y')];
+  const encoding = { x, y, ...shown.encoding, tooltip: [{ field: 'a', title: first.name }, { field: 'b', title: second.name }, ...shown.tooltip] };
+  if (!isChoice(first)) encoding.x2 = { field: 'x2' };
+  if (!isChoice(second)) encoding.y2 = { field: 'y2' };
+  const here = row[first.name] === null || row[second.name] === null ? [] : [{ x: place(first, row[first.name]), y: place(second, row[second.name]) }];
+  const spec = {
+    height: 340,
+    layer: [
+      { data: { name: 'cells' }, mark: { type: 'rect', strokeWidth: 0 }, encoding },
+      { data: { name: 'here' }, mark: { type: 'point', shape: 'cross', size: 130, color: palette().ink, strokeWidth: 1.5, filled: false, opacity: 1, clip: true }, encoding: { x, y } },
+    ],
+  };
+  draw($('map'), spec, { cells, here }, `${label} over ${first.name} and ${second.name}${caption ? `: ${caption}` : ''}`);
+  $('map-legend').textContent = `${caption.charAt(0).toUpperCase()}${caption.slice(1)}. The cross is the input; everything else of the row stays as it is.`;
+}

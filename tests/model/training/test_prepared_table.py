@@ -1,0 +1,118 @@
+"""The data report of a table on its way into a training."""
+
+from __future__ import annotations
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from murho.model.data.data_report_lines import report_lines
+from murho.model.data.table_notes import with_notes
+from murho.model.errors import TableError
+from murho.model.training.options import make_options
+from murho.model.training.prepared_table import prepare_table
+
+ROWS = 60
+TABLE = with_notes(
+    pa.table(
+        {
+            "price": [f"${row + 1},{row * 13 % 900 + 100}.50" if row else None for row in range(ROWS)],
+            "weight": [f"{row * 37 % 50 + 50} lb" for row in range(ROWS)],
+            "sold": [f"{row % 28 + 1:02}/{row // 28 + 1:02}/2020" for row in range(ROWS)],
+            "open": [f"0{row % 9 + 1}/0{row % 7 + 1}/2021" for row in range(ROWS)],
+            "origin": ["Japan", "USA", "USA"] * (ROWS // 3),
+            "name": [f"car {row}" for row in range(ROWS)],
+            "empty": [None] * ROWS,
+            "group": [row // 6 for row in range(ROWS)],
+            "w": [1.0 + row % 2 for row in range(ROWS)],
+        }
+    ),
+    ["the file is in UTF-16"],
+)
+OPTIONS = make_options({"group": ["group"], "weight": "w"})
+
+
+def test_the_report_has_every_column_with_its_kind_range_and_example() -> None:
+    data = prepare_table(TABLE, "price", OPTIONS).report().to_json()
+    assert data["rows"] == ROWS
+    assert data["notes"] == ["the file is in UTF-16"]
+    columns = {column["name"]: column for column in data["columns"]}
+    assert list(columns) == TABLE.column_names
+    roles = {name: column["role"] for name, column in columns.items()}
+    assert roles == {
+        "price": "target",
+        **dict.fromkeys(("weight", "sold", "open", "origin"), "feature"),
+        **dict.fromkeys(("name", "empty", "group"), "left out"),
+        "w": "weight",
+    }
+    assert columns["price"] | {"oddities": []} == {
+        "name": "price",
+        "role": "target",
+        "kind": "numeric",
+        "unit": "$",
+        "read_as": "numbers with currency '$'",
+        "missing": 1,
+        "min": 2113.5,
+        "max": 60867.5,
+        "categories": None,
+        "different": None,
+        "example": "$2,113.50",
+        "oddities": [],
+        "left_out": None,
+    }
+    assert (columns["sold"]["min"], columns["sold"]["max"]) == ("2020-01-01", "2020-03-04")
+    assert (columns["origin"]["categories"], columns["origin"]["different"]) == (["USA", "Japan"], 2)
+    assert columns["name"]["left_out"] == "it identifies rows: 60 of its 60 texts are different"
+    assert columns["group"]["left_out"] == "it names the groups that are held out"
+    assert "read day-first, as in other columns" in columns["open"]["oddities"][0]
+    assert orjson.loads(orjson.dumps(data)) == data
+
+
+def test_the_report_is_readable_in_a_terminal() -> None:
+    lines = report_lines(prepare_table(TABLE, "price", OPTIONS).report(), "cars.csv")
+    assert lines[0] == "cars.csv: 60 rows, 9 columns"
+    assert "  note: the file is in UTF-16" in lines
+    assert any(
+        line.split()[:3] == ["price", "numeric", "(target)"] and "2113.5 to 60,867.5 $" in line for line in lines
+    )
+    assert "      read as dates, day-first" in lines
+    assert "  left out 'empty': every cell is missing" in lines
+
+
+def test_a_narrow_terminal_gets_narrow_lines_with_all_that_is_said() -> None:
+    report = prepare_table(TABLE, "price", OPTIONS).report()
+    lines = report_lines(report, "cars.csv", 60)
+    assert max(map(len, lines)) <= 60
+    wide = report_lines(report, "cars.csv")
+    said = [line.strip() for line in wide if line.startswith("      ")]
+    assert all(text in " ".join(" ".join(lines).split()) for text in said)
+
+
+def test_many_columns_without_anything_odd_are_counted() -> None:
+    table = pa.table(
+        {"y": [1.0, 2.0, 3.0], "log_yield": [2.0, 1.0, 3.0]}
+        | {f"x{place}": [float(place), 1.5, -1.0] for place in range(200)}
+    )
+    lines = report_lines(prepare_table(table, "y", make_options({})).report(), "a.csv")
+    assert len(lines) < 50
+    assert "  and 162 more columns (162 numeric); --json lists all" in lines
+
+
+def test_leak_suspects_are_named() -> None:
+    table = pa.table(
+        {"y": [float(row * row % 97) for row in range(40)], "x": [float(row) for row in range(40)]}
+        | {"copy": [2.0 * (row * row % 97) for row in range(40)]}
+    )
+    report = prepare_table(table, "y", make_options({})).report()
+    assert [suspect["column"] for suspect in report.to_json()["leak_suspects"]] == ["copy"]
+    assert "  leak suspect: 'copy' is the target in another unit" in "\n".join(report_lines(report, "a.csv"))
+
+
+def test_options_of_reading_reach_the_columns() -> None:
+    options = make_options({"decimal": ",", "day_first": False})
+    table = pa.table({"y": ["1,234", "5,678", "2,5"], "d": ["03/04/2020", "05/06/2020", "01/02/2021"]})
+    prepared = prepare_table(table, "y", options)
+    assert prepared.targets.tolist() == [1.234, 5.678, 2.5]
+    assert prepared.columns["d"][0] == 18325.0
+    with pytest.raises(TableError, match="the target 'z' is not a column"):
+        prepare_table(table, "z", options)
