@@ -36,8 +36,9 @@ def served_probabilities(
     """The class probabilities of an answer.
 
     Raw probabilities have a little of the class shares in them, and are calibrated. In rows beyond the training rows
-    calibration never makes the answer surer, and the weight of the shares is the epistemic share of the entropy: the
-    more the draws disagree, the less is known beyond how frequent each class is.
+    calibration never makes the answer surer, and the weight of the shares is the square of the epistemic share of the
+    entropy: where draws disagree, less is known beyond how frequent each class is. The square keeps the step small at
+    the edge of the training rows, where draws agree.
 
     Args:
         raw: Pooled probabilities, ``[B, C]``.
@@ -57,7 +58,7 @@ def served_probabilities(
         return probabilities
     surer = probabilities.amax(dim=1) > raw.amax(dim=1)
     probabilities = torch.where((outside & surer).unsqueeze(1), raw, probabilities)
-    weight = torch.where(outside, epistemic_share(), 0.0).unsqueeze(1)
+    weight = torch.where(outside, epistemic_share().square(), 0.0).unsqueeze(1)
     return torch.lerp(probabilities, shares.expand_as(raw), weight)
 
 

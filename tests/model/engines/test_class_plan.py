@@ -32,6 +32,6 @@ def test_a_sharp_map_makes_no_probability_surer_than_its_rows_can_tell() -> None
 def test_beyond_the_training_rows_a_map_makes_no_answer_surer_and_doubt_draws_it_to_the_shares() -> None:
     outside = torch.tensor([False, True])
     torch.testing.assert_close(_served(SHARP, outside)[1], RAW[1])
-    torch.testing.assert_close(_served(SHARP, outside, doubt=0.5)[1], (RAW[1] + SHARES) / 2.0)
+    torch.testing.assert_close(_served(SHARP, outside, doubt=0.5)[1], 0.75 * RAW[1] + 0.25 * SHARES)
     torch.testing.assert_close(_served(SHARP, outside, doubt=1.0)[1], SHARES)
     torch.testing.assert_close(_served(SHARP, outside)[0], _served(SHARP)[0])
