@@ -8,9 +8,11 @@ results are comparable only on the same splits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow
+import pyarrow.csv
 
 from murho.model.data.tables import read_table
 from murho.model.errors import OptionError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["SETS", "TABULAR", "UCI", "DataSet", "Split", "chosen_sets", "read_set", "splits"]
+__all__ = ["SETS", "TABULAR", "UCI", "UCI_REPOSITORY", "DataSet", "Split", "chosen_sets", "read_set", "splits"]
 
 STANDARD_SPLITS, STANDARD_SEED = 20, 1
 UCI_REPOSITORY = "the UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/"
@@ -41,6 +43,8 @@ class DataSet:
         standard: Whether the splits are the standard UCI ones.
         hidden: Width of the hidden layer in the standard protocol.
         most_splits: Number of splits in the standard protocol.
+        header: Column names of a file of comma-separated texts without a header, where ``?`` is a missing cell; empty
+            for a table that `model.data.tables.read_table` reads.
     """
 
     name: str
@@ -51,6 +55,7 @@ class DataSet:
     standard: bool = False
     hidden: int = 50
     most_splits: int = STANDARD_SPLITS
+    header: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Split:
     test: NDArray[np.int64]
 
 
-def _uci(name: str, rows: int, target: str, number: str, more: str = "", **options: int) -> DataSet:
+def _uci(name: str, rows: int, target: str, number: str, more: str = "", **options: Any) -> DataSet:
     source = f"{UCI_REPOSITORY}{number}, as CSV with a header{more}"
     return DataSet(name, f"uci/{name}.csv", rows, target, source, standard=True, **options)
 
@@ -157,7 +162,7 @@ def chosen_sets(names: str | None, known: Collection[str]) -> list[str]:
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
-    """The table of a set, as `model.data.tables.read_table` reads it.
+    """The table of a set, as `model.data.tables.read_table` reads it: texts, null for missing cells.
 
     Raises:
         OptionError: The file is missing, or is not the expected table; the message says where to get it.
@@ -166,7 +171,7 @@ def read_set(dataset: DataSet, data: Path) -> pa.Table:
     path = data / dataset.file
     if not path.exists():
         raise OptionError(f"{path} does not exist; make it from {dataset.source}")
-    table = read_table(path)
+    table = _without_header(path, dataset.header) if dataset.header else read_table(path)
     if dataset.target not in table.column_names:
         raise OptionError(f"{path} has no column {dataset.target!r}; make it from {dataset.source}")
     if table.num_rows != dataset.rows:
@@ -175,6 +180,16 @@ def read_set(dataset: DataSet, data: Path) -> pa.Table:
             f"make it from {dataset.source}"
         )
     return table
+
+
+def _without_header(path: Path, header: tuple[str, ...]) -> pa.Table:
+    return pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(column_names=list(header)),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(header, pyarrow.string()), null_values=["?"], strings_can_be_null=True
+        ),
+    )
 
 
 def splits(dataset: DataSet, rows: int, count: int) -> list[Split]:

@@ -28,7 +28,7 @@ from murho.model.training.options import make_options
 from murho.model.training.train import train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -90,6 +90,7 @@ def fit_all(
     fresh: bool = False,
     measured: Callable[[Job, Path], dict[str, Any]] | None = None,
     say: Callable[[str], None] | None = None,
+    line: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Runs `measure` for each job, several at a time; a fit uses one thread.
 
@@ -101,6 +102,7 @@ def fit_all(
         fresh: Whether to ignore saved reports.
         measured: Replaces `measure`; a function of a module, so that it can be sent to another process.
         say: Called with a line for each finished fit; by default prints to stderr.
+        line: A report in short; by default that of a report of `measure`.
 
     Returns:
         Job's name → report.
@@ -120,10 +122,14 @@ def fit_all(
         reports[job.name] = report
         seconds = (time.monotonic() - began) / done * (len(left) - done)
         say(
-            f"{job.name}: RMSE {report['rmse']:.4g}, CRPS {report['crps']:.4g}, NLL {report['nll']:.3f}, "
-            f"{report['seconds']:.0f} s; {done} of {len(left)} fits, about {_duration(seconds)} left"
+            f"{job.name}: {(line or _line)(report)}, {report['seconds']:.0f} s; "
+            f"{done} of {len(left)} fits, about {_duration(seconds)} left"
         )
     return reports
+
+
+def _line(report: Mapping[str, Any]) -> str:
+    return f"RMSE {report['rmse']:.4g}, CRPS {report['crps']:.4g}, NLL {report['nll']:.3f}"
 
 
 def _measured(

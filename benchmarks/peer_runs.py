@@ -1,9 +1,14 @@
-"""Runs the peers of the table benchmark in their own environments and saves their scores: one file per peer and set."""
+"""Runs the peers of the benchmarks on tables in their own environments, and saves their scores by peer and set.
+
+What a task and its scores are is said by `Trials`: here those of quantiles, in `benchmarks.class_runs` of classes.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import orjson
@@ -24,8 +29,9 @@ from benchmarks.results import facts, write_json
 from benchmarks.systems import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import Self
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -33,10 +39,42 @@ if TYPE_CHECKING:
     from benchmarks.datasets import DataSet, Split
     from benchmarks.peers import Peer
 
-__all__ = ["features_and_target", "inner_rows", "kept_runs", "run_peer", "score", "task_of"]
+__all__ = [
+    "INNER_SHARE",
+    "QuantileTrials",
+    "Trials",
+    "features_and_target",
+    "features_of",
+    "inner_rows",
+    "kept_runs",
+    "run_peer",
+    "score",
+    "start",
+    "task_of",
+]
 
 INNER_SHARE = 0.15
 """Share of the training rows that peers hold back for early stopping and conformal correction."""
+
+
+class Trials(Protocol):
+    """The splits of a set as tasks for a peer, and the scores of its answers."""
+
+    def open(self, peer: Peer, cache: Path, stack: ExitStack) -> None:
+        """Starts what scoring needs besides the peer; the stack ends it."""
+        ...
+
+    def task(self, number: int) -> str:
+        """The task of a split, packed."""
+        ...
+
+    def scores(self, number: int, answer: str) -> dict[str, Any]:
+        """Scores of a peer's packed answer."""
+        ...
+
+    def line(self, run: Mapping[str, Any]) -> str:
+        """The scores in short."""
+        ...
 
 
 def kept_runs(peer: Peer, dataset: str, results: Path) -> dict[int, dict[str, Any]]:
@@ -45,7 +83,7 @@ def kept_runs(peer: Peer, dataset: str, results: Path) -> dict[int, dict[str, An
     if not path.exists():
         return {}
     kept = orjson.loads(path.read_bytes())
-    if kept.get("requirements") != list(peer.library.packages):
+    if kept.get("requirements") != peer.requirements:
         return {}
     return {run["split"]: run for run in kept["runs"]}
 
@@ -60,13 +98,14 @@ def run_peer(
     cache: Path,
     rerun: bool = False,
     say: Callable[[str], None],
+    trials: Callable[[pa.Table, DataSet, Sequence[Split]], Trials] | None = None,
 ) -> dict[int, dict[str, Any]]:
     """Scores of a peer on the first splits of a set; measures those that are not saved yet.
 
     The scores of each split are saved as soon as it is finished.
 
     Args:
-        peer: A peer of the table benchmark.
+        peer: A peer of a benchmark on tables.
         dataset: The set.
         data: The data directory.
         count: Number of splits.
@@ -74,9 +113,10 @@ def run_peer(
         cache: Directory of the environments.
         rerun: Whether to ignore saved scores.
         say: Called with a line for each finished split.
+        trials: Makes the tasks of a table and its splits; by default `QuantileTrials`.
 
     Returns:
-        Split → its scores from `score`; empty if the set has more training rows than the peer's `most_rows`.
+        Split → its scores; empty if the set has more training rows than the peer's `most_rows`.
 
     Raises:
         ProcessError: The script failed. Splits that were finished before stay saved.
@@ -88,23 +128,76 @@ def run_peer(
         return {}
     runs = {} if rerun else kept_runs(peer, dataset.name, results)
     if wanted := [number for number in range(len(all_splits)) if number not in runs]:
-        features, target = features_and_target(table, dataset.target)
-        system = System(peer, environment(peer.library.module, peer.library.packages, cache=cache))
-        command = system.command(json.dumps(dict(peer.options)))
-        with SystemProcess(f"{peer.name} on {dataset.name}", command, limit=NO_LIMIT) as process:
+        given = (trials or QuantileTrials.of)(table, dataset, all_splits)
+        with ExitStack() as stack:
+            process = stack.enter_context(start(peer, f"{peer.name} on {dataset.name}", cache))
+            given.open(peer, cache, stack)
             for number in wanted:
-                split = all_splits[number]
-                task = task_of(features, target, split, number)
-                reply = process.ask({"task": task.packed()})
-                scores = score(Answer.unpacked(reply["answer"]), target, split, task.inner)
+                reply = process.ask({"task": given.task(number)})
+                scores = given.scores(number, reply["answer"])
                 runs[number] = {"split": number, **scores, "seconds": round(reply["seconds"], 2)}
                 _write(peer, dataset.name, results, runs)
-                say(_line(peer, dataset.name, runs[number]))
+                told = f"{runs[number]['seconds']:.0f} s, {runs[number]['rounds']:.3g} rounds"
+                say(f"{dataset.name} {peer.name} split {number}: {given.line(runs[number])}, {told}")
     return {number: runs[number] for number in range(len(all_splits))}
 
 
+def start(peer: Peer, name: str, cache: Path) -> SystemProcess:
+    """Starts a peer's script in its environment; the process is a context manager.
+
+    Args:
+        peer: The peer.
+        name: For messages.
+        cache: Directory of the environments.
+    """
+    system = System(peer, environment(peer.library.module, peer.library.packages, cache=cache))
+    return SystemProcess(name, system.command(json.dumps(dict(peer.options))), limit=NO_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileTrials:
+    """Numbers, predicted by quantiles or Normals; see `Trials`.
+
+    Attributes:
+        features: Of all rows of the table.
+        target: Of all rows.
+        splits: All splits.
+    """
+
+    features: Features
+    target: NDArray[np.float64]
+    splits: Sequence[Split]
+
+    @classmethod
+    def of(cls, table: pa.Table, dataset: DataSet, splits: Sequence[Split]) -> Self:
+        """The tasks of a table."""
+        return cls(*features_and_target(table, dataset.target), splits)
+
+    def open(self, peer: Peer, cache: Path, stack: ExitStack) -> None:
+        """Nothing else is needed."""
+
+    def task(self, number: int) -> str:
+        """The task of a split, packed."""
+        return task_of(self.features, self.target, self.splits[number], number).packed()
+
+    def scores(self, number: int, answer: str) -> dict[str, Any]:
+        """The scores of `score`."""
+        split = self.splits[number]
+        return score(Answer.unpacked(answer), self.target, split, inner_rows(len(split.training), number))
+
+    def line(self, run: Mapping[str, Any]) -> str:
+        """CRPS and RMSE."""
+        raw = "     -" if run["raw"] is None else f"{run['raw']['crps']:.4g}"
+        return f"CRPS raw {raw} conformal {run['calibrated']['crps']:.4g}, RMSE {run['rmse']:.4g}"
+
+
 def features_and_target(table: pa.Table, target: str) -> tuple[Features, NDArray[np.float64]]:
-    """Features and target for peers: a column of numbers and missing cells is numeric, any other is categorical.
+    """Features and target for peers; see `features_of`."""
+    return features_of(table, target), np.array([float(cell) for cell in table[target].to_pylist()])
+
+
+def features_of(table: pa.Table, target: str) -> Features:
+    """Features for peers: a column of numbers and missing cells is numeric, any other is categorical.
 
     Args:
         table: Text columns, as `model.data.tables.read_table` reads a CSV file.
@@ -121,12 +214,9 @@ def features_and_target(table: pa.Table, target: str) -> tuple[Features, NDArray
             known = {cell: code for code, cell in enumerate(sorted({cell for cell in cells if cell}))}
             codes.append([known.get(cell, -1) for cell in cells])
     rows = table.num_rows
-    return (
-        Features(
-            np.array(numbers, dtype=np.float64).reshape(len(numbers), rows).T,
-            np.array(codes, dtype=np.int64).reshape(len(codes), rows).T,
-        ),
-        np.array([float(cell) for cell in table[target].to_pylist()]),
+    return Features(
+        np.array(numbers, dtype=np.float64).reshape(len(numbers), rows).T,
+        np.array(codes, dtype=np.int64).reshape(len(codes), rows).T,
     )
 
 
@@ -195,7 +285,7 @@ def _write(peer: Peer, dataset: str, results: Path, runs: dict[int, dict[str, An
     kept = {
         "peer": peer.name,
         "set": dataset,
-        "requirements": list(peer.library.packages),
+        "requirements": peer.requirements,
         "created": about["created"],
         "machine": about["machine"],
         "runs": [runs[number] for number in sorted(runs)],
@@ -204,11 +294,3 @@ def _write(peer: Peer, dataset: str, results: Path, runs: dict[int, dict[str, An
     temporary = path.with_suffix(".part")
     write_json(temporary, kept)
     temporary.replace(path)
-
-
-def _line(peer: Peer, dataset: str, run: dict[str, Any]) -> str:
-    raw = "     -" if run["raw"] is None else f"{run['raw']['crps']:.4g}"
-    return (
-        f"{dataset} {peer.name} split {run['split']}: CRPS raw {raw} conformal {run['calibrated']['crps']:.4g}, "
-        f"RMSE {run['rmse']:.4g}, {run['seconds']:.0f} s, {run['rounds']:.0f} rounds"
-    )

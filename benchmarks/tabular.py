@@ -10,26 +10,37 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.command_line import add_cache, add_options, mean_and_error, positive, shown
+from benchmarks.command_line import add_cache, add_options, mean_and_error, shown
+from benchmarks.comparison import (
+    MURHO,
+    add_peer_options,
+    behind_cells,
+    chosen_peers,
+    error_of,
+    kinds_of,
+    reports_of_peer,
+    standing,
+    with_error,
+)
 from benchmarks.datasets import TABULAR, chosen_sets, read_set, splits
 from benchmarks.distributions import COVERAGES
 from benchmarks.fits import Job, fit_all, sources
 from benchmarks.peer_runs import kept_runs, run_peer
 from benchmarks.peers import RESULTS, peers_of
 from benchmarks.results import facts, table, write_json
-from murho.model.errors import MurhoError, OptionError
+from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MURHO", "compare", "error_of", "main", "render_set", "render_summary"]
+__all__ = ["compare", "main", "render_set", "render_summary"]
 
-MURHO = "Murho"
 PEERS = peers_of("table")
 WIDTH_OF = "90"
 """The band whose width is compared, per cent."""
@@ -52,62 +63,15 @@ def compare(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
         runs: System → reports of its splits; `MURHO` may be missing.
 
     Returns:
-        ``crps``: system → the mean CRPS that is compared; ``error``: system → its standard error, see `error_of`;
-        ``answer``: system → ``raw`` or ``calibrated``, the answer of that CRPS; ``best_peer``. With Murho also
-        ``behind``, by how many per cent its CRPS is above the best peer's (negative: below), ``behind_error``, the
-        standard error of that over the splits, paired (None with one split), ``lowest``, and ``width_ratio``, the mean
-        width of its calibrated 90 % bands over the best peer's.
+        `standing` by the CRPS; with Murho and a peer also ``width_ratio``, the mean width of its calibrated 90 % bands
+        over the best peer's.
     """
-    crps: dict[str, float] = {}
-    error: dict[str, float | None] = {}
-    answer: dict[str, str] = {}
-    for system, reports in runs.items():
-        kinds = ["calibrated"] if system == MURHO else _kinds(reports)
-        means = {kind: float(np.mean([report[kind]["crps"] for report in reports])) for kind in kinds}
-        answer[system] = min(means, key=means.__getitem__)
-        crps[system] = means[answer[system]]
-        error[system] = error_of(reports, answer[system])
-    peers = [system for system in runs if system != MURHO]
-    verdict: dict[str, Any] = {"crps": crps, "error": error, "answer": answer, "best_peer": None}
-    if not peers:
-        return verdict
-    best = min(peers, key=crps.__getitem__)
-    verdict["best_peer"] = best
-    if MURHO in runs:
+    verdict = standing(runs, "crps")
+    best = verdict["best_peer"]
+    if best is not None and MURHO in runs:
         widths = {system: _mean(runs[system], "calibrated", "width", WIDTH_OF) for system in (MURHO, best)}
-        verdict["behind"] = 100.0 * (crps[MURHO] / crps[best] - 1.0)
-        ours, theirs = ([report[answer[system]]["crps"] for report in runs[system]] for system in (MURHO, best))
-        verdict["behind_error"] = _paired_error(ours, theirs)
-        verdict["lowest"] = crps[MURHO] <= crps[best]
         verdict["width_ratio"] = widths[MURHO] / widths[best]
     return verdict
-
-
-def error_of(reports: Sequence[Mapping[str, Any]], kind: str) -> float | None:
-    """Standard error of a system's mean CRPS: over the splits, or, if there is one split, over its test rows.
-
-    None for a single split whose scores were kept before errors were.
-
-    Args:
-        reports: One per split.
-        kind: ``raw`` or ``calibrated``.
-    """
-    if len(reports) > 1:
-        return mean_and_error([report[kind]["crps"] for report in reports])[1]
-    of_rows: float | None = reports[0][kind].get("crps_error")
-    return of_rows
-
-
-def _paired_error(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Standard error of ``mean(ours) / mean(theirs) - 1``, per cent, from the differences on the same splits.
-
-    With the ratio of the means r, it is that of the mean of ``ours - r theirs``, over the mean of ``theirs``.
-    """
-    if len(ours) < 2 or len(ours) != len(theirs):
-        return None
-    first, second = np.asarray(ours), np.asarray(theirs)
-    left = first - first.mean() / second.mean() * second
-    return float(100.0 * left.std(ddof=1) / np.sqrt(len(left)) / second.mean())
 
 
 def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -116,16 +80,20 @@ def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> st
     rows = []
     for system in sorted(runs, key=verdict["crps"].__getitem__):
         reports = runs[system]
-        for kind in _kinds(reports):
+        for kind in kinds_of(reports):
             closed = [report["crps_closed"] for report in reports if report.get("crps_closed") is not None]
             rows.append(
                 [
-                    _title(system) if kind == _kinds(reports)[0] else "",
+                    _title(system) if kind == kinds_of(reports)[0] else "",
                     kind + (" *" if kind == verdict["answer"][system] else ""),
                     str(len(reports)),
-                    _with_error(float(np.mean([report[kind]["crps"] for report in reports])), error_of(reports, kind)),
+                    with_error(
+                        float(np.mean([report[kind]["crps"] for report in reports])), error_of(reports, kind, "crps")
+                    ),
                     f"{np.mean(closed):.4g}" if kind == "raw" and closed else "",
-                    shown([report["rmse"] for report in reports]) if kind == "raw" or len(_kinds(reports)) == 1 else "",
+                    shown([report["rmse"] for report in reports])
+                    if kind == "raw" or len(kinds_of(reports)) == 1
+                    else "",
                     *(f"{100.0 * _mean(reports, kind, 'coverage', str(level)):.1f}" for level in COVERAGES),
                     f"{_mean(reports, kind, 'width', WIDTH_OF):.4g}",
                     f"{mean_and_error([report['seconds'] for report in reports])[0]:.0f}",
@@ -155,15 +123,11 @@ def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
         verdict = compare(of_set)
         verdicts.append(verdict)
         cells = [
-            _with_error(verdict["crps"][system], verdict["error"][system]) if system in verdict["crps"] else "-"
+            with_error(verdict["crps"][system], verdict["error"][system]) if system in verdict["crps"] else "-"
             for system in systems
         ]
-        behind = f"{verdict['behind']:+.1f} %" if "behind" in verdict else "-"
-        if verdict.get("behind_error") is not None:
-            behind = f"{verdict['behind']:+.1f} ± {verdict['behind_error']:.1f} %"
-        lowest = "yes" if verdict.get("lowest") else "no" if "lowest" in verdict else "-"
         width = f"{verdict['width_ratio']:.2f}" if "width_ratio" in verdict else "-"
-        rows.append([name, *cells, verdict["best_peer"] or "-", behind, lowest, width])
+        rows.append([name, *cells, *behind_cells(verdict), width])
     headers = ["CRPS", *systems, "best peer", "Murho behind it", "lowest", "width ratio"]
     lines = [table(headers, rows)]
     compared = [verdict for verdict in verdicts if "behind" in verdict]
@@ -175,14 +139,6 @@ def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
             f"{sum(verdict['width_ratio'] <= 1.0 for verdict in compared)}."
         )
     return "\n".join(lines)
-
-
-def _with_error(value: float, error: float | None) -> str:
-    return f"{value:.4g}" if error is None else f"{value:.4g} ± {error:.2g}"
-
-
-def _kinds(reports: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [kind for kind in ("raw", "calibrated") if all(report[kind] is not None for report in reports)]
 
 
 def _mean(reports: Sequence[Mapping[str, Any]], kind: str, score: str, level: str) -> float:
@@ -197,13 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the tables and writes the JSON; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tabular", description=str(__doc__).splitlines()[0])
     add_options(parser, TABULAR)
-    parser.add_argument("--splits", type=positive, default=5, metavar="N", help="the first N splits (default 5)")
-    parser.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(PEERS)} (default all)")
-    only = parser.add_mutually_exclusive_group()
-    only.add_argument("--only-peers", action="store_true", help="do not fit Murho")
-    only.add_argument("--only-murho", action="store_true", help="neither show nor run peers")
-    parser.add_argument("--kept-peers", action="store_true", help="show peers' kept scores; run no peer")
-    parser.add_argument("--rerun-peers", action="store_true", help="measure peers anew")
+    add_peer_options(parser, PEERS)
     add_cache(parser)
     options = parser.parse_args(arguments)
     try:
@@ -229,20 +179,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Set → system → reports of its splits."""
     names = chosen_sets(options.sets, TABULAR)
-    peers = _chosen_peers(options.peers) if not options.only_murho else []
+    peers = chosen_peers(options, PEERS)
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
     for name in names:
         for peer in peers:
-            if options.kept_peers:
-                kept = kept_runs(PEERS[peer], name, RESULTS)
-                scores = {number: kept[number] for number in range(options.splits) if number in kept}
-                if 0 < len(scores) < options.splits:
-                    # Means over other splits than those of the other systems are not comparable.
-                    line = f"left out {peer} on {name}: {len(scores)} of {options.splits} splits are on disk"
-                    print(line, file=sys.stderr)
-                    scores = {}
-            else:
-                scores = run_peer(
+            reports = reports_of_peer(
+                peer,
+                name,
+                options,
+                partial(kept_runs, PEERS[peer], name, RESULTS),
+                partial(
+                    run_peer,
                     PEERS[peer],
                     TABULAR[name],
                     options.data,
@@ -251,9 +198,10 @@ def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any
                     cache=options.cache,
                     rerun=options.rerun_peers,
                     say=lambda line: print(line, file=sys.stderr, flush=True),
-                )
-            if scores:
-                runs[name][peer] = [scores[number] for number in sorted(scores)]
+                ),
+            )
+            if reports:
+                runs[name][peer] = reports
     if not options.only_peers:
         jobs = []
         for name in names:
@@ -261,19 +209,11 @@ def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any
             for number, split in enumerate(splits(TABULAR[name], rows, options.splits)):
                 # The same name as in benchmarks.uci, so that either benchmark uses the other's finished fits.
                 jobs.append(Job(f"{name}-{number:02d}-defaults", name, split, {}))
-        reports = fit_all(jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh)
+        fits = fit_all(jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh)
         for name in names:
-            of_set = [of_murho(reports[job.name]) for job in jobs if job.dataset == name]
+            of_set = [of_murho(fits[job.name]) for job in jobs if job.dataset == name]
             runs[name] = {MURHO: of_set, **runs[name]}
     return runs
-
-
-def _chosen_peers(names: str | None) -> list[str]:
-    chosen = list(PEERS) if names is None else [name.strip() for name in names.split(",") if name.strip()]
-    for name in chosen:
-        if name not in PEERS:
-            raise OptionError(f"--peers: {name!r} is none of {', '.join(PEERS)}")
-    return chosen
 
 
 if __name__ == "__main__":

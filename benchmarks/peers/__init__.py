@@ -2,8 +2,8 @@
 
 A script runs in its library's own environment, in a process of its own that `benchmarks.systems` starts. It may import
 that environment's packages, numpy and, from this package, `exchange`, the tasks (`network_task`, `step_task`,
-`engine_task`, `table_task`) and, if it uses PyTorch, `torch_parts`. It uses the library as in the library's
-documentation.
+`engine_task`, `table_task`, `class_task`) and, if it uses PyTorch, `torch_parts`. It uses the library as in the
+library's documentation.
 
 The scripts ``murho_fit`` and ``murho_predictions`` are Murho's side of a comparison. They run in Murho's environment.
 """
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias
 
-    Benchmark: TypeAlias = Literal["step", "engine", "table", "bandit"]
-    """`benchmarks.steps`, `benchmarks.engine`, `benchmarks.tabular` or `benchmarks.mushroom`."""
+    Benchmark: TypeAlias = Literal["step", "engine", "table", "classes", "calibration", "bandit"]
+    """`benchmarks.steps`, `benchmarks.engine`, `benchmarks.tabular`, `benchmarks.classification`, the calibration of
+    the latter, or `benchmarks.mushroom`."""
 
-__all__ = ["PEERS", "RESULTS", "Library", "Peer", "peers_of"]
+__all__ = ["CALIBRATOR", "PEERS", "RESULTS", "Library", "Peer", "peers_of"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
-"""Scores of the table benchmark, one file per peer and set; committed, so that a comparison need not run the peers."""
+"""Scores of the table benchmarks, one file per peer and set; committed, so that a comparison need not run the peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Peer:
         stacked: Engine: whether it holds the hidden values of all draws at once.
         keeps_draws: Engine: whether all its calls use the same draws, as Murho's do.
         most_rows: Table: most training rows; larger sets are left out.
+        calibration: Classes: the library that calibrates its probabilities.
     """
 
     benchmark: Benchmark
@@ -63,6 +65,12 @@ class Peer:
     stacked: bool = False
     keeps_draws: bool = False
     most_rows: int | None = None
+    calibration: Library | None = None
+
+    @property
+    def requirements(self) -> list[str]:
+        """The pinned packages behind its scores."""
+        return [*self.library.packages, *(self.calibration.packages if self.calibration else ())]
 
 
 NUMPY = "numpy==2.4.6"
@@ -78,6 +86,10 @@ LIGHTGBM = Library("lightgbm", (NUMPY, "lightgbm==4.7.0"))
 NGBOOST = Library("ngboost", (NUMPY, SCIKIT_LEARN_ITSELF, "ngboost==0.5.11"))
 NUMPYRO = Library("numpyro", (NUMPY, "jax==0.10.2", "numpyro==0.22.0"))
 POSTERIORS = Library("posteriors", (NUMPY, TORCH, "posteriors==0.1.3", "torchopt==0.7.3"))
+PROBMETRICS = Library(
+    "probmetrics",
+    (NUMPY, SCIKIT_LEARN_ITSELF, TORCH, "numba==0.68.1", "betacal==1.1.0", "probmetrics==1.3.0"),
+)
 PYRO = Library("pyro", (NUMPY, TORCH, "pyro-ppl==1.9.2"))
 PYTABKIT = Library("pytabkit", (NUMPY, SCIKIT_LEARN_ITSELF, TORCH, "pytorch-lightning==2.6.6", "pytabkit==1.7.3"))
 SCIKIT_LEARN = Library("scikit_learn", (NUMPY, SCIKIT_LEARN_ITSELF))
@@ -120,9 +132,16 @@ PEERS = (
     Peer("table", "diffgbm", "DiffGBM", DIFFGBM),
     Peer("table", "realmlp", "RealMLP, quantiles", PYTABKIT, {"variant": "realmlp"}),
     Peer("table", "tabm", "TabM, quantiles", PYTABKIT, {"variant": "tabm"}),
+    Peer("classes", "catboost-classes", "CatBoost", CATBOOST, calibration=PROBMETRICS),
+    Peer("classes", "lightgbm-classes", "LightGBM", LIGHTGBM, calibration=PROBMETRICS),
+    Peer("classes", "realmlp-classes", "RealMLP", PYTABKIT, calibration=PROBMETRICS),
+    Peer("classes", "logistic-regression", "logistic regression", SCIKIT_LEARN, calibration=PROBMETRICS),
     Peer("bandit", "squarecb", "Vowpal Wabbit --squarecb", VOWPAL_WABBIT, {"options": "-q ::"}),
 )
 """All peers, in the order of the tables."""
+
+CALIBRATOR = Peer("calibration", "probmetrics", "probmetrics", PROBMETRICS)
+"""What calibrates the probabilities of all peers with classes."""
 
 
 def peers_of(benchmark: Benchmark) -> dict[str, Peer]:

@@ -5,6 +5,8 @@ levels between the 23 are interpolated linearly on the scale of Normal scores. B
 with learning rate 0.05, stopped after 100 trees without gain on the inner rows. Then they are refitted to all rows with
 the same number of trees. Above 10,000 rows ``quantiles`` has up to 1000 trees with learning rate 0.1, and no refit.
 
+Classes are a CatBoostClassifier of the same trees with the log loss.
+
 The posterior virtual ensembles of its documentation add knowledge uncertainty. They need the Langevin sampler and are
 not used.
 """
@@ -15,8 +17,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from catboost import CatBoostRegressor, FeaturesData, Pool
+from catboost import CatBoostClassifier, CatBoostRegressor, FeaturesData, Pool
 
+from benchmarks.peers.class_task import ClassAnswer, ClassTask, classes_session
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.table_task import (
     FITTED_LEVELS,
@@ -68,6 +71,31 @@ def answer(task: TableTask, variant: str) -> Answer:
     )
 
 
+def classify(task: ClassTask) -> ClassAnswer:
+    """Fits a classifier and predicts."""
+    inner, others = task.training.take(task.inner), task.training.take(~task.inner)
+
+    def model(**options: Any) -> CatBoostClassifier:
+        loss = "Logloss" if task.classes == 2 else "MultiClass"
+        return CatBoostClassifier(loss_function=loss, random_seed=task.seed, **(OPTIONS | options))
+
+    base = model()
+    base.fit(
+        pool(others, task.labels[~task.inner]),
+        eval_set=pool(inner, task.labels[task.inner]),
+        early_stopping_rounds=100,
+        use_best_model=True,
+    )
+    rounds = max(1, int(base.tree_count_))
+    refit = model(iterations=rounds).fit(pool(task.training, task.labels))
+    return ClassAnswer(
+        raw=refit.predict_proba(pool(task.test)),
+        base=base.predict_proba(pool(task.test)),
+        inner=base.predict_proba(pool(inner)),
+        rounds=rounds,
+    )
+
+
 def pool(features: Features, target: np.ndarray | None = None) -> Pool:
     """Rows in CatBoost's form: numbers with NaN for missing, and categories."""
     numbers, categories = features.numbers.astype(np.float32), features.categories.astype("S").astype(object)
@@ -88,4 +116,4 @@ def _quantiles(model: CatBoostRegressor, rows: Features, levels: np.ndarray) -> 
 
 
 if __name__ == "__main__":
-    drive(table=table_session(answer))
+    drive(table=table_session(answer), classes=classes_session(classify))

@@ -4,14 +4,19 @@ Each model has up to 2000 trees of 31 leaves with learning rate 0.05, stopped af
 rows; above 10,000 rows it has up to 1000 trees with learning rate 0.1, stopped after 30. Up to 10,000 rows it is
 refitted to all rows. The mean is the mean of the quantiles. Levels between the 23 are interpolated linearly on the
 scale of Normal scores.
+
+Classes are one model of the same trees with the log loss, always refitted.
 """
 # mypy: disable-error-code="import-not-found,import-untyped"
 
 from __future__ import annotations
 
+from typing import Any
+
 import lightgbm
 import numpy as np
 
+from benchmarks.peers.class_task import ClassAnswer, ClassTask, classes_session
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.table_task import (
     FITTED_LEVELS,
@@ -29,47 +34,12 @@ ROWS_FOR_FULL_LEAVES = 1_000
 
 def answer(task: TableTask) -> Answer:
     """Fits the models and predicts."""
-    small = len(task.training) <= REFIT_UP_TO
-    places = list(range(task.training.numbers.shape[1], task.training.joined().shape[1]))
-
-    def data(features: Features, target: np.ndarray, reference: lightgbm.Dataset | None) -> lightgbm.Dataset:
-        return lightgbm.Dataset(
-            features.joined(),
-            target,
-            categorical_feature=places,
-            reference=reference,
-            free_raw_data=False,
-            params={"verbosity": -1},
-        )
-
     inner = task.training.take(task.inner)
-    others = data(task.training.take(~task.inner), task.target[~task.inner], None)
-    judges = data(inner, task.target[task.inner], others)
-    everything = data(task.training, task.target, None)
-    base, refit = [], []
-    for level in FITTED_LEVELS:
-        options = {
-            "objective": "quantile",
-            "alpha": float(level),
-            "learning_rate": 0.05 if small else 0.1,
-            "num_leaves": 31,
-            "min_data_in_leaf": 20 if len(task.training) >= ROWS_FOR_FULL_LEAVES else 5,
-            "num_threads": 1,
-            "verbosity": -1,
-            "seed": task.seed,
-            "deterministic": True,
-        }
-        model = lightgbm.train(
-            options,
-            others,
-            num_boost_round=2000 if small else 1000,
-            valid_sets=[judges],
-            callbacks=[lightgbm.early_stopping(50 if small else 30, verbose=False)],
-        )
-        base.append(model)
-        refit.append(
-            lightgbm.train(options, everything, num_boost_round=max(1, model.best_iteration)) if small else model
-        )
+    fits = [
+        _fits(task, task.target, {"objective": "quantile", "alpha": float(level)}, len(task.training) <= REFIT_UP_TO)
+        for level in FITTED_LEVELS
+    ]
+    base, refit = ([fit[place] for fit in fits] for place in (0, 1))
     return Answer(
         raw=_quantiles(refit, task.test, task.levels),
         base=_quantiles(base, task.test, task.levels),
@@ -78,10 +48,68 @@ def answer(task: TableTask) -> Answer:
     )
 
 
+def classify(task: ClassTask) -> ClassAnswer:
+    """Fits a classifier and predicts."""
+    objective = {"objective": "binary"} if task.classes == 2 else {"objective": "multiclass", "num_class": task.classes}
+    base, refit = _fits(task, task.labels, objective, refitted=True)
+
+    def probabilities(model: lightgbm.Booster, rows: Features) -> np.ndarray:
+        found = model.predict(rows.joined())
+        return np.stack([1.0 - found, found], axis=1) if task.classes == 2 else found
+
+    return ClassAnswer(
+        raw=probabilities(refit, task.test),
+        base=probabilities(base, task.test),
+        inner=probabilities(base, task.training.take(task.inner)),
+        rounds=float(base.best_iteration),
+    )
+
+
+def _fits(
+    task: TableTask | ClassTask, target: np.ndarray, objective: dict[str, Any], refitted: bool
+) -> tuple[lightgbm.Booster, lightgbm.Booster]:
+    """The model that the inner rows stop, and, if wanted, the one refitted to all rows; else the first again."""
+    small = len(task.training) <= REFIT_UP_TO
+    places = list(range(task.training.numbers.shape[1], task.training.joined().shape[1]))
+
+    def data(features: Features, labels: np.ndarray, reference: lightgbm.Dataset | None) -> lightgbm.Dataset:
+        return lightgbm.Dataset(
+            features.joined(),
+            labels,
+            categorical_feature=places,
+            reference=reference,
+            free_raw_data=False,
+            params={"verbosity": -1},
+        )
+
+    others = data(task.training.take(~task.inner), target[~task.inner], None)
+    options = {
+        "learning_rate": 0.05 if small else 0.1,
+        "num_leaves": 31,
+        "min_data_in_leaf": 20 if len(task.training) >= ROWS_FOR_FULL_LEAVES else 5,
+        "num_threads": 1,
+        "verbosity": -1,
+        "seed": task.seed,
+        "deterministic": True,
+        **objective,
+    }
+    base = lightgbm.train(
+        options,
+        others,
+        num_boost_round=2000 if small else 1000,
+        valid_sets=[data(task.training.take(task.inner), target[task.inner], others)],
+        callbacks=[lightgbm.early_stopping(50 if small else 30, verbose=False)],
+    )
+    if not refitted:
+        return base, base
+    everything = data(task.training, target, None)
+    return base, lightgbm.train(options, everything, num_boost_round=max(1, base.best_iteration))
+
+
 def _quantiles(models: list[lightgbm.Booster], rows: Features, levels: np.ndarray) -> Predictive:
     joined = rows.joined()
     return Predictive.of_fitted(np.stack([model.predict(joined) for model in models], axis=1), levels)
 
 
 if __name__ == "__main__":
-    drive(table=table_session(answer))
+    drive(table=table_session(answer), classes=classes_session(classify))

@@ -37,8 +37,10 @@ __all__ = [
     "Features",
     "Predictive",
     "TableTask",
+    "pack",
     "spread",
     "table_session",
+    "unpack",
 ]
 
 REFIT_UP_TO = 10_000
@@ -63,8 +65,8 @@ class Features:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def take(self, rows: NDArray[np.bool_]) -> Features:
-        """The rows that a mask ``[B]`` selects."""
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Features:
+        """The rows of a mask ``[B]``, or of row numbers."""
         return Features(self.numbers[rows], self.categories[rows])
 
     def joined(self) -> NDArray[np.float64]:
@@ -101,7 +103,7 @@ class TableTask:
 
     def packed(self) -> str:
         """The task as text, for a line of JSON."""
-        return _packed(
+        return pack(
             training_numbers=self.training.numbers,
             training_categories=self.training.categories,
             target=self.target,
@@ -115,7 +117,7 @@ class TableTask:
     @classmethod
     def unpacked(cls, text: str) -> TableTask:
         """The task from the output of `packed`."""
-        arrays = _unpacked(text)
+        arrays = unpack(text)
         return cls(
             training=Features(arrays["training_numbers"], arrays["training_categories"]),
             target=arrays["target"],
@@ -171,12 +173,12 @@ class Answer:
             for part in ("mean", "quantiles", "std"):
                 if (values := getattr(getattr(self, name), part, None)) is not None:
                     arrays[f"{name}_{part}"] = np.asarray(values, dtype=np.float64)
-        return _packed(**arrays)
+        return pack(**arrays)
 
     @classmethod
     def unpacked(cls, text: str) -> Answer:
         """The answer from the output of `packed`."""
-        arrays = _unpacked(text)
+        arrays = unpack(text)
         raw, base, inner = (
             Predictive(arrays[f"{name}_mean"], arrays.get(f"{name}_quantiles"), arrays.get(f"{name}_std"))
             if f"{name}_mean" in arrays
@@ -188,31 +190,34 @@ class Answer:
         return cls(raw, base, inner, float(arrays["rounds"]))
 
 
-def _packed(**arrays: ArrayLike) -> str:
+def pack(**arrays: ArrayLike) -> str:
+    """Named arrays as text, for a line of JSON."""
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]  # savez also has a keyword argument of another type
     return base64.b64encode(file.getvalue()).decode()
 
 
-def _unpacked(text: str) -> Mapping[str, NDArray[Any]]:
+def unpack(text: str) -> Mapping[str, NDArray[Any]]:
+    """The arrays from the output of `pack`."""
     with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as file:
         return dict(file)
 
 
-def table_session(answer: Callable[..., Answer]) -> Session:
-    """The session of a script in the table benchmark.
+def table_session(answer: Callable[..., Any], read: Callable[[str], Any] = TableTask.unpacked) -> Session:
+    """The session of a script in a benchmark on tables.
 
     Each request has a ``task``; the reply has the ``answer`` and the ``seconds`` of fits and predictions.
 
     Args:
-        answer: Fits and predicts, given a `TableTask` and, by name, the options of the peer.
+        answer: Fits and predicts, given a task and, by name, the options of the peer; its answer is ``packed``.
+        read: Makes the task of its text.
     """
 
     def session(text: str) -> Generator[dict[str, Any], dict[str, Any], None]:
         options, reply = json.loads(text), dict[str, Any]()
         while True:
             request = yield reply
-            task = TableTask.unpacked(request["task"])
+            task = read(request["task"])
             began = time.perf_counter()
             answered = answer(task, **options)
             reply = {"seconds": time.perf_counter() - began, "answer": answered.packed()}

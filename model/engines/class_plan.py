@@ -30,13 +30,12 @@ def served_probabilities(
     raw: Tensor,
     mapped: ClassMap | None,
     shares: Tensor,
-    least: float,
     outside: Tensor | None,
     epistemic_share: Callable[[], Tensor],
 ) -> Tensor:
     """The class probabilities of an answer.
 
-    Raw probabilities are calibrated, then mixed with a little of the class shares. In rows beyond the training rows
+    Raw probabilities have a little of the class shares in them, and are calibrated. In rows beyond the training rows
     calibration never makes the answer surer, and the weight of the shares is the square of the epistemic share of the
     entropy: where draws disagree, less is known beyond how frequent each class is. The square keeps the step small at
     the edge of the training rows, where draws agree.
@@ -45,7 +44,6 @@ def served_probabilities(
         raw: Pooled probabilities, ``[B, C]``.
         mapped: Calibrates them; None: they stay raw.
         shares: Shares of the classes, ``[C]``.
-        least: Least weight of the shares.
         outside: Mask of the rows beyond the training rows, ``[B]``; None: there is none.
         epistemic_share: Gives the epistemic share of the entropy of each row, ``[B]``.
 
@@ -54,7 +52,8 @@ def served_probabilities(
     """
     probabilities = raw
     if mapped is not None:
-        probabilities = torch.lerp(mapped.log_probabilities(raw.log()).exp(), shares.expand_as(raw), least)
+        # A map has a floor of its own, so the shares are not mixed in again.
+        probabilities = mapped.log_probabilities(raw.log()).exp()
     if outside is None:
         return probabilities
     surer = probabilities.amax(dim=1) > raw.amax(dim=1)
@@ -136,9 +135,7 @@ class ClassPlan:
         """The class probabilities of the answer, ``[B, C]``."""
         mask = outside.mask if self.options.samples > 0 and len(outside) > 0 else None
         mapped = None if self.calibration is None else self.calibration.map
-        return served_probabilities(
-            predictive.pooled(), mapped, predictive.shares, predictive.least, mask, predictive.epistemic_share
-        )
+        return served_probabilities(predictive.pooled(), mapped, predictive.shares, mask, predictive.epistemic_share)
 
     def prediction(self, answer: dict[str, Any], **facts: Any) -> ClassPrediction:
         """The prediction of an answer's arrays and of what else belongs to it."""

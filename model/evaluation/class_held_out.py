@@ -220,13 +220,10 @@ class _Judged:
     epistemic_share: Tensor
     outside: Tensor
     shares: Tensor
-    least: float
 
     def served(self, mapped: ClassMap | None) -> Tensor:
         """The probabilities that answers would give with a map, or raw, ``[n, C]``."""
-        return served_probabilities(
-            self.raw, mapped, self.shares, self.least, self.outside, lambda: self.epistemic_share
-        )
+        return served_probabilities(self.raw, mapped, self.shares, self.outside, lambda: self.epistemic_share)
 
 
 def _judge(posterior: Posterior, encoded: NDArray[np.float32], groups: Sequence[HeldOut]) -> _Judged:
@@ -252,5 +249,4 @@ def _judge(posterior: Posterior, encoded: NDArray[np.float32], groups: Sequence[
         torch.cat(shares).clone(),
         torch.cat(outside).clone(),
         predictive.shares.cpu(),
-        predictive.least,
     )

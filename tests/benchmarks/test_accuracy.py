@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import co2, shift, tabular, uci
 from benchmarks.command_line import mean_and_error, shown
+from benchmarks.comparison import error_of
 from benchmarks.datasets import SETS, UCI
 from benchmarks.published import LOG_LIKELIHOOD, RMSE, SOURCES
 
@@ -139,9 +140,9 @@ def test_the_summary_counts_the_sets_where_murho_is_lowest() -> None:
 def test_errors_are_over_splits_or_else_over_the_rows_of_the_only_split() -> None:
     one = run_of(2.0)
     one["calibrated"]["crps_error"] = 0.25
-    assert tabular.error_of([one], "calibrated") == 0.25
-    assert tabular.error_of([run_of(2.0)], "calibrated") is None
-    assert tabular.error_of([run_of(1.0), run_of(3.0)], "calibrated") == pytest.approx(1.0)
+    assert error_of([one], "calibrated", "crps") == 0.25
+    assert error_of([run_of(2.0)], "calibrated", "crps") is None
+    assert error_of([run_of(1.0), run_of(3.0)], "calibrated", "crps") == pytest.approx(1.0)
     assert "2 ± 0.25" in tabular.render_set("yacht", {"Murho": [one]})
 
 

@@ -12,11 +12,12 @@ import orjson
 import pytest
 
 from benchmarks import peers
-from benchmarks.peers import PEERS, RESULTS, peers_of
+from benchmarks.peers import CALIBRATOR, PEERS, RESULTS
 
 FOLDER = Path(peers.__file__).parent
-SHARED = ("exchange", "network_task", "step_task", "engine_task", "table_task", "torch_parts")
-SCRIPTS = sorted({peer.library.module for peer in PEERS})
+SHARED = ("exchange", "network_task", "step_task", "engine_task", "table_task", "class_task", "torch_parts")
+ALL = (*PEERS, CALIBRATOR)
+SCRIPTS = sorted({peer.library.module for peer in ALL})
 
 
 def test_every_script_is_of_a_peer_and_every_peer_has_one() -> None:
@@ -25,14 +26,14 @@ def test_every_script_is_of_a_peer_and_every_peer_has_one() -> None:
 
 
 def test_every_environment_is_pinned_and_names_are_unique_in_a_benchmark() -> None:
-    for peer in PEERS:
-        assert peers_of(peer.benchmark)[peer.name] is peer
+    assert len({(peer.benchmark, peer.name) for peer in ALL}) == len(ALL)
+    for peer in ALL:
         assert peer.library.packages
         assert all("==" in package for package in peer.library.packages)
 
 
 def test_every_peer_takes_part_in_a_benchmark_that_its_script_knows() -> None:
-    for peer in PEERS:
+    for peer in ALL:
         text = (FOLDER / f"{peer.library.module}.py").read_text(encoding="utf-8")
         assert re.search(rf"drive\(.*\b{peer.benchmark}={peer.benchmark}_session", text)
 
@@ -54,7 +55,7 @@ def test_a_script_imports_of_this_repository_only_what_all_environments_have(scr
     of_ours = {name for name in imported if name.partition(".")[0] in {"benchmarks", "murho", "scripts", "tests"}}
     assert of_ours <= {f"benchmarks.peers.{name}" for name in SHARED}
     if script in SCRIPTS and "benchmarks.peers.torch_parts" in of_ours:
-        (library,) = {peer.library for peer in PEERS if peer.library.module == script}
+        (library,) = {peer.library for peer in ALL if peer.library.module == script}
         assert any(package.startswith("torch==") for package in library.packages)
 
 
@@ -77,8 +78,8 @@ print(sorted(name for name in sys.modules if name.startswith("benchmarks.")))
 
 
 def test_committed_scores_are_of_known_peers_and_pinned_packages() -> None:
-    known = peers_of("table")
+    known = {peer.name: peer for peer in PEERS if peer.benchmark in ("table", "classes")}
     for path in RESULTS.glob("*.json"):
         kept = orjson.loads(path.read_bytes())
         assert path.stem == f"{kept['peer']}-{kept['set']}"
-        assert kept["requirements"] == list(known[kept["peer"]].library.packages)
+        assert kept["requirements"] == known[kept["peer"]].requirements

@@ -90,6 +90,6 @@ def test_damaged_shares_are_named(shares: dict[str, object], message: str) -> No
 def test_shares_count_one_more_row_of_each_class() -> None:
     shares = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3)
     assert shares.values == pytest.approx((3 / 6, 2 / 6, 1 / 6))
-    assert shares.weight == pytest.approx(0.5 / 4)
+    assert shares.weight == pytest.approx(1 / 4)
     weighted = ClassShares.of(torch.tensor([0.0, 0.0, 1.0]).numpy(), 3, torch.tensor([0.5, 0.5, 2.0]).numpy())
     assert weighted.values == pytest.approx((2 / 6, 3 / 6, 1 / 6))
