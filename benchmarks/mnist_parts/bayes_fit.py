@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
+from benchmarks.mnist_parts.bayes_answers import error_rate, mean_outputs, mixture_log_probabilities
 from benchmarks.mnist_parts.images import CLASSES
 from murho.model.fitting.gradients import GradientStep
 from murho.model.fitting.objective import kl_weights
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from murho.model.networks.priors import Prior
 
-__all__ = ["Recipe", "RunningFit", "error_rate", "fit_network", "mixture_log_probabilities"]
+__all__ = ["Recipe", "RunningFit", "default_prior", "fit_network"]
 
 FINAL_RATE = 0.01
 """Last learning rate as a fraction of the first."""
@@ -126,7 +127,7 @@ class RunningFit:
                 tensors[f"{number}.{name}"] = moment
         tensors["generator"] = self._generator.get_state()
         temporary = path.with_name(path.name + ".part")
-        facts = {"epochs": str(self.epochs), "recipe": repr(replace(self.recipe))}
+        facts = {"epochs": str(self.epochs), "recipe": repr(self.recipe)}
         safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, facts)
         temporary.replace(path)
 
@@ -201,32 +202,6 @@ def fit_network(
             running.save(snapshot)
             history_file.write_text(json.dumps(history))
     return running.network, history
-
-
-@torch.no_grad()
-def mean_outputs(network: BayesianNetwork, inputs: Tensor) -> Tensor:
-    """Logits of the network with all weights at their means, ``[N, C]``."""
-    parts = network.parts(network.mu)
-    hidden = inputs
-    for first in range(0, len(parts), 2):
-        hidden = (network.activation(hidden) if first else hidden) @ parts[first][0] + parts[first + 1][0]
-    return hidden
-
-
-@torch.no_grad()
-def mixture_log_probabilities(network: BayesianNetwork, inputs: Tensor, draws: int, seed: int) -> Tensor:
-    """Log of the mean probabilities over draws, by local reparameterisation, ``[N, C]``."""
-    generator = torch.Generator().manual_seed(seed)
-    parts = []
-    for rows in inputs.split(1000):
-        outputs = network(rows, generator, draws)[0].view(draws, len(rows), -1)
-        parts.append(torch.log_softmax(outputs, dim=-1).logsumexp(dim=0) - math.log(draws))
-    return torch.cat(parts)
-
-
-def error_rate(scores: Tensor, digits: Tensor) -> float:
-    """Share of the images whose largest score, ``[N, C]``, is not at their digit, ``[N]``."""
-    return float((scores.argmax(dim=1) != digits.long()).float().mean())
 
 
 def _cosine(done: float) -> float:

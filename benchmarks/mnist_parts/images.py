@@ -50,7 +50,7 @@ def read_images(directory: Path, validation: int = VALIDATION) -> tuple[Images, 
     """Read ``mnist.npz``: training, validation and test images.
 
     Args:
-        directory: Holds ``mnist.npz`` with ``x_train``, ``y_train``, ``x_test`` and ``y_test``, itself or in ``mnist/``.
+        directory: Holds ``mnist.npz`` (``x_train``, ``y_train``, ``x_test``, ``y_test``), itself or in ``mnist/``.
         validation: Number of images to set aside for validation: the last ones.
 
     Raises:
