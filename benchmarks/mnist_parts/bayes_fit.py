@@ -36,6 +36,8 @@ __all__ = ["Recipe", "RunningFit", "default_prior", "fit_network"]
 
 FINAL_RATE = 0.01
 """Last learning rate as a fraction of the first."""
+RISE = (1.0 / 3.0, 0.8)
+"""Where in a fit the temperature rises to its final value: networks learn the digits first, then let weights go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Recipe:
         hidden: Widths of the hidden layers.
         prior: Prior of all weights and biases.
         temperature: Factor of the KL; 1 is the exact free energy.
+        final_temperature: Factor at the end: it rises by the same ratio in each step of `RISE`. None: it stays.
         warm_up: Share of all steps over which the KL's factor rises from 0 to ``temperature``.
         kl_weights: Share of the KL in each minibatch: ``uniform`` or ``geometric``.
         epochs: Passes over the images.
@@ -59,6 +62,7 @@ class Recipe:
     hidden: tuple[int, ...]
     prior: Prior
     temperature: float = 1.0
+    final_temperature: float | None = None
     warm_up: float = 0.3
     kl_weights: str = "uniform"
     epochs: int = 100
@@ -67,6 +71,20 @@ class Recipe:
     scale_rate: float = 5.0
     initial_sigma: float = 0.2
     seed: int = 0
+
+    def temperature_at(self, done: float) -> float:
+        """The KL's factor after a share of all steps."""
+        temperature = self.temperature * min(1.0, done / self.warm_up) if self.warm_up else self.temperature
+        if self.final_temperature is None:
+            return temperature
+        first, last = RISE
+        risen = min(1.0, max(0.0, (done - first) / (last - first)))
+        return temperature * (self.final_temperature / self.temperature) ** risen
+
+    def learning_rate_at(self, done: float) -> float:
+        """The learning rate of mu after a share of all steps."""
+        cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+        return self.learning_rate * (FINAL_RATE + (1.0 - FINAL_RATE) * cosine)
 
 
 class RunningFit:
@@ -99,14 +117,13 @@ class RunningFit:
         negative, kl = 0.0, 0.0
         for number, rows in enumerate(order.split(recipe.batch_size)):
             done = self.epochs * self._minibatches + number
-            rate = recipe.learning_rate * _cosine(done / total)
-            warm = min(1.0, (done + 1) / max(1.0, recipe.warm_up * total))
+            rate = recipe.learning_rate_at(done / total)
             energy = self._step(
                 self._inputs[rows],
                 self._digits[rows],
                 kl_weight=self._shares[number],
                 minibatches=self._minibatches,
-                temperature=recipe.temperature * warm,
+                temperature=recipe.temperature_at((done + 1) / total),
                 generator=self._generator,
             )
             for optimiser, factor in zip(self._optimisers, (1.0, recipe.scale_rate), strict=True):
@@ -202,10 +219,6 @@ def fit_network(
             running.save(snapshot)
             history_file.write_text(json.dumps(history))
     return running.network, history
-
-
-def _cosine(done: float) -> float:
-    return FINAL_RATE + (1.0 - FINAL_RATE) * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ NOTEBOOK = (512, 256)
 def bayes_recipe(hidden: tuple[int, ...], epochs: int, seed: int) -> Recipe:
     """Bayes by Backprop under a scale mixture."""
     prior = ScaleMixturePrior(pi=0.25, sigma1=math.exp(-1), sigma2=math.exp(-4))
-    return Recipe(hidden, prior, temperature=0.02, warm_up=0.2, epochs=epochs, seed=seed)
+    return Recipe(hidden, prior, temperature=0.02, final_temperature=0.06, warm_up=0.2, epochs=epochs, seed=seed)
 
 
 def notebook_recipe(epochs: int, seed: int) -> Recipe:
