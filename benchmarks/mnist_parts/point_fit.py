@@ -21,7 +21,7 @@ from murho.model.fitting.optimisers import OPTIMISERS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PointNetwork", "PointRecipe", "fit_point_network"]
+__all__ = ["PointNetwork", "PointRecipe", "dropout_of", "fit_point_network"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,23 @@ class PointNetwork:
         return hidden
 
 
+def dropout_of(recipe: PointRecipe, generator: torch.Generator) -> Callable[[Tensor, int], Tensor]:
+    """Leaves out inputs of a layer, given by its number, and scales up the others.
+
+    Args:
+        recipe: Its rates.
+        generator: Source of what is left out.
+    """
+
+    def leave_out(values: Tensor, number: int) -> Tensor:
+        rate = recipe.hidden_dropout if number else recipe.input_dropout
+        if rate == 0.0:
+            return values
+        return values * torch.empty_like(values).bernoulli_(1.0 - rate, generator=generator).div_(1.0 - rate)
+
+    return leave_out
+
+
 def fit_point_network(
     recipe: PointRecipe, inputs: Tensor, digits: Tensor, say: Callable[[str], None] = print
 ) -> PointNetwork:
@@ -97,14 +114,7 @@ def fit_point_network(
     generator = torch.Generator().manual_seed(recipe.seed)
     network = PointNetwork(inputs.shape[1], recipe.hidden, generator)
     optimiser = OPTIMISERS["sgd"]([*network.weights, *network.biases], recipe.learning_rate)
-    rates = [recipe.input_dropout, *[recipe.hidden_dropout] * (len(network.weights) - 1)]
-
-    def leave_out(values: Tensor, number: int) -> Tensor:
-        rate = rates[number]
-        if rate == 0.0:
-            return values
-        return values * torch.empty_like(values).bernoulli_(1.0 - rate, generator=generator).div_(1.0 - rate)
-
+    leave_out = dropout_of(recipe, generator)
     minibatches = math.ceil(len(inputs) / recipe.batch_size)
     total, labels = recipe.epochs * minibatches, digits.long()
     for epoch in range(recipe.epochs):
