@@ -22,8 +22,9 @@ import numpy as np
 import torch
 
 from benchmarks.command_line import add_output, numbers, positive, some_of
+from benchmarks.mnist_parts.bayes_answers import load_tensors
 from benchmarks.mnist_parts.images import VALIDATION, read_images
-from benchmarks.mnist_parts.pruning import decibels, pruning_table, weights_of
+from benchmarks.mnist_parts.pruning import Pruned, decibels, pruning_table, weights_of
 from benchmarks.mnist_parts.recipes import (
     NOTEBOOK,
     PAPER_WIDTHS,
@@ -31,6 +32,7 @@ from benchmarks.mnist_parts.recipes import (
     dropout_recipe,
     notebook_recipe,
     sgd_recipe,
+    sparse_recipe,
 )
 from benchmarks.mnist_parts.reports import draw_doubt, draw_pruning, draw_weights, render
 from benchmarks.mnist_parts.systems import (
@@ -123,28 +125,37 @@ class _Run:
         self.report["weights"] = {name: _moments(values) for name, values in found.items()}
 
     def pruning(self) -> None:
-        """(c) The pruning tables, the figure, and a pruned checkpoint of the first width."""
+        """(c) The pruning tables, before and after further epochs at a higher temperature; figures, a checkpoint."""
         for width in self._options.widths:
-            network, recipe, history = self._bayes_fit(width)
-            name, tensors = f"bayes-{width}", _tensors(network)
-            table = pruning_table(tensors, network.architecture, as_tensors(self._bench.test))
-            self.report["pruning"][name] = [
-                {key: getattr(row, key) for key in ("fraction", "weights", "threshold", "mean_error", "error")}
-                for row in table
-            ]
-            if width != self._options.widths[0]:
-                continue
-            draw_pruning(
-                self._bench.directory / "pruning.png",
-                decibels(tensors),
-                self.report["pruning"][name],
-                [f"784-{width}-{width}-10, {recipe.epochs} epochs, 10,000 test images; no fit after the removal"],
+            network, recipe, _ = self._bayes_fit(width)
+            self._prune(f"bayes-{width}", network, f"{recipe.epochs} epochs")
+            recipe = sparse_recipe((width, width), self._options.sparse_epochs, self._options.seed)
+            name = f"sparse-{width}"
+            network, history = fitted(self._bench, name, recipe, initial=network)
+            self.report["systems"][name] = {
+                "epochs": recipe.epochs,
+                "seconds": history[-1]["processor_seconds"],
+                **scores_of(self._bench, network, None),
+            }
+            kept = self._prune(
+                name, network, f"{recipe.epochs} further epochs at temperature {recipe.final_temperature}"
             )
-            kept = next(row for row in table if row.fraction == PRUNED_FRACTION)
-            with torch.no_grad():
-                for key, tensor in network.named_tensors().items():
-                    tensor.copy_(kept.tensors[key])
+            load_tensors(network, kept.tensors)
             checkpoint_of(self._bench, f"mnist-{width}-pruned", recipe, network, history)
+
+    def _prune(self, name: str, network: BayesianNetwork, how: str) -> Pruned:
+        """The pruning table and figure of a network; returns it without `PRUNED_FRACTION` of its weights."""
+        tensors = _tensors(network)
+        rows = pruning_table(tensors, network.architecture, as_tensors(self._bench.test))
+        self.report["pruning"][name] = [
+            {key: getattr(row, key) for key in ("fraction", "weights", "threshold", "mean_error", "error")}
+            for row in rows
+        ]
+        hidden = "-".join(map(str, network.architecture.hidden))
+        subtitle = [f"784-{hidden}-10, {how}; {len(self._bench.test):,} test images, not fitted again"]
+        path = self._bench.directory / f"pruning-{name}.png"
+        draw_pruning(path, decibels(tensors), self.report["pruning"][name], subtitle)
+        return next(row for row in rows if row.fraction == PRUNED_FRACTION)
 
     def doubt(self) -> None:
         """(e) Entropy on digits, turned digits and noise, of the three networks of the first width."""
@@ -214,6 +225,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--epochs", type=positive, default=120, metavar="N", help="of Bayes by Backprop (default 120)")
     parser.add_argument("--point-epochs", type=positive, default=40, metavar="N", help="of SGD, dropout (default 40)")
+    parser.add_argument(
+        "--sparse-epochs", type=positive, default=30, metavar="N", help="further ones of (c) (default 30)"
+    )
     parser.add_argument("--notebook-epochs", type=positive, default=40, metavar="N", help="of (d) (default 40)")
     parser.add_argument("--images", type=positive, metavar="N", help="learn from the first N alone (default all)")
     parser.add_argument("--validation", type=positive, default=VALIDATION, metavar="N", help="images that calibrate")

@@ -90,19 +90,22 @@ class Recipe:
 class RunningFit:
     """A fit between two epochs, which can be saved and resumed."""
 
-    def __init__(self, recipe: Recipe, inputs: Tensor, digits: Tensor) -> None:
+    def __init__(self, recipe: Recipe, inputs: Tensor, digits: Tensor, initial: BayesianNetwork | None = None) -> None:
         """Start before the first epoch.
 
         Args:
             recipe: The recipe.
             inputs: ``[N, D]``.
             digits: ``[N]``, float32 class indices.
+            initial: A fitted network of the same sizes to start from.
         """
         self.recipe, self._inputs, self._digits = recipe, inputs, digits
         self._generator = torch.Generator().manual_seed(recipe.seed)
         architecture = Architecture(inputs.shape[1], recipe.hidden, CLASSES)
         self.network = BayesianNetwork(architecture, self._generator)
         _set_initial_sigma(self.network, recipe.initial_sigma)
+        if initial is not None:
+            self.network.load_state_dict(initial.state_dict())
         self._step = GradientStep(self.network, Categorical(CLASSES), recipe.prior, total_rows=len(inputs))
         make = OPTIMISERS["adam"]
         self._optimisers = (make([self.network.mu], recipe.learning_rate), make([self.network.rho], 1.0))
@@ -176,6 +179,7 @@ def fit_network(
     training: tuple[Tensor, Tensor],
     validation: tuple[Tensor, Tensor],
     *,
+    initial: BayesianNetwork | None = None,
     snapshot: Path | None = None,
     say: Callable[[str], None] = print,
     between: int = 10,
@@ -186,6 +190,7 @@ def fit_network(
         recipe: The recipe.
         training: Inputs ``[N, D]`` and digits ``[N]``.
         validation: Inputs and digits that are only looked at.
+        initial: A fitted network of the same sizes to start from.
         snapshot: File of the state, written every ``between`` epochs; where it exists, the fit goes on from it.
         say: Gets a line every ``between`` epochs.
         between: Epochs between two looks at the validation images.
@@ -193,7 +198,7 @@ def fit_network(
     Returns:
         The network, and what the looks saw.
     """
-    running = RunningFit(recipe, *training)
+    running = RunningFit(recipe, *training, initial=initial)
     history_file = None if snapshot is None else snapshot.with_suffix(".json")
     history: list[dict[str, float]] = []
     if snapshot is not None and history_file is not None and snapshot.exists():

@@ -8,7 +8,15 @@ from benchmarks.mnist_parts.bayes_fit import Recipe
 from benchmarks.mnist_parts.point_fit import PointRecipe
 from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
 
-__all__ = ["NOTEBOOK", "PAPER_WIDTHS", "bayes_recipe", "dropout_recipe", "notebook_recipe", "sgd_recipe"]
+__all__ = [
+    "NOTEBOOK",
+    "PAPER_WIDTHS",
+    "bayes_recipe",
+    "dropout_recipe",
+    "notebook_recipe",
+    "sgd_recipe",
+    "sparse_recipe",
+]
 
 PAPER_WIDTHS = (400, 800, 1200)
 NOTEBOOK = (512, 256)
@@ -19,6 +27,21 @@ def bayes_recipe(hidden: tuple[int, ...], epochs: int, seed: int) -> Recipe:
     """Bayes by Backprop under a scale mixture."""
     prior = ScaleMixturePrior(pi=0.25, sigma1=math.exp(-1), sigma2=math.exp(-4))
     return Recipe(hidden, prior, temperature=0.02, final_temperature=0.06, warm_up=0.2, epochs=epochs, seed=seed)
+
+
+def sparse_recipe(hidden: tuple[int, ...], epochs: int, seed: int) -> Recipe:
+    """Further epochs from the end of `bayes_recipe`, at a higher temperature: fewer weights carry the digits."""
+    prior = ScaleMixturePrior(pi=0.25, sigma1=math.exp(-1), sigma2=math.exp(-4))
+    return Recipe(
+        hidden,
+        prior,
+        temperature=0.06,
+        final_temperature=0.1,
+        warm_up=0.0,
+        epochs=epochs,
+        learning_rate=5e-4,
+        seed=seed + 1,
+    )
 
 
 def notebook_recipe(epochs: int, seed: int) -> Recipe:

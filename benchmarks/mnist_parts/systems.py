@@ -69,12 +69,15 @@ class Bench:
         return self.directory / f"{name}.safetensors"
 
 
-def fitted(bench: Bench, name: str, recipe: Recipe) -> tuple[BayesianNetwork, list[dict[str, float]]]:
+def fitted(
+    bench: Bench, name: str, recipe: Recipe, initial: BayesianNetwork | None = None
+) -> tuple[BayesianNetwork, list[dict[str, float]]]:
     """A Bayesian network, fitted now, resumed or read, and the looks at it while it was fitted."""
     return fit_network(
         recipe,
         as_tensors(bench.training),
         as_tensors(bench.validation),
+        initial=initial,
         snapshot=bench.path(name),
         say=lambda line: bench.say(f"{name}: {line}"),
     )

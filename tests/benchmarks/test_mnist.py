@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
 def test_the_command_writes_tables_figures_and_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_images(tmp_path)
-    options = ["--widths", "12", "--epochs", "2", "--point-epochs", "2", "--validation", "100", "--doubt-images", "20"]
+    options = [
+        "--widths",
+        "12",
+        "--epochs",
+        "2",
+        "--sparse-epochs",
+        "1",
+        "--point-epochs",
+        "2",
+        "--validation",
+        "100",
+        "--doubt-images",
+        "20",
+    ]
     call = ["--data", str(tmp_path), "--output", str(tmp_path), "--threads", "1", *options]
     assert main([*call, "--parts", "networks,weights,pruning,doubt"]) == 0
     printed = capsys.readouterr().out
@@ -32,7 +45,7 @@ def test_the_command_writes_tables_figures_and_checkpoints(tmp_path: Path, capsy
     ):
         assert shown in printed
     folder = tmp_path / "mnist"
-    for figure in ("weights.png", "pruning.png", "doubt.png"):
+    for figure in ("weights.png", "pruning-bayes-12.png", "pruning-sparse-12.png", "doubt.png"):
         assert (folder / figure).read_bytes().startswith(b"\x89PNG")
     report = json.loads((folder / "mnist.json").read_text())
     assert report["systems"]["bayes-12"]["epochs"] == 2
