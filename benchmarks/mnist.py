@@ -13,6 +13,7 @@ network becomes a checkpoint, which ``murho serve`` serves.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -58,6 +59,7 @@ __all__ = ["main"]
 
 PARTS = ("networks", "weights", "pruning", "notebook", "doubt")
 PRUNED_FRACTION = 0.95
+REPORT = "mnist.json"
 WEIGHTS_SEED = 0
 
 
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in PARTS:
         if part in options.parts:
             getattr(run, part)()
-            write_json(directory / "mnist.json", {"facts": facts(), "options": run.shown_options(), **run.report})
+            write_json(directory / REPORT, {"facts": facts(), "options": run.shown_options(), **run.report})
     print(render(run.report))
     _say(f"numbers and figures: {directory}; checkpoints, for murho serve: {checkpoints}")
     return 0
@@ -86,7 +88,11 @@ class _Run:
 
     def __init__(self, options: argparse.Namespace, bench: Bench) -> None:
         self._options, self._bench = options, bench
-        self.report: dict[str, Any] = {"systems": {}, "pruning": {}, "doubt": {}}
+        self.report: dict[str, Any] = {"systems": {}, "weights": {}, "pruning": {}, "doubt": {}}
+        earlier = bench.directory / REPORT
+        if earlier.exists():  # numbers of parts that this call does not ask for
+            known = json.loads(earlier.read_text())
+            self.report |= {name: known[name] for name in self.report if name in known}
 
     def shown_options(self) -> dict[str, Any]:
         """The options, for the report."""
