@@ -33,9 +33,12 @@ from benchmarks.results import facts, table, write_json
 from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor
 
     from benchmarks.dropout_parts.regression_rows import RegressionRows
+    from murho.model.distributions.mixtures import Mixture
 
 __all__ = ["main"]
 
@@ -86,7 +89,9 @@ def _bayes(rows: RegressionRows, epochs: int, seed: int) -> dict[str, Any]:
     return _scored(rows, lambda features: bayes_predictive(fitted, features, DRAWS, seed), temperature, tried, seed)
 
 
-def _scored(rows: RegressionRows, answers: Any, chosen: float, tried: Mapping[float, float], seed: int) -> Any:
+def _scored(
+    rows: RegressionRows, answers: Callable[[Tensor], Mixture], chosen: float, tried: Mapping[float, float], seed: int
+) -> dict[str, Any]:
     features, targets = rows.test
     return {
         **predictive_scores(answers(features), targets, rows.scale),

@@ -79,7 +79,7 @@ class Recipe:
             return temperature
         first, last = RISE
         risen = min(1.0, max(0.0, (done - first) / (last - first)))
-        return temperature * (self.final_temperature / self.temperature) ** risen
+        return float(temperature * (self.final_temperature / self.temperature) ** risen)
 
     def learning_rate_at(self, done: float) -> float:
         """The learning rate of mu after a share of all steps."""
