@@ -24,7 +24,7 @@ __all__ = ["FRACTIONS", "Pruned", "decibels", "pruning_table", "weights_of"]
 
 FRACTIONS = (0.0, 0.5, 0.75, 0.95, 0.98)
 """Shares of the weights to remove: those of the paper."""
-DRAWS = 32
+DRAWS = 16
 
 
 @dataclass(frozen=True, slots=True)
