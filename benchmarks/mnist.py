@@ -32,6 +32,7 @@ from benchmarks.mnist_parts.recipes import (
     bayes_recipe,
     dropout_recipe,
     notebook_recipe,
+    refit_recipe,
     sgd_recipe,
     sparse_recipe,
 )
@@ -131,7 +132,7 @@ class _Run:
         self.report["weights"] = {name: _moments(values) for name, values in found.items()}
 
     def pruning(self) -> None:
-        """(c) The pruning tables, before and after further epochs at a higher temperature; figures, a checkpoint."""
+        """(c) Pruning, before and after further epochs at a higher temperature; what is left of it, fitted again."""
         for width in self._options.widths:
             network, recipe, _ = self._bayes_fit(width)
             self._prune(f"bayes-{width}", network, f"{recipe.epochs} epochs")
@@ -147,7 +148,18 @@ class _Run:
                 name, network, f"{recipe.epochs} further epochs at temperature {recipe.final_temperature}"
             )
             load_tensors(network, kept.tensors)
-            checkpoint_of(self._bench, f"mnist-{width}-pruned", recipe, network, history)
+            recipe, name = (
+                refit_recipe((width, width), self._options.refit_epochs, self._options.seed),
+                f"refit-{width}",
+            )
+            network, history = fitted(self._bench, name, recipe, initial=network)
+            path, _ = checkpoint_of(self._bench, f"mnist-{width}-pruned", recipe, network, history)
+            self.report["systems"][name] = {
+                "epochs": recipe.epochs,
+                "seconds": history[-1]["processor_seconds"],
+                "removed": PRUNED_FRACTION,
+                **scores_of(self._bench, network, path),
+            }
 
     def _prune(self, name: str, network: BayesianNetwork, how: str) -> Pruned:
         """The pruning table and figure of a network; returns it without `PRUNED_FRACTION` of its weights."""
@@ -234,6 +246,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--sparse-epochs", type=positive, default=30, metavar="N", help="further ones of (c) (default 30)"
     )
+    parser.add_argument("--refit-epochs", type=positive, default=15, metavar="N", help="once pruned (default 15)")
     parser.add_argument("--notebook-epochs", type=positive, default=40, metavar="N", help="of (d) (default 40)")
     parser.add_argument("--images", type=positive, metavar="N", help="learn from the first N alone (default all)")
     parser.add_argument("--validation", type=positive, default=VALIDATION, metavar="N", help="images that calibrate")

@@ -22,7 +22,7 @@ from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.likelihoods.categorical import Categorical
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 from murho.model.networks.layers import inverse_softplus
-from murho.model.networks.priors import ScaleMixturePrior
+from murho.model.revision.signal_to_noise import PRUNED_RHO, is_removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from murho.model.networks.priors import Prior
 
-__all__ = ["Recipe", "RunningFit", "default_prior", "fit_network"]
+__all__ = ["Recipe", "RunningFit", "fit_network"]
 
 FINAL_RATE = 0.01
 """Last learning rate as a fraction of the first."""
@@ -97,7 +97,7 @@ class RunningFit:
             recipe: The recipe.
             inputs: ``[N, D]``.
             digits: ``[N]``, float32 class indices.
-            initial: A fitted network of the same sizes to start from.
+            initial: A fitted network of the same sizes to start from; weights that a pruning removed stay removed.
         """
         self.recipe, self._inputs, self._digits = recipe, inputs, digits
         self._generator = torch.Generator().manual_seed(recipe.seed)
@@ -106,6 +106,8 @@ class RunningFit:
         _set_initial_sigma(self.network, recipe.initial_sigma)
         if initial is not None:
             self.network.load_state_dict(initial.state_dict())
+        self._removed = is_removed(self.network.mu.detach(), self.network.rho.detach())
+        self._any_removed = bool(self._removed.any())
         self._step = GradientStep(self.network, Categorical(CLASSES), recipe.prior, total_rows=len(inputs))
         make = OPTIMISERS["adam"]
         self._optimisers = (make([self.network.mu], recipe.learning_rate), make([self.network.rho], 1.0))
@@ -132,10 +134,17 @@ class RunningFit:
             for optimiser, factor in zip(self._optimisers, (1.0, recipe.scale_rate), strict=True):
                 optimiser.learning_rate = rate * factor
                 optimiser.step()
+            self._keep_removed()
             negative += float(energy.negative_log_likelihood) * len(rows) / len(self._inputs)
             kl += float(energy.kl) / self._minibatches
         self.epochs += 1
         return negative, kl
+
+    @torch.no_grad()
+    def _keep_removed(self) -> None:
+        if self._any_removed:
+            self.network.mu.masked_fill_(self._removed, 0.0)
+            self.network.rho.masked_fill_(self._removed, PRUNED_RHO)
 
     def save(self, path: Path) -> None:
         """Write the state, all of it or nothing."""
@@ -190,7 +199,7 @@ def fit_network(
         recipe: The recipe.
         training: Inputs ``[N, D]`` and digits ``[N]``.
         validation: Inputs and digits that are only looked at.
-        initial: A fitted network of the same sizes to start from.
+        initial: A fitted network of the same sizes to start from; weights that a pruning removed stay removed.
         snapshot: File of the state, written every ``between`` epochs; where it exists, the fit goes on from it.
         say: Gets a line every ``between`` epochs.
         between: Epochs between two looks at the validation images.
@@ -234,8 +243,3 @@ def _set_initial_sigma(network: BayesianNetwork, fraction: float) -> None:
         sigma = fraction * means[first].std()
         for scale in scales[first : first + 2]:
             scale.copy_(inverse_softplus(sigma).expand_as(scale))
-
-
-def default_prior() -> ScaleMixturePrior:
-    """The scale mixture of the benchmark, among those that the paper tried."""
-    return ScaleMixturePrior(pi=0.5, sigma1=math.exp(-2), sigma2=math.exp(-6))
