@@ -144,7 +144,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="with the folders uci and mnist")
     parser.add_argument("--sets", default="energy,yacht", metavar="NAMES", help=f"some of {','.join(UCI)}")
-    parser.add_argument("--splits", type=positive, default=5, metavar="N", help="standard splits of a set (default 5)")
+    parser.add_argument("--splits", type=positive, default=3, metavar="N", help="standard splits of a set (default 3)")
     parser.add_argument("--epochs", type=positive, default=200, metavar="N", help="of the UCI networks (default 200)")
     parser.add_argument("--mnist", action=argparse.BooleanOptionalAction, default=True, help="the networks of MNIST")
     parser.add_argument("--width", type=positive, default=400, metavar="N", help="of the MNIST networks (default 400)")

@@ -247,7 +247,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--sparse-epochs", type=positive, default=30, metavar="N", help="further ones of (c) (default 30)"
     )
     parser.add_argument("--refit-epochs", type=positive, default=15, metavar="N", help="once pruned (default 15)")
-    parser.add_argument("--notebook-epochs", type=positive, default=40, metavar="N", help="of (d) (default 40)")
+    parser.add_argument("--notebook-epochs", type=positive, default=15, metavar="N", help="of (d) (default 15)")
     parser.add_argument("--images", type=positive, metavar="N", help="learn from the first N alone (default all)")
     parser.add_argument("--validation", type=positive, default=VALIDATION, metavar="N", help="images that calibrate")
     parser.add_argument("--doubt-images", type=positive, default=2000, metavar="N", help="of (e) (default 2000)")
