@@ -244,7 +244,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=positive, default=120, metavar="N", help="of Bayes by Backprop (default 120)")
     parser.add_argument("--point-epochs", type=positive, default=40, metavar="N", help="of SGD, dropout (default 40)")
     parser.add_argument(
-        "--sparse-epochs", type=positive, default=30, metavar="N", help="further ones of (c) (default 30)"
+        "--sparse-epochs", type=positive, default=25, metavar="N", help="further ones of (c) (default 25)"
     )
     parser.add_argument("--refit-epochs", type=positive, default=15, metavar="N", help="once pruned (default 15)")
     parser.add_argument("--notebook-epochs", type=positive, default=15, metavar="N", help="of (d) (default 15)")
