@@ -53,9 +53,9 @@ class Panel:
 
 
 def density(values: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Density of values in bins: the bins' centres and densities; values beyond the edges count in the outer bins."""
-    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
-    return (edges[:-1] + edges[1:]) / 2.0, counts / counts.sum() / np.diff(edges)
+    """Density of values in bins: the bins' centres and densities; values beyond the edges are in no bin."""
+    counts, _ = np.histogram(values, edges)
+    return (edges[:-1] + edges[1:]) / 2.0, counts / len(values) / np.diff(edges)
 
 
 def draw(path: Path, panels: Sequence[Panel], *, title: str, subtitle: Sequence[str] = ()) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_doubt", "draw_pruning", "draw_weights", "render"]
 
-WEIGHT_EDGES = np.linspace(-0.3, 0.3, 121)
+WEIGHT_EDGES = np.linspace(-1.0, 1.0, 401)
 DECIBEL_EDGES = np.linspace(-40.0, 20.0, 121)
 ENTROPY_EDGES = np.linspace(0.0, np.log(10.0), 47)
 
@@ -93,8 +93,8 @@ def draw_weights(path: Path, weights: Mapping[str, NDArray[np.float64]], subtitl
     """
     lines = {name: density(values, WEIGHT_EDGES) for name, values in weights.items()}
     panels = [
-        Panel("density", "weight", "density", lines),
-        Panel("the same, logarithmic", "weight", "density", lines, logarithmic=True),
+        Panel("density", "weight", "density", lines, x_range=(-0.3, 0.3)),
+        Panel("logarithmic, and wider", "weight", "density", lines, y_range=(1e-3, 100.0), logarithmic=True),
     ]
     draw(path, panels, title="Trained weights of three networks", subtitle=subtitle)
 
