@@ -68,8 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     options = _options(arguments)
     torch.set_num_threads(options.threads)
-    # Products with the sigmas of removed weights are too small for normal numbers; fits took four times as long.
-    torch.set_flush_denormal(True)
     training, validation, test = read_images(options.data, options.validation)
     if options.images is not None:
         training = training[: options.images]

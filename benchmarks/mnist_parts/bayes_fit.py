@@ -117,6 +117,17 @@ class RunningFit:
 
     def epoch(self) -> tuple[float, float]:
         """Run all minibatches once; returns the mean negative log likelihood and ``KL / N``, nats per image."""
+        if not self._any_removed:
+            return self._epoch()
+        # Products with the sigmas of removed weights are too small for normal numbers, and an epoch took four times as
+        # long. The processor then rounds them to zero, for this thread, until it is told otherwise.
+        torch.set_flush_denormal(True)
+        try:
+            return self._epoch()
+        finally:
+            torch.set_flush_denormal(False)
+
+    def _epoch(self) -> tuple[float, float]:
         recipe, total = self.recipe, self.recipe.epochs * self._minibatches
         order = torch.randperm(len(self._inputs), generator=self._generator)
         negative, kl = 0.0, 0.0
