@@ -28,6 +28,7 @@ def check_first_rows(table: pa.Table, directory: Path, *, labelled: bool) -> Non
     Raises:
         TableError: A column is missing, or a cell does not fit; the message names column and row.
     """
+    from murho.model.data.class_targets import labels_from_table
     from murho.model.data.schema import Schema
     from murho.model.data.schema_inference import columns_from_table, target_from_table
 
@@ -37,6 +38,9 @@ def check_first_rows(table: pa.Table, directory: Path, *, labelled: bool) -> Non
         return
     first = table.slice(0, FIRST_ROWS)
     if labelled:
-        target_from_table(first, schema.target)
+        if schema.target.classes is None:
+            target_from_table(first, schema.target)
+        else:  # a class that the model does not know may be meant
+            labels_from_table(first, schema.target.name)
         return  # rows without a target may have any cells
     columns_from_table(first, schema)

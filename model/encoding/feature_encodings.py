@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from murho.model.encoding.scaling import Scale
-from murho.model.json_validation import expect_fields, expect_list, wrong
+from murho.model.json_validation import expect_fields, expect_flag, expect_list, wrong
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -81,10 +81,18 @@ class Scaled(Protocol):
 
 @dataclass(frozen=True)
 class Standard:
-    """A number standardised by the mean and standard deviation of the training rows."""
+    """A number standardised by the mean and standard deviation of the training rows.
+
+    Attributes:
+        feature: The feature.
+        scale: Mean, standard deviation and clipping limit.
+        bounded: Whether the number is bounded by what it is, such as a pixel: it then has no input for the distance
+            beyond its training range (`model.encoding.range_distance`).
+    """
 
     feature: Feature
     scale: Scale
+    bounded: bool = False
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
@@ -107,14 +115,15 @@ class Standard:
             fill_missing(column, out)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the scale."""
-        return {"scale": self.scale.to_json()}
+        """Return the scale, and ``bounded`` if it is true."""
+        return {"scale": self.scale.to_json()} | ({"bounded": True} if self.bounded else {})
 
     @classmethod
     def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Read the scale."""
-        fields = expect_fields(data, where, ("scale",))
-        return cls(feature, Scale.from_json(fields["scale"], f"{where}.scale"))
+        """Read the data of `to_json`."""
+        fields = expect_fields(data, where, ("scale",), optional=("bounded",))
+        bounded = expect_flag(fields.get("bounded", False), f"{where}.bounded")
+        return cls(feature, Scale.from_json(fields["scale"], f"{where}.scale"), bounded)
 
 
 FEWEST_ROWS_OF_A_LEVEL = 3

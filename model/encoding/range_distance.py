@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
-from murho.model.encoding.feature_encodings import Scaled
+from murho.model.encoding.feature_encodings import Scaled, Standard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class RangeDistance:
     of a column with outliers ends at `model.encoding.scaling.FURTHEST` standard deviations.
 
     Attributes:
-        features: Names of the F numbers and dates with a training range.
+        features: Names of the F numbers and dates with a training range, without bounded ones (`Standard.bounded`).
         minima: Lower ends of their training ranges, ``[F]``.
         maxima: Upper ends, ``[F]``.
         stds: Standard deviations over the training rows, ``[F]``.
@@ -57,7 +57,7 @@ class RangeDistance:
         for feature, part in zip(schema.features, parts, strict=True):
             if feature.kind not in (FeatureKind.NUMERIC, FeatureKind.DATE) or not isinstance(part, Scaled):
                 continue
-            if feature.minimum is None or feature.maximum is None:
+            if feature.minimum is None or feature.maximum is None or (isinstance(part, Standard) and part.bounded):
                 continue
             scale = part.scale
             half_width = scale.limit * scale.std

@@ -34,6 +34,9 @@ DEVICE_TILE_FLOATS = 2**25
 FEW_ROWS = 8
 """Most rows for which reading the weights dominates a product (3 to 8 rows: 0.55 to 0.95 of the time of tiles)."""
 
+SPARSE_FLOATS, SPARSE_SHARE = 2**22, 2
+"""A single row with zeros in half of its inputs or more, such as the pixels of an image, reads only the weights of the
+others where there are this many weights: 4.6 ms instead of 21 ms for 150 of 785 inputs, 400 units and 256 draws."""
 
 IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
@@ -86,6 +89,15 @@ def _few_rows(draws: Draws, rows: Tensor) -> Tensor:
 def _shared(layer: Tensor, inputs: Tensor) -> Tensor:
     """One product for all draws, ``[S, outputs, inputs]`` by ``[B, inputs]``; ``[S, B, outputs]``."""
     samples, outputs, _ = layer.shape
+    if len(inputs) == 1 and layer.numel() >= SPARSE_FLOATS and not inputs.is_cuda:
+        used = inputs[0].nonzero().squeeze(1)
+        by_input = layer.permute(2, 0, 1)
+        if len(used) * SPARSE_SHARE <= len(by_input) and by_input.is_contiguous():
+            values = inputs[0, used].unsqueeze(0)
+            summed = functional.embedding_bag(
+                used.unsqueeze(0), by_input.flatten(1), mode="sum", per_sample_weights=values
+            )
+            return summed.view(samples, 1, outputs)
     matrix = layer.flatten(0, 1)
     if len(inputs) == 1:
         return torch.mm(matrix, inputs.T).view(samples, 1, outputs)

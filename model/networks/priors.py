@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from murho.model.errors import OptionError
 from murho.model.json_validation import expect_fields, expect_number, option_errors_at, wrong
@@ -121,21 +122,20 @@ class ScaleMixturePrior:
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return unbiased estimates from one reparameterised draw of every weight (`Prior.kl_gradient`)."""
-        epsilon = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)
-        weights = mu + sigma * epsilon
-        wide = math.log(self.pi) + _log_normal(weights, self.sigma1)
-        narrow = math.log1p(-self.pi) + _log_normal(weights, self.sigma2)
-        share = torch.sigmoid(wide - narrow)  # responsibility of the wide component
-        by_weight = weights * torch.lerp(
-            torch.full_like(share, self.sigma2**-2), torch.full_like(share, self.sigma1**-2), share
-        )
-        entropy = torch.log(sigma) + 0.5 * (1.0 + math.log(2.0 * math.pi))
-        kl = -(entropy + torch.logaddexp(wide, narrow)).sum(dim=1)
-        return kl, by_weight, by_weight * epsilon - sigma.reciprocal()
-
-
-def _log_normal(values: Tensor, sigma: float) -> Tensor:
-    return -0.5 * (values / sigma).square() - math.log(sigma) - 0.5 * math.log(2.0 * math.pi)
+        epsilon = torch.empty_like(mu).normal_(generator=generator)
+        weights = torch.addcmul(mu, sigma, epsilon)
+        # log(wide) - log(narrow) is linear in w^2, and log(wide + narrow) is log(narrow) + softplus of it. With half a
+        # million weights every further operation counts.
+        squares = weights * weights
+        narrow, wide = self.sigma2**-2, self.sigma1**-2
+        constant = math.log(self.pi / (1.0 - self.pi)) - math.log(self.sigma1 / self.sigma2)
+        logit = (squares * (0.5 * (narrow - wide))).add_(constant)
+        entropy_and_cross = torch.log(sigma).add_(functional.softplus(logit)).sub_(squares, alpha=0.5 * narrow)
+        # The constants of the narrow component and of the entropy; log(2 pi) / 2 is in both.
+        constants = mu.shape[1] * (math.log(self.sigma2) - math.log1p(-self.pi) - 0.5)
+        kl = constants - entropy_and_cross.sum(dim=1)
+        by_weight = logit.sigmoid_().mul_(wide - narrow).add_(narrow).mul_(weights)  # share of the wide component
+        return kl, by_weight, epsilon.mul_(by_weight).sub_(sigma.reciprocal())
 
 
 @dataclass(frozen=True, slots=True)

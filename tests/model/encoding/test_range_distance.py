@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema import Feature, FeatureKind
+from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
 from murho.model.encoding.encoder import ENCODINGS, Encoder
-from murho.model.encoding.feature_encodings import Scaled
+from murho.model.encoding.feature_encodings import Scaled, Standard
+from murho.model.encoding.scaling import Scale
 from tests.model.conftest import make_table
 
 
@@ -114,3 +117,16 @@ def test_columns_that_no_training_row_moves_are_named() -> None:
         "district is unseen",
         "day beyond the training rows",
     ]
+
+
+def test_a_bounded_number_has_no_distance_and_is_bounded_after_a_round_trip() -> None:
+    pixel = Feature("pixel", FeatureKind.NUMERIC, None, missing=False, minimum=0.0, maximum=255.0, categories=())
+    features = (pixel, replace(pixel, name="size"))
+    schema = Schema(features, Target("digit", None), {})
+    parts = (Standard(features[0], Scale(0.0, 126.0), bounded=True), Standard(features[1], Scale(0.0, 126.0)))
+    encoder = Encoder(schema, "standard", parts)
+    assert encoder.names == ("pixel", "size", "size beyond the training rows")
+    columns = {name: np.array([0.0, 252.0]) for name in ("pixel", "size")}
+    np.testing.assert_array_equal(encoder.encode(columns), [[0.0, 0.0, 0.0], [2.0, 2.0, 0.0]])
+    assert Encoder.from_json(encoder.to_json(), schema) == encoder
+    assert "bounded" not in encoder.to_json()["features"]["size"]

@@ -142,6 +142,18 @@ def test_the_first_of_many_draws_answer_as_if_there_were_no_others(forward: Forw
     torch.testing.assert_close(forward(draws.first(5), rows), forward(draws, rows)[:5], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("zeros", [0, 1, 2, 3])
+@pytest.mark.parametrize("samples", [12, 7])
+def test_a_row_with_zeros_reads_fewer_weights_and_has_the_same_outputs(
+    forward: Forward, zeros: int, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws, rows = _draws(12, (8, 5), 2), _rows(1)
+    rows[0, :zeros] = 0.0
+    expected = _defined(draws, rows)[:samples]
+    monkeypatch.setattr(forward_module, "SPARSE_FLOATS", 1)
+    torch.testing.assert_close(forward(draws.first(samples), rows).double(), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_share_the_draws_of_compiled_code(threads: int) -> None:

@@ -1,0 +1,79 @@
+"""Bayes by Backprop on the rows of a UCI set: one network of the size of the dropout network, raw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from murho.model.distributions.mixtures import Mixture
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting.fit import fit
+from murho.model.fitting.fit_types import FitOptions
+from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
+from murho.model.networks.priors import EmpiricalBayesPrior
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from benchmarks.dropout_parts.regression_rows import RegressionRows
+    from murho.model.fitting.fit_types import Fit
+
+__all__ = ["TEMPERATURES", "bayes_options", "bayes_predictive", "choose_temperature", "fit_bayes"]
+
+TEMPERATURES = (1.0, 0.3, 0.1)
+"""Factors of the KL to choose from, as a training does."""
+
+
+def bayes_options(temperature: float, hidden: int, epochs: int, seed: int) -> FitOptions:
+    """Options of a fit that runs all its epochs, as the dropout network's does."""
+    return FitOptions(
+        prior=EmpiricalBayesPrior(),
+        noise="homoscedastic",
+        hidden=(hidden,),
+        epochs=epochs,
+        early_stop=False,
+        temperature=temperature,
+        validation_draws=1,
+        seed=seed,
+    )
+
+
+def fit_bayes(options: FitOptions, features: Tensor, targets: Tensor) -> Fit:
+    """Fit to all rows ``[N, D]`` and ``[N]``, standardised; a few of them are looked at and decide nothing."""
+    return fit(Rows(features, targets), Rows(features[:20], targets[:20]), options)
+
+
+@torch.no_grad()
+def bayes_predictive(fitted: Fit, rows: Tensor, draws: int, seed: int) -> Mixture:
+    """The predictive of rows ``[B, D]``, standardised: one Gaussian for each of S draws."""
+    outputs = fitted.network(rows, torch.Generator().manual_seed(seed), draws)[0, :, 0].view(draws, len(rows))
+    likelihood = fitted.likelihood
+    if not isinstance(likelihood, HomoscedasticNoise):
+        raise TypeError("the fit has noise of another kind")
+    return Mixture(outputs.double(), likelihood.noise(outputs).double())
+
+
+def choose_temperature(
+    rows: RegressionRows, temperatures: Sequence[float], options: FitOptions, draws: int
+) -> tuple[float, dict[float, float]]:
+    """The temperature of the highest validation log-likelihood, and that of each, nats per row, standardised.
+
+    Args:
+        rows: Rows of the split; those of ``chosen_by`` judge, the other training rows are learned.
+        temperatures: Temperatures to try.
+        options: Options of the fit, whatever their temperature.
+        draws: S.
+    """
+    features, targets = rows.training
+    learned = torch.ones(len(targets), dtype=torch.bool)
+    learned[rows.chosen_by] = False
+    found = {}
+    for temperature in temperatures:
+        fitted = fit_bayes(replace(options, temperature=temperature), features[learned], targets[learned])
+        predictive = bayes_predictive(fitted, features[rows.chosen_by], draws, options.seed)
+        found[temperature] = float(predictive.log_density(targets[rows.chosen_by].double()).mean())
+    return max(found, key=lambda temperature: found[temperature]), found

@@ -1,0 +1,1 @@
+"""Parts of `benchmarks.mnist`: images, fits, scores, pruning, doubt, checkpoints, figures."""

@@ -1,0 +1,1 @@
+"""Tests of `benchmarks.mnist_parts`."""
