@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.revisions import LabelledRows, Revision
+    from murho.model.storage.stores import CheckpointStore, WrittenVersion
 
 __all__ = [
     "CheckpointsOption",
@@ -38,7 +39,9 @@ __all__ = [
     "read_rows_for",
 ]
 
-CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
+CheckpointsOption = Annotated[
+    str, typer.Option("--checkpoints", help="Directory of checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 ReportOption = Annotated[
@@ -54,16 +57,16 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 
 
-def only_checkpoint(root: Path) -> str:
-    """The name of the only checkpoint in a directory, for commands without ``--model``; it is said on stderr.
+def only_checkpoint(store: CheckpointStore) -> str:
+    """The name of the only checkpoint in a place, for commands without ``--model``; it is said on stderr.
 
     Raises:
         OptionError: There are several, or there is none; the message lists them.
     """
     from murho.model.errors import OptionError
-    from murho.model.posterior.checkpoint import list_checkpoints
 
-    names = sorted({reference.name for reference in list_checkpoints(root) if reference.problem is None})
+    root = store.place
+    names = sorted({reference.name for reference in store.list() if reference.problem is None})
     if not names:
         raise OptionError(f"{root} has no checkpoint: train one with `murho train`, or say --checkpoints DIR")
     if len(names) > 1:
@@ -95,19 +98,19 @@ def print_lines(lines: list[str]) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def print_revision(directory: Path, written: Revision, which: str) -> None:
+def print_revision(made: WrittenVersion, written: Revision, which: str) -> None:
     """Print the new version of a checkpoint as one JSON object.
 
     Args:
-        directory: Directory of the version.
-        written: The revision in this directory.
+        made: The version.
+        written: The revision in it.
         which: Key of the facts about the revision: ``pruning`` or ``update``.
     """
     print_json(
         {
-            "checkpoint": str(directory),
-            "name": directory.parent.name,
-            "version": directory.name,
+            "checkpoint": made.address,
+            "name": made.name,
+            "version": made.version,
             which: written.spec.records[which],
             "metrics": written.spec.metrics,
         }

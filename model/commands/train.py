@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import unicodedata
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +30,7 @@ from murho.model.training.options import make_options
 if TYPE_CHECKING:
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.data.data_report import DataReport
+    from murho.model.storage.stores import WrittenVersion
     from murho.model.training.train import Trained
 
 __all__ = ["train"]
@@ -41,7 +42,7 @@ def train(
     *,
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     config: Annotated[Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")] = False,
     snapshot_every: Annotated[
@@ -59,9 +60,9 @@ def train(
 ) -> None:
     """Fit a Bayesian network to a table and save it as a checkpoint."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint import check_writable, write_checkpoint
     from murho.model.posterior.checkpoint_directories import validate_name
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
+    from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
     values = {} if config is None else read_config(config)
@@ -74,7 +75,8 @@ def train(
         raise OptionError("say which column to predict: --target COLUMN")
     check_device(device)
     require_file(data)
-    check_writable(checkpoints, chosen_name)
+    store = store_at(checkpoints)
+    store.check_writable(chosen_name)
     from murho.model.data.tables import read_table
     from murho.model.training.prepared_table import prepare_table
 
@@ -92,7 +94,7 @@ def train(
     resolved = resolve_device(device)
     with (
         TerminalReporter() as reporter,
-        Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots,
+        Snapshots(store.snapshots(chosen_name), resume=resume, seconds=snapshot_every) as snapshots,
     ):
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(
@@ -101,10 +103,10 @@ def train(
         with interrupts_held_back():
             extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if report else {}
             extras |= _learned_rows(trained)
-            directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors, extras=extras)
+            written = store.write(chosen_name, trained.spec, trained.tensors, extras=extras)
             if not trained.spec.training["interrupted"]:
                 snapshots.remove()
-    _print_outcome(trained, directory, described, as_json=json)
+    _print_outcome(trained, written, described, as_json=json)
 
 
 def _name_of(data: Path) -> str:
@@ -157,7 +159,7 @@ def _learned_rows(trained: Trained) -> dict[str, bytes]:
     return learned_rows_file(schema, evidence.columns, evidence.targets)
 
 
-def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, as_json: bool) -> None:
+def _print_outcome(trained: Trained, written: WrittenVersion, described: DataReport, *, as_json: bool) -> None:
     from murho.model.commands.next_commands import next_commands
     from murho.model.evaluation.class_summary import class_summary
     from murho.model.evaluation.metrics import summary
@@ -166,9 +168,9 @@ def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, 
     if as_json:
         print_json(
             {
-                "checkpoint": str(directory),
-                "name": directory.parent.name,
-                "version": directory.name,
+                "checkpoint": written.address,
+                "name": written.name,
+                "version": written.version,
                 "interrupted": spec.training["interrupted"],
                 "metrics": spec.metrics,
                 "data": described.to_json(),
@@ -181,9 +183,8 @@ def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, 
     lines = [
         f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
         *(f"  {line}" for line in scores),
-        f"saved {directory}{interrupted}",
+        f"saved {written.address}{interrupted}",
     ]
-    page = directory / "report.html"
-    if page.is_file():
-        lines.append(f"report: {page}")
-    print_lines([*lines, *next_commands(directory)])
+    if written.report is not None:
+        lines.append(f"report: {written.report}")
+    print_lines([*lines, *next_commands(written)])
