@@ -13,6 +13,8 @@ from unittest import mock
 import httpx
 from moto.server import ThreadedMotoServer
 
+from murho.model.storage.objects import ObjectStorage
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,7 +37,9 @@ class S3Server:
         self._client.put(f"/{BUCKET}").raise_for_status()
 
     def get(self, path: str) -> bytes:
-        return self._client.get(f"/{BUCKET}/{path}").raise_for_status().content
+        with in_environment(self.port):  # signed, because the objects that Murho writes are private
+            storage = ObjectStorage(f"s3://{BUCKET}")
+            return b"".join(storage.read(path, storage.list()[path].size))
 
     def put(self, path: str, content: bytes) -> None:
         self._client.put(f"/{BUCKET}/{path}", content=content).raise_for_status()
