@@ -13,7 +13,7 @@ from murho.model.python_interface.class_distribution import ClassDistribution
 from murho.model.python_interface.given_data import table_of
 from murho.model.python_interface.number_distribution import NumberDistribution
 from murho.model.python_interface.value_errors import ParameterError, as_value_errors
-from murho.model.storage.places import is_url
+from murho.model.storage.places import directory_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,11 +103,7 @@ class TrainedModel:
         Raises:
             CheckpointError: The name is invalid, or the directory can't be written.
         """
-        if checkpoints is not None and is_url(checkpoints):
-            raise ParameterError(
-                f"checkpoints: {checkpoints} is a URL: save into a directory, then `murho publish NAME/VERSION URL`"
-            )
-        root = default_root() if checkpoints is None else Path(checkpoints)
+        root = default_root() if checkpoints is None else directory_at(checkpoints)
         return write_checkpoint(root, name, self.posterior.spec, self.tensors)
 
 

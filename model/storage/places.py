@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from murho.model.errors import OptionError
+from murho.model.errors import CheckpointError, OptionError
 
-__all__ = ["is_url", "place_of", "shown_place"]
+__all__ = ["directory_at", "is_url", "place_of", "shown_place"]
 
 # Two letters at least: the drive of a path on Windows has one. ``a::b://`` is how fsspec chains protocols.
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://", flags=re.IGNORECASE)
@@ -41,6 +41,18 @@ def place_of(place: Path | str) -> Path | str:
     if parts.scheme.lower() == "file":
         return Path(url2pathname(parts.path))
     return place.rstrip("/") if parts.netloc or parts.path.strip("/") else place
+
+
+def directory_at(place: Path | str) -> Path:
+    """The directory that a place names, for functions that write to a disk alone.
+
+    Raises:
+        CheckpointError: It is a URL; the message says what to do.
+    """
+    chosen = place_of(place)
+    if isinstance(chosen, str):
+        raise CheckpointError(f"{chosen} is a URL: save into a directory, then `murho publish NAME/VERSION {chosen}`")
+    return chosen
 
 
 def shown_place(place: Path | str) -> str:

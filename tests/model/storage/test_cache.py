@@ -17,7 +17,11 @@ SIZE = 1_000
 
 
 def put(cache: CheckpointCache, key: str) -> Lease:
-    return cache.put(key, "cars", "1", SIZE, lambda directory: (directory / "model").write_bytes(b"x" * SIZE) and None)
+    return cache.put(key, "cars", "1", SIZE, fill_whole)
+
+
+def fill_whole(directory: Path) -> None:
+    (directory / "model").write_bytes(b"x" * SIZE)
 
 
 def held(cache: CheckpointCache) -> set[str]:

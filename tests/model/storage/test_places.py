@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.errors import OptionError
-from murho.model.storage.places import is_url, place_of, shown_place
+from murho.model.errors import CheckpointError, OptionError
+from murho.model.storage.places import directory_at, is_url, place_of, shown_place
 from murho.model.storage.stores import DirectoryStore, store_at
 
 
@@ -31,6 +31,12 @@ def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(OptionError, match="password") as refused:
         place_of("sftp://me:secret@host/models")
     assert "secret" not in str(refused.value)
+
+
+def test_what_writes_to_a_disk_alone_says_what_to_do_with_a_url() -> None:
+    assert directory_at("checkpoints") == Path("checkpoints")
+    with pytest.raises(CheckpointError, match="murho publish NAME/VERSION s3://bucket/models"):
+        directory_at("s3://bucket/models")
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_extra() -> None:
