@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
@@ -17,6 +16,7 @@ from murho.model.storage.places import directory_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from torch import Tensor
 
