@@ -7,13 +7,12 @@ import socket
 import threading
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from unittest import mock
 
 import httpx
 from moto.server import ThreadedMotoServer
-
-from murho.model.storage.objects import ObjectStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,31 +23,18 @@ BUCKET = "bucket"
 Mode = Literal["forwards", "down", "silent", "slow"]
 
 
+@dataclass(frozen=True)
 class S3Server:
-    """A server with one bucket, and objects that tests put there past Murho.
+    """A server with one bucket.
 
     Attributes:
         port: Its port.
     """
 
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}")
-        self._client.put(f"/{BUCKET}").raise_for_status()
+    port: int
 
-    def get(self, path: str) -> bytes:
-        with in_environment(self.port):  # signed, because the objects that Murho writes are private
-            storage = ObjectStorage(f"s3://{BUCKET}")
-            return b"".join(storage.read(path, storage.list()[path].size))
-
-    def put(self, path: str, content: bytes) -> None:
-        self._client.put(f"/{BUCKET}/{path}", content=content).raise_for_status()
-
-    def delete(self, path: str) -> None:
-        self._client.delete(f"/{BUCKET}/{path}").raise_for_status()
-
-    def close(self) -> None:
-        self._client.close()
+    def make_bucket(self, name: str) -> None:
+        httpx.put(f"http://127.0.0.1:{self.port}/{name}").raise_for_status()
 
 
 @contextmanager
@@ -57,13 +43,11 @@ def s3_server() -> Iterator[S3Server]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     threaded = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     threaded.start()
-    server = None
     try:
         server = S3Server(threaded.get_host_and_port()[1])
+        server.make_bucket(BUCKET)
         yield server
     finally:
-        if server is not None:
-            server.close()
         threaded.stop()
 
 
