@@ -26,8 +26,8 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
         FixedNoise,
         HomoscedasticNoise,
         HeteroscedasticNoise,
-        MixtureNoise,
         NegativeBinomial,
+        MixtureNoise,
         Bernoulli,
         Categorical,
     )
@@ -36,7 +36,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 
 KINDS = tuple(LIKELIHOODS)
 NOISE_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "number")
-"""The kinds for numbers, the values of ``--noise``."""
+"""The kinds for numbers, the values of ``--noise``; the simplest first."""
 CLASS_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "class")
 
 

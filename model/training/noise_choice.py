@@ -43,11 +43,11 @@ def require_noise_for(options: TrainOptions, targets: NDArray[np.float64], name:
         )
 
 
-def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, transform: str) -> bool:
-    """Whether an observation model suits a target and the ``--transform`` of the user, so that a search may try it."""
+def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, options: TrainOptions) -> bool:
+    """Whether an observation model suits a target and the options of the user, so that a search may try it."""
     likelihood = LIKELIHOODS[kind]
     return (
         likelihood.first_refused(targets) is None
         and (limits is None or likelihood.allows(limits))
-        and transform in ("auto", likelihood.only_transform or transform)
+        and options.transform in ("auto", likelihood.only_transform or options.transform)
     )

@@ -10,7 +10,7 @@ from murho.model.encoding.training_range import BeyondRule
 from murho.model.evaluation.cross_calibration import calibrate_held_out
 from murho.model.fitting.row_scorers import NumberScorer
 from murho.model.posterior.spec_parts import LikelihoodSpec
-from murho.model.training.noise_choice import require_noise_for
+from murho.model.training.noise_choice import require_noise_for, suits
 from murho.model.training.search_space import SearchDimension
 from murho.model.training.target_limits import target_limits
 
@@ -60,7 +60,9 @@ class RegressionTask:
             yield SearchDimension("transform", ("log",))
         if options.noise == "auto":
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
-            yield SearchDimension("noise", ("homoscedastic",) if few else ("mixture",))
+            others = ("homoscedastic" if few else "mixture", "negative-binomial")
+            targets = data.targets[data.split.learned]
+            yield SearchDimension("noise", tuple(kind for kind in others if suits(kind, targets, data.limits, options)))
 
     def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> NumberScorer:
         """Scores by NLL and CRPS."""
