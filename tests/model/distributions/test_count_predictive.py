@@ -42,11 +42,12 @@ def test_moments_follow_the_law_of_total_variance(mean: float, dispersion: float
 @pytest.mark.parametrize(("mean", "dispersion"), SIZES)
 def test_percentiles_tails_and_scores_are_those_of_the_discrete_mixture(mean: float, dispersion: float) -> None:
     predictive, draws = predictive_of(mean, dispersion)
-    counts = np.arange(int(max(draw.ppf(1.0 - 1e-10) for draw in draws)) + 50)
+    counts = np.arange(int(max(draw.ppf(1.0 - 1e-6) for draw in draws)) + 50)
     exact = np.mean([draw.cdf(counts) for draw in draws], axis=0)
-    below, above = predictive.tails(torch.from_numpy(counts + 0.5))
-    assert below[0].numpy() == pytest.approx(exact, abs=3e-4)
-    assert (below + above).numpy() == pytest.approx(np.ones((1, len(counts))))
+    some = counts[:: 1 + len(counts) // 1_000]
+    below, above = predictive.tails(torch.from_numpy(some + 0.5))
+    assert below[0].numpy() == pytest.approx(exact[some], abs=3e-4)
+    assert (below + above).numpy() == pytest.approx(np.ones((1, len(some))))
     scores = torch.special.ndtri(torch.from_numpy(LEVELS))
     found = predictive.reported(predictive.quantiles(scores))[0].numpy()
     assert (found == np.round(found)).all()
