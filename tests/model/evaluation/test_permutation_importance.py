@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.engines.prediction import PredictOptions
+from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import score_columns
 from murho.model.evaluation.permutation_importance import permutation_importance
@@ -21,21 +21,29 @@ if TYPE_CHECKING:
 
 def test_it_approaches_the_mean_over_all_pairs_of_rows(rent: Posterior) -> None:
     """Row i has the cell of row k with probability 1/n in a shuffle: the expectation is a mean over n^2 rows."""
-    count, repeats = 12, 150
-    table = make_table(rows=count, seed=3)
-    columns = columns_from_table(table, rent.schema)
-    targets = target_from_table(table, rent.schema.target)
+    count = 8
+    columns = columns_from_table(make_table(rows=count, seed=3), rent.schema)
     rows, cells = (part.ravel() for part in np.indices((count, count)))
     pairs = {name: column[rows] for name, column in columns.items()} | {"size": columns["size"][cells]}
     options = PredictOptions(percentiles=())
     changes = rent.predict(pairs, options).mean - rent.predict(columns, options).mean[rows]
-    losses = [
-        score_columns(rent, of, truth, 256, None).crps for of, truth in ((pairs, targets[rows]), (columns, targets))
-    ]
-    found = permutation_importance(rent, columns, targets, repeats=repeats)
-    (size,) = (feature for feature in found["features"] if feature["name"] == "size")
-    assert size["mean"]["value"] == pytest.approx(np.sqrt(np.mean(changes**2)), rel=0.1)
-    assert size["crps"]["value"] == pytest.approx(np.mean(losses[0] - losses[1][rows]), rel=0.1)
+    size = permutation_importance(rent, columns, repeats=60)["features"][0]
+    assert size["name"] == "size"
+    assert size["mean"]["value"] == pytest.approx(np.sqrt(np.mean(changes**2)), rel=0.2)
+
+
+def test_of_two_rows_scores_and_answers_move_as_they_do_when_the_cells_are_swapped(rent: Posterior) -> None:
+    """A shuffle of two rows swaps their cells or leaves them: both measures have the same share of swaps."""
+    table = make_table(rows=2, seed=3)
+    columns, targets = columns_from_table(table, rent.schema), target_from_table(table, rent.schema.target)
+    swapped = columns | {"size": columns["size"][::-1]}
+    options = PredictOptions(percentiles=())
+    square = np.mean((rent.predict(swapped, options).mean - rent.predict(columns, options).mean) ** 2)
+    plain, other = (score_columns(rent, of, targets, DEFAULT_SAMPLES, None).crps for of in (columns, swapped))
+    size = permutation_importance(rent, columns, targets, repeats=5)["features"][0]
+    share = size["mean"]["value"] ** 2 / square
+    assert round(5 * share, 6) in (1.0, 2.0, 3.0, 4.0)
+    assert size["crps"]["value"] == pytest.approx(share * np.mean(other - plain), rel=1e-5)
 
 
 def test_a_column_of_equal_cells_has_none(rent: Posterior) -> None:
