@@ -138,7 +138,7 @@ class TrainOptions(BaseModel):
     noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic", "mixture", "negative-binomial"] = Field(
         default="auto",
         description="Observation model. auto takes heteroscedastic noise (homoscedastic below 200 rows) or a mixture, "
-        "whichever validates better. negative-binomial is for counts.",
+        "whichever validates better; for counts it tries negative-binomial, too.",
     )
     noise_sigma: Positive | None = Field(
         default=None, description="Standard deviation of fixed noise, in the target's unit."

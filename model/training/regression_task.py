@@ -60,7 +60,7 @@ class RegressionTask:
             yield SearchDimension("transform", ("log",))
         if options.noise == "auto":
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
-            others = ("homoscedastic" if few else "mixture", "negative-binomial")
+            others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
             targets = data.targets[data.split.learned]
             yield SearchDimension("noise", tuple(kind for kind in others if suits(kind, targets, data.limits, options)))
 
