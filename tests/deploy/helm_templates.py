@@ -65,7 +65,9 @@ def pieces(text: str) -> Iterator[Node]:
     yield Node("text", rest.lstrip() if trim else rest)
 
 
-def parse(nodes: Iterator[Node], definitions: dict[str, list[Node]], ends: Sequence[str] = ()) -> tuple[list[Node], str]:
+def parse(
+    nodes: Iterator[Node], definitions: dict[str, list[Node]], ends: Sequence[str] = ()
+) -> tuple[list[Node], str]:
     """The nodes up to an end, and that end's words."""
     result: list[Node] = []
     for node in nodes:
@@ -278,7 +280,5 @@ def render_chart(folder: Path, changes: Mapping[str, Any], *, release: str = "sc
     renderer = Renderer(folder)
     loaded = {path.name: renderer.load(path) for path in sorted((folder / "templates").iterdir())}
     return {
-        name: renderer.render(nodes, Scope(scope, scope))
-        for name, nodes in loaded.items()
-        if not name.startswith("_")
+        name: renderer.render(nodes, Scope(scope, scope)) for name, nodes in loaded.items() if not name.startswith("_")
     }
