@@ -1,7 +1,7 @@
 """Renders the chart as Helm does, for the part of Go's templates that it uses; anything else is an error.
 
-Known: text, comments, `{{-` and `-}}`, `define`, `include`, `if` / `else if` / `else`, `range` over lists and maps, `with`,
-fields, `$`, variables of `range`, parentheses, pipes, texts, whole numbers, and the functions of `FUNCTIONS`. A value
+Known: text, comments, `{{-` and `-}}`, `define`, `include`, `if` / `else if` / `else`, `range` over lists and maps,
+`with`, fields, `$`, variables of `range`, parentheses, pipes, texts, whole numbers, and the functions of `FUNCTIONS`. A value
 that is missing, a number that Helm would print with an exponent, and what is left open raise `TemplateError`.
 """
 
@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 __all__ = ["TemplateError", "render_chart"]
 
