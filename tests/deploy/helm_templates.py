@@ -1,8 +1,8 @@
 """Renders the chart as Helm does, for the part of Go's templates that it uses; anything else is an error.
 
 Known: text, comments, `{{-` and `-}}`, `define`, `include`, `if` / `else if` / `else`, `range` over lists and maps,
-`with`, fields, `$`, variables of `range`, parentheses, pipes, texts, whole numbers, and the functions of `FUNCTIONS`. A value
-that is missing, a number that Helm would print with an exponent, and what is left open raise `TemplateError`.
+`with`, fields, `$`, variables of `range`, parentheses, pipes, texts, whole numbers, and the functions of
+`FUNCTIONS`. A value that is missing, a number that Helm would print with an exponent, and what is left open raise `TemplateError`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -39,6 +40,7 @@ def documents(text: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
+@cache
 def in_folder(name: str) -> list[dict[str, Any]]:
     """The objects of a folder of manifests, by its kustomization."""
     listed = yaml.safe_load((KUBERNETES / name / "kustomization.yaml").read_text())["resources"]
@@ -58,4 +60,5 @@ def of_kind(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
 
 def dockerfile(word: str) -> str:
     """What follows a word of the Dockerfile's last stage."""
-    return re.findall(rf"^{word} (.*)$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)[-1]
+    found: list[str] = re.findall(rf"^{word} (.*)$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    return found[-1]

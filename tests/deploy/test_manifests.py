@@ -207,12 +207,13 @@ def test_the_schema_of_the_values_takes_them_and_refuses_slips() -> None:
     jsonschema.validate(values, schema)
     for changes in (EVERYTHING, LITTLE):
         jsonschema.validate(changes | {"settings": {"drain_delay": "1", "drain_grace": "2"}}, schema)
-    for slip in (
+    slips: tuple[dict[str, Any], ...] = (
         {"image": {"name": "murho"}},
         {"setings": {}},
         {"settings": {**values["settings"], "samples": 128}},
         {"keys": {"lines": ["dashboard:the-key-itself"]}},
-    ):
+    )
+    for slip in slips:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(slip, schema)
     assert set(values["settings"]) <= set(Settings.model_fields)
