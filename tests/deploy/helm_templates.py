@@ -2,7 +2,8 @@
 
 Known: text, comments, `{{-` and `-}}`, `define`, `include`, `if` / `else if` / `else`, `range` over lists and maps,
 `with`, fields, `$`, variables of `range`, parentheses, pipes, texts, whole numbers, and the functions of
-`FUNCTIONS`. A value that is missing, a number that Helm would print with an exponent, and what is left open raise `TemplateError`.
+`FUNCTIONS`. A value that is missing, a number that Helm would print with an exponent, and what is left open raise
+`TemplateError`.
 """
 
 from __future__ import annotations
@@ -225,7 +226,8 @@ class Exact(int):
 def to_yaml(value: Any) -> str:
     if not isinstance(value, (Mapping, list)):
         raise TemplateError(f"toYaml of {value!r}")
-    return yaml.safe_dump(value, default_flow_style=False, width=100_000).removesuffix("\n")
+    text: str = yaml.safe_dump(value, default_flow_style=False, width=100_000)
+    return text.removesuffix("\n")
 
 
 def indented(width: int, text: str) -> str:
