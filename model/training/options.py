@@ -181,8 +181,9 @@ class TrainOptions(BaseModel):
     patience: int = Field(default=15, ge=1, description="Validations without improvement before a fit stops.")
     budget: Positive | None = Field(
         default=None,
-        description="Most seconds by the clock to fit, all candidates together; the fit then depends on the machine. "
-        "The default counts work instead, the same on every machine.",
+        description="Most seconds by the clock until all candidates are fitted; the fit then depends on the machine. "
+        "The default counts work instead, the same on every machine. Of a table with more rows than the seconds are "
+        "enough for, a sample is used.",
         json_schema_extra={"unset": "the work of about 48 seconds up to 1,000 rows, 290 from 10,000 to 50,000"},
     )
     quick: bool = Field(
