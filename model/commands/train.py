@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 import unicodedata
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,8 +50,13 @@ def train(
         float, typer.Option(min=0.0, help="Seconds between snapshots for --resume; 0: after every epoch.")
     ] = 30.0,
     report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--report/--no-report",
+            help="Write report.html and its charts beside the checkpoint.",
+            show_default="yes, without --quick",
+        ),
+    ] = None,
     report_rows: Annotated[
         bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
     ] = True,
@@ -64,6 +70,7 @@ def train(
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
     from murho.model.storage.stores import store_at
 
+    began = time.monotonic()
     # First what can be said at once; then the imports that take seconds.
     values = {} if config is None else read_config(config)
     configured = {key: values.pop(key, None) for key in ("target", "name")}
@@ -71,20 +78,26 @@ def train(
     given_name = name or configured["name"]
     chosen_name = validate_name(str(given_name)) if given_name else _name_of(data)
     options = make_options(values | option_values(given))
+    with_report = not options.quick if report is None else report
     if not isinstance(column, str):
         raise OptionError("say which column to predict: --target COLUMN")
     check_device(device)
     require_file(data)
     store = store_at(checkpoints)
     store.check_writable(chosen_name)
+    from murho.model.data.arrow_values import release_memory
     from murho.model.data.tables import read_table
     from murho.model.training.prepared_table import prepare_table
+    from murho.model.training.row_sample import rows_for_budget
 
     table = read_table(data)
     with naming(data):
         prepared = prepare_table(table, column, options)
         described = prepared.report()
     _say_report(described, data)
+    prepared = rows_for_budget(prepared, options)
+    del table  # a large one takes memory that the fits need
+    release_memory()
 
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.runtime.interrupts import interrupts_held_back
@@ -98,10 +111,17 @@ def train(
     ):
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(
-                table, column, options, reporter=reporter, device=resolved, snapshots=snapshots, prepared=prepared
+                prepared.given,
+                column,
+                options,
+                reporter=reporter,
+                device=resolved,
+                snapshots=snapshots,
+                prepared=prepared,
+                began=began,
             )
         with interrupts_held_back():
-            extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if report else {}
+            extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if with_report else {}
             extras |= _learned_rows(trained)
             written = store.write(chosen_name, trained.spec, trained.tensors, extras=extras)
             if not trained.spec.training["interrupted"]:
@@ -163,6 +183,7 @@ def _print_outcome(trained: Trained, written: WrittenVersion, described: DataRep
     from murho.model.commands.next_commands import next_commands
     from murho.model.evaluation.class_summary import class_summary
     from murho.model.evaluation.metrics import summary
+    from murho.model.training.quick import FullSearch
 
     spec = trained.spec
     if as_json:
@@ -185,6 +206,8 @@ def _print_outcome(trained: Trained, written: WrittenVersion, described: DataRep
         *(f"  {line}" for line in scores),
         f"saved {written.address}{interrupted}",
     ]
+    if "full_search" in spec.training:
+        lines.insert(-1, FullSearch(**spec.training["full_search"]).line())
     if written.report is not None:
         lines.append(f"report: {written.report}")
     print_lines([*lines, *next_commands(written)])
