@@ -2,11 +2,13 @@
 #
 #   TORCH_VARIANT    cpu (the default) or cuda: the build of PyTorch
 #   TORCH_INDEX_URL  an index to take torch from, such as a mirror
+#   EXTRAS           further extras, such as s3: checkpoints from object storage
 
 # ---- what Murho needs to run, in an environment of its own
 FROM python:3.11-slim AS dependencies
 ARG TORCH_VARIANT=cpu
 ARG TORCH_INDEX_URL=
+ARG EXTRAS=
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN python -m venv /opt/venv

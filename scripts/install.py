@@ -12,6 +12,8 @@ the build:
     TORCH_VARIANT      cpu (the default) or cuda
     TORCH_INDEX_URL    an index to take torch from, instead of PyTorch's own (a mirror, another CUDA version)
 
+With --runtime-dependencies, EXTRAS names further extras, such as ``s3``.
+
 The script uses the standard library only, because it runs before anything is installed.
 """
 
@@ -260,7 +262,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.runtime_dependencies:
         offered = project["project"]["optional-dependencies"]
         client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))
-        wanted = [*project["project"]["dependencies"], *offered["compiled"], *client["project"]["dependencies"]]
+        chosen = [extra for extra in ("compiled", *os.environ.get("EXTRAS", "").split(",")) if extra]
+        unknown = set(chosen) - set(offered)
+        if unknown:
+            raise SystemExit(
+                f"EXTRAS: there is no extra {sorted(unknown)[0]!r}; there are: {', '.join(sorted(offered))}."
+            )
+        wanted = [*project["project"]["dependencies"], *client["project"]["dependencies"]]
+        wanted += [package for extra in chosen for package in offered[extra]]
         install_through_constraints(*common, *wanted)
     else:
         extras = ",".join(SERVING_EXTRAS) if options.serving else "dev"

@@ -34,6 +34,7 @@ LITTLE: dict[str, Any] = {
     "checkpoints": {"existingClaim": "mine"},
     "settings": {"drain_delay": "1", "drain_grace": "200"},
 }
+STORAGE: dict[str, Any] = {"checkpoints": {"url": "s3://bucket/prefix", "storage": "20Gi"}}
 
 
 def documents(text: str) -> list[dict[str, Any]]:

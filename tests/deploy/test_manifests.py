@@ -16,7 +16,18 @@ from murho.service.configuration import read_configuration
 from murho.service.settings import Settings
 from tests.deploy.custom_resources import SCHEMAS
 from tests.deploy.helm_templates import TemplateError, render_chart
-from tests.deploy.support import CHART, EVERYTHING, KEYS, KUBERNETES, LITTLE, dockerfile, in_chart, in_folder, of_kind
+from tests.deploy.support import (
+    CHART,
+    EVERYTHING,
+    KEYS,
+    KUBERNETES,
+    LITTLE,
+    STORAGE,
+    dockerfile,
+    in_chart,
+    in_folder,
+    of_kind,
+)
 from tests.service.support import AppClient, FakeModel, make_client
 from tests.support import ROOT
 
@@ -29,6 +40,7 @@ SETS = {
     "chart as it is": in_chart({}),
     "chart with everything": in_chart(EVERYTHING),
     "chart with little": in_chart(LITTLE),
+    "chart with a storage": in_chart(STORAGE),
 }
 PODS = {
     name: of_kind(objects, "Deployment")["spec"]["template"]["spec"]
@@ -135,7 +147,7 @@ def test_the_pod_is_restricted_and_runs_as_the_images_user(name: str) -> None:
     assert pod["enableServiceLinks"] is False
     assert pod["automountServiceAccountToken"] is False
     writable = {item["mountPath"] for item in main["volumeMounts"] if not item.get("readOnly")}
-    assert writable == {"/tmp"}  # noqa: S108
+    assert writable == {"/tmp"} | ({"/var/cache/murho"} if name == "chart with a storage" else set())  # noqa: S108
     assert main["args"] == ["serve"]
 
 
@@ -144,7 +156,17 @@ def test_checkpoints_are_mounted_where_the_image_looks_for_them() -> None:
     assert image in (ROOT / "Dockerfile").read_text()
     for name, pod in PODS.items():
         places = {item["mountPath"] for item in container(pod)["volumeMounts"]}
-        assert "/checkpoints" in places or environment(pod)["MURHO_CHECKPOINTS"] == "/mnt/models", name
+        elsewhere = environment(pod).get("MURHO_CHECKPOINTS")
+        assert "/checkpoints" in places or elsewhere in ("/mnt/models", "s3://bucket/prefix"), name
+
+
+def test_with_a_storage_there_is_a_cache_in_place_of_a_claim() -> None:
+    pod = PODS["chart with a storage"]
+    assert "PersistentVolumeClaim" not in {item["kind"] for item in SETS["chart with a storage"]}
+    (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "checkpoints")
+    assert volume["emptyDir"] == {"sizeLimit": "20Gi"}
+    assert environment(pod)["MURHO_CHECKPOINT_CACHE"] in {item["mountPath"] for item in container(pod)["volumeMounts"]}
+    assert Settings().checkpoint_cache_bytes < 12 * 2**30  # the default size of that volume
 
 
 @pytest.mark.parametrize("name", [name for name in PODS if name in SETS])
@@ -205,7 +227,7 @@ def test_the_schema_of_the_values_takes_them_and_refuses_slips() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     jsonschema.validate(values, schema)
-    for changes in (EVERYTHING, LITTLE):
+    for changes in (EVERYTHING, LITTLE, STORAGE):
         jsonschema.validate(changes | {"settings": {"drain_delay": "1", "drain_grace": "2"}}, schema)
     slips: tuple[dict[str, Any], ...] = (
         {"image": {"name": "murho"}},
