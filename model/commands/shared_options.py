@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointsOption",
     "DeviceOption",
+    "EngineOption",
     "JsonOption",
     "ModelOption",
     "NameArgument",
@@ -36,10 +37,15 @@ __all__ = [
     "print_lines",
     "print_revision",
     "read_rows_for",
+    "require_local",
 ]
 
 CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", help="local, or ray: many processes and machines; --engine ray --help has its options."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
@@ -70,6 +76,18 @@ def only_checkpoint(root: Path) -> str:
         raise OptionError(f"{root} has {len(names)} checkpoints ({', '.join(names)}): choose one with --model NAME")
     sys.stderr.write(f"note: --model {names[0]}, the only checkpoint in {root}\n")
     return names[0]
+
+
+def require_local(engine: str) -> None:
+    """Check that ``--engine`` is local: the command of another engine is another function.
+
+    Raises:
+        OptionError: It is not.
+    """
+    from murho.model.errors import OptionError
+
+    if engine != "local":
+        raise OptionError(f"--engine must be local or ray, not {engine!r}")
 
 
 @contextmanager
