@@ -30,9 +30,7 @@ _ENCODING_HINT = "save it as UTF-8"
 _DIAGNOSED_BYTES = 2**22
 
 
-def parse_csv(
-    data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None
-) -> pa.Table:
+def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None) -> pa.Table:
     """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
 
     Args:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-RAYS_OWN = (r"ignore::DeprecationWarning:ray\.data\.context", "ignore:Using extra keyword arguments on `Field`:DeprecationWarning")
+RAYS_OWN = (
+    r"ignore::DeprecationWarning:ray\.data\.context",
+    "ignore:Using extra keyword arguments on `Field`:DeprecationWarning",
+)
 """Warnings that Ray causes in itself."""
 
 

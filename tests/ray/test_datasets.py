@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import murho.ray
@@ -13,9 +12,6 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
 from murho.model.posterior.posterior import Posterior
 from tests.support import ROOT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 
@@ -29,9 +25,10 @@ def test_a_dataset_is_answered_in_order_with_the_same_bits_whatever_the_workers(
     for workers, blocks in ((1, 3), (2, 11)):
         dataset = ray.data.from_arrow(rents_table).repartition(blocks)
         asked = {"checkpoints": CHECKPOINTS, "samples": 64, "seed": 3, "workers": workers, "rows_per_block": 700}
-        found.append(murho.ray.predict(dataset, "rents", **asked).to_pandas())
+        answers = murho.ray.predict(dataset, "rents", **asked)
+        found.append(pa.concat_tables(answers.iter_batches(batch_size=None, batch_format="pyarrow")))
     one, two = found
-    assert one["id"].tolist() == list(range(3_000))
+    assert one["id"].to_pylist() == list(range(3_000))
     posterior = Posterior.load(CHECKPOINTS / "rents" / "1")
     expected = score_table(rents_table, LocalScorer(posterior), PredictOptions(samples=64, seed=3)).columns
     for name, values in expected.items():

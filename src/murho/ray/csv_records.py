@@ -42,7 +42,7 @@ def record_ends(path: Path, separator: str, *, chunk_bytes: int = CHUNK_BYTES) -
         TableError: A record has more than `MOST_RECORD_BYTES`, or the file can't be read.
     """
     mark = re.escape(separator.encode())
-    quoted = re.compile(rb'(?:\A|(?<=[\r\n])|(?<=' + mark + rb'))"[^"]*(?:""[^"]*)*("|\Z)')
+    quoted = re.compile(rb"(?:\A|(?<=[\r\n])|(?<=" + mark + rb'))"[^"]*(?:""[^"]*)*("|\Z)')
     rest, begin = b"", 0  # what is read of a record that has not ended, and its offset
     try:
         with path.open("rb") as file:

@@ -147,7 +147,11 @@ def _cut(path: Path, number: int, separator: str, rows_per_piece: int) -> tuple[
     begins = [header_end, *cuts[:-1]]
     pieces = tuple(
         Piece(
-            _part(number, index), index * rows_per_piece, min(rows_per_piece, count - index * rows_per_piece), begin, end
+            _part(number, index),
+            index * rows_per_piece,
+            min(rows_per_piece, count - index * rows_per_piece),
+            begin,
+            end,
         )
         for index, (begin, end) in enumerate(zip(begins, cuts, strict=bool(cuts)))
     )

@@ -126,9 +126,7 @@ class Job:
         return Outcome(**totals, parts=len(parts))
 
 
-def prepare_job(
-    data: Iterable[Path], output: Path, scoring: Scoring, *, rows_per_piece: int = ROWS_PER_PIECE
-) -> Job:
+def prepare_job(data: Iterable[Path], output: Path, scoring: Scoring, *, rows_per_piece: int = ROWS_PER_PIECE) -> Job:
     """Check tables, cut them into pieces, and claim the directory for their answers. Ray need not run.
 
     Memory is bounded by the pieces in work: the workers read them and write the answers, and neither goes through this
