@@ -25,6 +25,7 @@ __all__ = [
     "DeviceOption",
     "EngineOption",
     "JsonOption",
+    "LeastRowsOption",
     "ModelOption",
     "NameArgument",
     "ReportOption",
@@ -47,6 +48,9 @@ EngineOption = Annotated[
     typer.Option("--engine", help="local, or ray: many processes and machines; --engine ray --help has its options."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+LeastRowsOption = Annotated[
+    int, typer.Option("--least-rows", min=2, help="With --by: groups with fewer rows are left out.")
+]
 ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
 ]

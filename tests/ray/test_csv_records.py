@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ CELLS = st.text(alphabet='ab",;\n\r 5', max_size=6)
 def records(path: Path, **how: int) -> list[bytes]:
     ends = np.concatenate([np.zeros(1, int), *record_ends(path, ",", **how)])
     data = path.read_bytes()
-    return [data[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    return [data[start:end] for start, end in pairwise(ends)]
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

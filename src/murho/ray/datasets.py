@@ -61,7 +61,8 @@ def predict(
         calibrated: Whether the answers are calibrated.
         warnings: Whether to add a column with the unusual features of each row.
         keep_inputs: Whether the columns of the dataset come first.
-        workers: Number of workers, each with one processor; None: as many as there are processors.
+        workers: The most workers, each with one processor; None: one less than there are processors, because the tasks
+            that read the rows need one too.
         rows_per_block: Rows that are answered at a time.
         device: ``cpu``, or ``cuda`` for workers with one GPU each.
 
@@ -94,7 +95,8 @@ def predict(
         fn_constructor_args=(Scoring(directory, options, "auto", device, warnings, keep_inputs),),
         batch_size=None,
         batch_format="pyarrow",
-        compute=ray.data.ActorPoolStrategy(size=workers or processors_of_ray()),
+        # From one worker up: all of them at once could leave no processor for the tasks that read the rows.
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers or max(1, processors_of_ray() - 1)),
         num_cpus=1,
         num_gpus=1 if device.startswith("cuda") else None,
     )

@@ -1,4 +1,4 @@
-"""Ray itself: whether it is installed, and a Ray to run on: the cluster that the environment names, or one made here."""
+"""Ray itself: whether it is installed, and one to run on: the cluster that the environment names, or one made here."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from murho.ray.csv_records import record_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
 __all__ = ["CSV", "PARQUET", "Piece", "Source", "find_sources", "first_rows", "read_piece", "source_of"]
 
@@ -134,7 +134,7 @@ def _cut(path: Path, number: int, separator: str, rows_per_piece: int) -> tuple[
     cuts: list[int] = []  # offsets behind every `rows_per_piece` records
     for ends in record_ends(path, separator):
         if header_end is None and len(ends):
-            header_end, ends = int(ends[0]), ends[1:]  # noqa: PLW2901
+            header_end, ends = int(ends[0]), ends[1:]
         if not len(ends):
             continue
         whole = slice(rows_per_piece - 1 - count % rows_per_piece, None, rows_per_piece)

@@ -6,9 +6,8 @@ Imports of numpy, torch and Ray wait until the command runs, so that its ``--hel
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +19,6 @@ from murho.model.commands.shared_options import (
     only_checkpoint,
 )
 from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
-
-if TYPE_CHECKING:
-    from murho.model.runtime.row_progress import Advance
 
 __all__ = ["predict"]
 

@@ -1,7 +1,8 @@
-"""A scoring job: checks the tables, hands pieces to the workers of Ray Data, and marks the output when all are there."""
+"""A scoring job: checks tables, hands pieces to the workers of Ray Data, and marks the output when all are there."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.selection import engine_worth
 from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.posterior.checkpoint import FACTS_FILE
-from murho.model.posterior.seal import SEAL
 from murho.model.runtime.durable_files import replace_durably
 from murho.model.runtime.row_progress import ignore_rows
 from murho.ray.library import processors_of_ray, quiet_data
@@ -210,10 +210,9 @@ def _claim(output: Path, description: dict[str, Any]) -> None:
 def _description(job: Job, rows_per_piece: int) -> dict[str, Any]:
     """What the bytes of the output depend on."""
     scoring = job.scoring
-    facts = json.loads((scoring.checkpoint / FACTS_FILE).read_bytes())
     return {
         "checkpoint": str(scoring.checkpoint),
-        "seal": facts.get(SEAL),
+        "sha256": hashlib.sha256((scoring.checkpoint / FACTS_FILE).read_bytes()).hexdigest(),
         "options": asdict(scoring.options),
         "engine": scoring.engine,
         "device": scoring.device,
