@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from murho.model.errors import OptionError
 from murho.service.app import create_app
@@ -178,6 +178,7 @@ def test_a_rolling_update_loses_no_request(address: str, checkpoints: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The `metrics_interval_s` field:DeprecationWarning")
 def test_replicas_come_with_pending_cost_and_go_without(address: str, checkpoints: Path) -> None:
     from ray import serve
 

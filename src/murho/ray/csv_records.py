@@ -93,4 +93,5 @@ def _not_blank(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
     blank = ((lengths == 1) & ((first == NEW_LINE) | (first == RETURN))) | (
         (lengths == 2) & (first == RETURN) & (second == NEW_LINE)
     )
-    return ends[~blank]
+    kept: NDArray[np.int64] = ends[~blank]
+    return kept
