@@ -60,7 +60,7 @@ def answer_figure(posterior: Posterior, path: Path) -> dict[str, Any]:
     if swept.minimum is None or swept.maximum is None:
         raise OptionError(f"the training rows have no value of {FEATURE!r}")
     table = read_table(path)
-    columns, target = columns_from_table(table, schema), target_from_table(table, schema.target.name)
+    columns, target = columns_from_table(table, schema), target_from_table(table, schema.target)
     known = ~(np.isnan(columns[FEATURE]) | np.isnan(target))
     cars, observed = columns[FEATURE][known], target[known]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 __all__ = [
@@ -80,6 +79,8 @@ def normal_table() -> NDArray[np.int32]:
     """
     octaves = np.arange(32).repeat(2**INTERVAL_BITS)
     places = np.tile(np.arange(2**INTERVAL_BITS), 32)
+    import torch  # here: modules that are compiled need the steps below alone, and PyTorch takes seconds to import
+
     ends = torch.from_numpy(np.ldexp(1.0 + places / 2.0**INTERVAL_BITS, octaves - 33))
     quantiles = np.ldexp(-torch.special.ndtri(ends).numpy(), SCALE_BITS)
     return np.append(np.floor(quantiles), 0.0).astype(np.int32)

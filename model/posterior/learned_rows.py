@@ -72,7 +72,7 @@ def _targets(table: pa.Table, schema: Schema) -> NDArray[np.float64]:
     """Targets as `learned_rows_file` takes them; -1 for a class that the model does not know."""
     target = schema.target
     if target.classes is None:
-        return target_from_table(table, target.name)
+        return target_from_table(table, target)
     codes: dict[object, float] = {name: float(code) for code, name in enumerate(target.classes)}
     labels = labels_from_table(table, target.name).tolist()
     return np.array([np.nan if label is None else codes.get(label, -1.0) for label in labels])

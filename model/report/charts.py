@@ -17,6 +17,7 @@ from murho.model.report.changes import pruning_chart
 from murho.model.report.chart_style import styled
 from murho.model.report.class_charts import class_reliability_chart, confusion_chart, kept_chart, sets_chart
 from murho.model.report.doubt_charts import doubt_chart, weight_chart
+from murho.model.report.importance_chart import importance_chart
 from murho.model.report.revision_facts import UPDATE
 from murho.model.report.training_charts import candidate_chart, curve_chart
 
@@ -75,6 +76,19 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
                 f"dashed line is its mean, {_percent(facts['doubt']['share'])}. Where bars are high, more rows like "
                 "these would make predictions sharper; where they are low, what is left is noise.",
                 doubt_chart(facts),
+            )
+        )
+    importance = facts.get("importance")  # facts of older checkpoints have none
+    if importance is not None:
+        made.append(
+            (
+                "importance",
+                "predictions",
+                "What predictions depend on",
+                f"How far answers for {importance['rows']} rows move when the cells of one feature are shuffled among "
+                "them, as a root mean square, with two standard errors each way. Features that tell the same share "
+                "their importance.",
+                importance_chart(importance, facts["target"]["unit"]),
             )
         )
     weights = facts["weights"]

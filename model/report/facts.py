@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from murho.model.evaluation.permutation_importance import permutation_importance
 from murho.model.report.doubt_facts import doubt_facts, weight_facts
 from murho.model.report.held_out_facts import held_out_facts
 from murho.model.report.table_facts import table_facts, target_facts
@@ -48,6 +49,8 @@ SCORES = (
 """Scores of labelled rows that a report shows: those of numbers, those of classes, and what both have."""
 FORMAT = 1
 """Version of the layout of the facts; those of another one are not read."""
+ROWS_OF_IMPORTANCE = 200
+"""Most rows whose features are shuffled: a report is made in seconds; `murho importance` takes more."""
 FACTS_PATH = PurePosixPath("report/facts.json")
 """Where the facts lie in the directory of a version."""
 
@@ -71,6 +74,7 @@ def facts_of_spec(spec: ModelSpec, tensors: Mapping[str, Tensor] | None = None) 
             "scores": dict(spec.metrics),
             "held_out": None,
             "doubt": None,
+            "importance": None,
             "weights": None if tensors is None else weight_facts(spec, tensors),
         }
     )
@@ -88,6 +92,7 @@ def facts_of_training(trained: Trained) -> dict[str, Any]:
             "training": training_facts(spec, evidence),
             "held_out": held_out_facts(evidence.held_out, spec.schema, of_held_out),
             "doubt": doubt_facts(trained.posterior, learned),
+            "importance": _importance(trained.posterior, learned),
         }
     )
 
@@ -115,8 +120,16 @@ def facts_of_data(
             "scores": {key: scores[key] for key in SCORES if key in scores},
             "held_out": held_out_facts(rows, posterior.schema, columns),
             "doubt": doubt_facts(posterior, columns),
+            "importance": _importance(posterior, columns),
         }
     )
+
+
+def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None:
+    """Permutation importance of the features for the answers, of few rows; None where there is one row alone."""
+    if len(next(iter(columns.values()))) < 2:
+        return None
+    return permutation_importance(posterior, columns, repeats=2, most_rows=ROWS_OF_IMPORTANCE)
 
 
 def stored_facts(directory: Path) -> dict[str, Any] | None:
@@ -145,7 +158,8 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
         The stored facts. Where there are none that this version of Murho reads (``--no-report``, or an older
         checkpoint), those that ``model.json`` tells: then ``held_out``, ``doubt`` and ``training.curves`` are None. The
         keys are the same: ``format, created, murho, rows_are, target, table, training, scores, held_out, doubt,
-        weights``; and ``revision`` where an update or a pruning made the version (`model.report.revision_facts`).
+        importance, weights``; and ``revision`` where an update or a pruning made the version
+        (`model.report.revision_facts`).
 
     Raises:
         CheckpointError: There are no facts, and the checkpoint can't be read either.

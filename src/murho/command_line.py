@@ -40,6 +40,11 @@ COMMANDS = {
         "Judge a checkpoint on labelled rows.",
         "Use and judge a model",
     ),
+    "importance": (
+        "murho.model.commands.importance",
+        "Show which features the answers depend on.",
+        "Use and judge a model",
+    ),
     "report": (
         "murho.model.commands.report",
         "Write the report of a checkpoint, or for new labelled rows.",

@@ -21,6 +21,7 @@ ALL = [
     "spread",
     "coverage-by-category",
     "doubt",
+    "importance",
     "weights",
     "curves",
     "candidates",
@@ -45,7 +46,13 @@ def test_specifications_are_json_that_asks_for_nothing(facts: dict[str, Any], ro
 
 
 def test_without_held_out_rows_and_curves_there_are_fewer_charts(facts: dict[str, Any]) -> None:
-    bare = {**facts, "held_out": None, "doubt": None, "training": {**facts["training"], "curves": None}}
+    bare = {
+        **facts,
+        "held_out": None,
+        "doubt": None,
+        "importance": None,
+        "training": {**facts["training"], "curves": None},
+    }
     assert [chart.name for chart in charts(bare)] == ["weights", "candidates"]
 
 

@@ -29,6 +29,7 @@ KEYS = {
     "scores",
     "held_out",
     "doubt",
+    "importance",
     "weights",
 }
 

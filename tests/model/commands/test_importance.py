@@ -1,0 +1,68 @@
+"""`murho importance`: its table, its JSON, its figure, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.model.data.tables import write_table
+from tests.model.rooms import rooms_table
+from tests.support import ROOT, call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = ROOT / "docs" / "importance.md"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "rooms.csv"
+    table = rooms_table(rows=60, seed=4)
+    write_table(path, {name: table.column(name) for name in table.column_names})
+    return path
+
+
+def test_the_most_important_feature_comes_first(data: Path, room_checkpoints: Path, tmp_path: Path) -> None:
+    figure = tmp_path / "importance.png"
+    where = ("importance", "rooms", data, "--checkpoints", room_checkpoints, "--repeats", 1)
+    lines = call_murho(*where, "--figure", figure).stdout.splitlines()
+    assert re.fullmatch(r"rooms version \d+: 60 rows, each feature shuffled 1 times", lines[0])
+    found = json.loads(call_murho(*where, "--json").stdout)
+    losses = {feature["name"]: feature["log_loss"]["value"] for feature in found["features"]}
+    assert [line.split()[0] for line in lines[3 : 3 + len(losses)]] == sorted(losses, key=lambda name: -losses[name])
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--repeats", 0), "--repeats must be at least 1"),
+        (("--rows", 1), "--rows must be at least 2"),
+        (("--figure", "importance.svg"), "must end in .png"),
+        (("--version", 99), "no version '99'"),
+    ],
+)
+def test_mistakes_are_said(data: Path, room_checkpoints: Path, options: tuple[object, ...], message: str) -> None:
+    where = ("importance", "rooms", data, "--checkpoints", room_checkpoints)
+    code = 1 if options[0] == "--version" else 2
+    assert message in call_murho(*where, *options, code=code).stderr
+
+
+def test_the_page_is_what_is_printed(tmp_path: Path) -> None:
+    """Its commands, with a quick fit: the same table but for numbers and order."""
+    (typed,) = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    train, ask = (line.removeprefix("murho ").split() for line in typed.strip().splitlines())
+    train[1] = str(ROOT / train[1])
+    ask[2] = str(ROOT / ask[2])
+    quick = ("--noise", "homoscedastic", "--epochs", 3, "--hidden", 8, "--members", 2, "--no-report")
+    quick += ("--encoding", "standard", "--whiten", "no", "--transform", "none")
+    call_murho(*train, *quick, cwd=tmp_path)
+    said = call_murho(*ask, "--repeats", 1, "--rows", 20, cwd=tmp_path).stdout
+    words = [sorted({line.split("  ")[0] for line in text.splitlines()[1:]}) for text in (shown, said)]
+    assert words[0] == words[1]
+    assert (tmp_path / "importance.png").is_file()
