@@ -26,7 +26,13 @@ def test_a_dataset_is_answered_in_order_with_the_same_bits_whatever_the_workers(
     found = []
     for workers, blocks in ((1, 3), (2, 11)):
         dataset = ray.data.from_arrow(rents_table).repartition(blocks)
-        asked: dict[str, Any] = {"checkpoints": CHECKPOINTS, "samples": 64, "seed": 3, "workers": workers, "rows_per_block": 700}
+        asked: dict[str, Any] = {
+            "checkpoints": CHECKPOINTS,
+            "samples": 64,
+            "seed": 3,
+            "workers": workers,
+            "rows_per_block": 700,
+        }
         answers = murho.ray.predict(dataset, "rents", **asked)
         found.append(pa.concat_tables(answers.iter_batches(batch_size=None, batch_format="pyarrow")))
     one, two = found
