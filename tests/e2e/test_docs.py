@@ -166,7 +166,7 @@ def test_the_page_on_ray_works_as_typed(workplace: Path, tmp_path: Path) -> None
     (place / "deploy" / "ray").mkdir(parents=True)
     (place / "deploy" / "ray" / "serve.yaml").write_text(settings.replace("num_cpus: 1", "num_cpus: 0.1"))
     words = block_after(page, "serve").split()
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     with (place / "log").open("wb") as log:
         running = subprocess.Popen(
             [MURHO.parent / words[0], *words[1:]], cwd=place, env=environment, stdout=log, stderr=log

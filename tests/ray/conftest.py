@@ -33,6 +33,8 @@ def local_ray() -> Iterator[None]:
     """A Ray of this process; its workers find `murho` as this process does."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_BACKEND_LOG_LEVEL"] = "error"
+    # On a busy machine, the priority that Ray gives to workers would starve them.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - as Ray spells it
     import ray
 
     ray.init(
