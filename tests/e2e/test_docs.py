@@ -183,7 +183,11 @@ def test_the_page_on_ray_works_as_typed(workplace: Path, tmp_path: Path) -> None
             assert answer.json()["version"] == "1"
     finally:
         running.send_signal(signal.SIGINT)
-        running.wait(120)
+        try:
+            running.wait(60)
+        except subprocess.TimeoutExpired:  # a background job of a shell ignores it
+            running.terminate()
+            running.wait(60)
 
 
 def test_the_api_page_prints_the_monte_carlo_errors_of_its_request(service: Service, workplace: Path) -> None:
