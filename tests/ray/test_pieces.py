@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from murho.model.data.tables import read_table
 from murho.model.errors import OptionError, TableError
+from murho.ray import pieces
 from murho.ray.pieces import find_sources, first_rows, read_piece, source_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,23 @@ def test_the_pieces_of_a_file_are_its_rows(name: str, rows: int, rents_table: pa
     ]
     assert source.rows == 3_000
     assert first_rows(path, 10).to_pylist() == read_table(path).slice(0, 10).to_pylist()
+
+
+@pytest.mark.parametrize("most", [150, 151, 170, 200, 300])
+def test_the_first_rows_end_with_a_row_also_within_quotes(
+    most: int, rents_table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "HEADER_BYTES", most)
+    path = write(rents_table.set_column(6, "remark", pa.array(["one\ntwo\nthree"] * 3_000)), tmp_path / "t.csv")
+    found = first_rows(path, 1_000).to_pylist()
+    assert found
+    assert found == read_table(path).slice(0, len(found)).to_pylist()
+
+
+def test_a_file_without_a_row_is_said_to_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\n")
+    with pytest.raises(TableError, match=r"t\.csv is empty: expected a header line"):
+        first_rows(tmp_path / "t.csv", 10)
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv"])

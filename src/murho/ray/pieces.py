@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,15 @@ def first_rows(path: Path, count: int) -> pa.Table:
         with _as_table_errors(path):
             batch = next(file.iter_batches(batch_size=count), None)
         return pa.table(file.schema_arrow.empty_table() if batch is None else batch)
-    return parse_csv(_start(path), str(path)).slice(0, count)
+    start = _start(path)
+    if not start.strip():
+        return parse_csv(start, str(path))
+    separator = separator_and_names(start, str(path))[0]
+    # To the end of a row: a line may end within a quoted cell.
+    ends = next(record_ends(path, separator, chunk_bytes=HEADER_BYTES))
+    with _as_table_errors(path), path.open("rb") as file:
+        data = file.read(int(ends[-1]))
+    return parse_csv(data, str(path), separator=separator).slice(0, count)
 
 
 def read_piece(source: Source, piece: Piece, columns: Sequence[str] | None = None) -> pa.Table:
@@ -246,16 +255,10 @@ def _start(path: Path) -> bytes:
     return data if len(data) < HEADER_BYTES else data[: data.rfind(b"\n") + 1] or data
 
 
-class _as_table_errors:  # noqa: N801 - reads as a function
+@contextmanager
+def _as_table_errors(path: Path) -> Iterator[None]:
     """Errors of files and formats as `TableError`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError | pa.ArrowException):
-            reason = getattr(error, "strerror", None) or error
-            raise TableError(f"{self._path} can't be read: {reason}") from error
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise TableError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
