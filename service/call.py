@@ -112,7 +112,7 @@ class Call:
             message = "The value is so far outside the training range that the prediction isn't finite."
             problems = (Problem(inputs.pointer(row, feature), message) for row, feature in error.cells)
             raise BadInputError(problems) from None
-        parts.telemetry.record(model.name, model.version, inputs.count, answer)
+        parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
         parts.statistics.answered(model, inputs.count, answer.timing, parts.scheduler.clock() - self._begin)
         self._scope["state"]["facts"] = _facts(caller.name, model, inputs.count, options.samples, answer.timing)
         warnings = describe_outside(answer.outside, inputs) if answer.outside else []

@@ -33,6 +33,8 @@ OF_OTHERS = frozenset(
         "MURHO_API_KEY",  # the client, `murho predict --url`
         "MURHO_PUBLISH",  # docker-compose.yml
         "MURHO_GPU_PUBLISH",  # docker-compose.yml
+        "MURHO_PROMETHEUS_PUBLISH",  # docker-compose.yml
+        "MURHO_GRAFANA_PUBLISH",  # docker-compose.yml
     }
 )
 """Variables that aren't settings of the service but may well be in its environment."""

@@ -12,6 +12,8 @@ import orjson
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from murho.service.doubt_metrics import DoubtMetrics
+
 if TYPE_CHECKING:
     from murho.service.jobs import Answer
     from murho.service.registry import Snapshot
@@ -90,6 +92,7 @@ class Telemetry:
             ("model", "version"),
             registry=self.registry,
         )
+        self.doubt = DoubtMetrics(self.registry)
         self.protocol_errors = Counter(
             "murho_protocol_errors_total",
             "Connections refused or cut off before a request was handled, by kind.",
@@ -127,14 +130,23 @@ class Telemetry:
         self.pass_jobs.observe(jobs)
         self.pass_seconds.observe(seconds)
 
-    def record(self, name: str, version: str, rows: int, answer: Answer) -> None:
-        """Counts one prediction."""
+    def record(self, name: str, version: str, rows: int, answer: Answer, *, noise: bool = True) -> None:
+        """Counts one prediction.
+
+        Args:
+            name: The model.
+            version: Its version.
+            rows: B.
+            answer: The prediction.
+            noise: Whether it describes new observations; one of the function alone says nothing of the noise.
+        """
         counted, queue_seconds, compute_seconds = self._of_models(name, version)
         counted.inc(rows)
         queue_seconds.observe(answer.timing.queue)
         compute_seconds.observe(answer.timing.compute)
         if answer.outside:
             self.warned.labels(name, version).inc()
+        self.doubt.record(name, version, answer.prediction, noise=noise)
 
     def show(self, snapshot: Snapshot) -> None:
         """Sets the gauges of the loaded and refused checkpoints."""

@@ -144,6 +144,10 @@ class Predictive:
         """``y`` with ``F(y) = Phi(score)``, ``[B, K]`` for normal scores ``[K]``."""
         return self.transform.inverse(self.mixture.quantiles(scores))
 
+    def reported(self, quantiles: Tensor) -> Tensor:
+        """Percentiles as answers give them, of quantiles of any shape: the same, but for counts."""
+        return quantiles
+
     def log_density(self, values: Tensor) -> Tensor:
         """Log density at one target value per row, ``[B]``; nats, of a density per unit of the target."""
         density = self.mixture.log_density(self.transform.forward(values))

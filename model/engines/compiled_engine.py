@@ -6,7 +6,7 @@ PyTorch answers ``samples=0``, and the percentiles of the few rows that compiled
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from murho.model.engines.compiled.loader import Kernels
     from murho.model.engines.prediction_plan import PredictionPlan
     from murho.model.engines.target_model import TargetModel
-    from murho.model.likelihoods.likelihood import NumericLikelihood
+    from murho.model.likelihoods.gaussian_mixture import GaussianMixtureLikelihood
 
 __all__ = ["CompiledEngine"]
 
@@ -46,7 +46,7 @@ class CompiledEngine(CompiledForward):
         super().__init__(target, kernels)
         self._target: TargetModel = target
         self._components_per_thread = components_per_thread
-        self._noise = _noise_of_members(target.likelihood, target.members)
+        self._noise = _noise_of_members(cast("GaussianMixtureLikelihood", target.likelihood), target.members)
         wide, transform = target.wide, target.transform
         self._wide = (0.0, 0.0, 0.0) if wide is None else (wide.weight, wide.widening, 1.0)
         seam = (transform.top, transform.shift) if isinstance(transform, Logarithm) else (math.inf, 0.0)
@@ -133,7 +133,7 @@ class CompiledEngine(CompiledForward):
         return (target.transform.forward(thresholds).numpy() - target.location) / target.scale
 
 
-def _noise_of_members(likelihood: NumericLikelihood, members: int) -> NDArray[np.float32]:
+def _noise_of_members(likelihood: GaussianMixtureLikelihood, members: int) -> NDArray[np.float32]:
     """Noise of each member where it is no output of the network, else 0; ``[M]``, standardised."""
     if likelihood.outputs > likelihood.means:
         return np.zeros(members, dtype=np.float32)

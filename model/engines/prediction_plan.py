@@ -103,6 +103,7 @@ class PredictionPlan:
         if options.noise:
             answer["std"] = (epistemic.square() + aleatoric.square()).sqrt()
             answer |= self.of_quantiles(answer, self.quantiles(predictive, outside), outside)
+            answer["percentiles"] = predictive.reported(answer["percentiles"])
             if options.thresholds:
                 answer["exceedance"] = self.exceedance(*predictive.tails(self.thresholds), outside)
         else:

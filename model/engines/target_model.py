@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from murho.model.distributions.limited_predictive import LimitedPredictive
-from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.transforms import Standardisation
 from murho.model.engines.monte_carlo_error import MonteCarloError, monte_carlo_error
 from murho.model.engines.prediction import PredictOptions
 from murho.model.engines.prediction_plan import PredictionPlan
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from murho.model.distributions.calibration import ConformalMap
     from murho.model.distributions.limits import Limits
+    from murho.model.distributions.predictive import Predictive
     from murho.model.distributions.transforms import Transform
     from murho.model.distributions.wide_component import WideRule
     from murho.model.likelihoods.likelihood import NumericLikelihood
@@ -106,13 +106,6 @@ class TargetModel:
             members: Member of each draw, ``[S]``.
             widened: Whether to add the wide component, if there is a rule for it.
         """
-        means, noise, weights = self.likelihood.components(outputs, members)
-        predictive = Predictive.of(
-            means.double() * self.scale + self.location,
-            noise.double() * self.scale,
-            None if weights is None else weights.double(),
-            self.transform,
-        )
-        if self.wide is not None and widened:
-            predictive = predictive.with_wide(self.wide, self.scale)
-        return predictive if self.limits is None else LimitedPredictive.clipped(predictive, self.limits)
+        parts = [part.double() for part in self.likelihood.parts(outputs, members)]
+        standardisation = Standardisation(self.transform, self.location, self.scale, self.limits)
+        return self.likelihood.predictive(parts, standardisation, self.wide if widened else None)

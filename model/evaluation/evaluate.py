@@ -61,6 +61,7 @@ def evaluate_table(
         return evaluate_class_table(posterior, table, samples=samples, weight=weight, advance=advance)
     name = posterior.schema.target.name
     targets = target_from_table(table, posterior.schema.target)
+    posterior.likelihood.require_targets(targets, name)
     weights = None if weight is None else row_weights(table, weight, target=name)
     labelled = np.flatnonzero(~np.isnan(targets) & (True if weights is None else weights > 0.0))
     if not len(labelled):

@@ -78,7 +78,8 @@ def make_model(options: FitOptions, inputs: int, generator: torch.Generator) -> 
         components=options.noise_components,
         classes=options.classes,
     )
-    likelihood.limits = options.limits
+    if options.standardisation is not None:
+        likelihood.learn_target(options.standardisation)
     architecture = Architecture(
         inputs=inputs,
         hidden=options.hidden,

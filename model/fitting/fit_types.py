@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from murho.model.distributions.transforms import Standardisation
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
     from murho.model.networks.priors import Prior
@@ -29,8 +30,8 @@ class FitOptions:
         noise_components: Gaussians per row, K, for ``mixture``.
         classes: Number of classes, C; None: the target is a number.
         rows_before: Earlier rows that taught the initial noise (`model.likelihoods.likelihood.Likelihood.remember`).
-        limits: Minimum and maximum of the target, standardised (`model.likelihoods.likelihood.Likelihood`); None: there
-            are none.
+        standardisation: Of the target, for `model.likelihoods.likelihood.Likelihood.learn_target`; None: its location
+            is 0, its scale 1, and it has no limits.
         hidden: Widths of the hidden layers.
         activation: Activation between the layers.
         skip: Whether the last layer also reads the inputs.
@@ -63,7 +64,7 @@ class FitOptions:
     noise_components: int | None = None
     classes: int | None = None
     rows_before: int = 0
-    limits: tuple[float, float] | None = None
+    standardisation: Standardisation | None = None
     hidden: tuple[int, ...] = (50, 50)
     activation: str = "relu"
     skip: bool = False

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
-from murho.model.distributions.limited_predictive import LimitedPredictive
-from murho.model.distributions.predictive import Predictive
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -67,22 +64,13 @@ class NumberScorer:
     spread: float
 
     def parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        """Means, noise and, if any, weights of the Gaussians; see `RowScorer.parts`."""
-        return tuple(part for part in self.likelihood.components(outputs) if part is not None)
+        """What the predictive is made of; see `RowScorer.parts`."""
+        return self.likelihood.parts(outputs)
 
     def scores(self, parts: Sequence[Tensor], targets: Tensor) -> Tensor:
         """NLL and CRPS; see `RowScorer.scores`."""
-        standardisation = self.standardisation
-        means, noise, *weights = (part.flatten(0, 1) for part in parts)
-        predictive = Predictive.of(
-            means * standardisation.scale + standardisation.location,
-            noise * standardisation.scale,
-            weights[0] if weights else None,
-            standardisation.transform,
-        )
-        if standardisation.limits is not None:
-            predictive = LimitedPredictive.clipped(predictive, standardisation.limits)
-        floor = LEAST_LOG_DENSITY - math.log(self.spread or standardisation.scale)
+        predictive = self.likelihood.predictive([part.flatten(0, 1) for part in parts], self.standardisation)
+        floor = LEAST_LOG_DENSITY - math.log(self.spread or self.standardisation.scale)
         nll = -predictive.log_density(targets).clamp_min(floor)
         return torch.stack((nll, predictive.crps(targets)))
 

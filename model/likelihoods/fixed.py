@@ -24,6 +24,7 @@ class FixedNoise(GaussianNoise):
     """
 
     kind = "fixed"
+    wide_tails = False
 
     def __init__(self, sigma: float) -> None:
         """Store the known noise.

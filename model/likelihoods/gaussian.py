@@ -10,12 +10,13 @@ from torch import Tensor
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
 from murho.model.likelihoods.censoring import tail_terms
-from murho.model.likelihoods.likelihood import NumericLikelihood, beta_weights
+from murho.model.likelihoods.gaussian_mixture import GaussianMixtureLikelihood
+from murho.model.likelihoods.likelihood import beta_weights
 
 __all__ = ["GaussianNoise"]
 
 
-class GaussianNoise(NumericLikelihood):
+class GaussianNoise(GaussianMixtureLikelihood):
     """``N(y; output_0, noise^2)``. A subclass defines the noise."""
 
     outputs = 1

@@ -1,6 +1,6 @@
 """`Likelihood`, the base class of observation models: the distribution of a target given one draw.
 
-`NumericLikelihood` is the base of those for numbers in standardised units, `class_likelihood.ClassLikelihood` of those
+`NumericLikelihood` is the base of those for numbers, `class_likelihood.ClassLikelihood` of those
 for classes. A model reads P network outputs per row. A model may have learned parameters of its own. They are point
 estimates, one set per member.
 """
@@ -14,8 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import nn
 
+from murho.model.errors import TableError
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    from murho.model.distributions.limits import Limits
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.distributions.transforms import Standardisation
+    from murho.model.distributions.wide_component import WideRule
 
 __all__ = [
     "INITIAL_NOISE",
@@ -82,7 +93,10 @@ class Likelihood(nn.Module, ABC):
             outputs. If the outputs are K means only, the noise is the same for every row and comes from `components`.
             Without weights K is 1.
         limits: Minimum and maximum of the target, standardised. A target at a limit counts as a value at or beyond it
-            (`model.likelihoods.censoring`). None: there are none. Fits set it; draws and answers do not need it.
+            (`model.likelihoods.censoring`). None: there are none. `learn_target` sets it; draws and answers do not
+            need it.
+        only_transform: The one transform of the target that goes with the model; None: all do.
+        wide_tails: Whether predictives get a wide component (`model.distributions.wide_component`).
     """
 
     kind: ClassVar[str]
@@ -91,6 +105,45 @@ class Likelihood(nn.Module, ABC):
     means: int
     mixture_outputs: ClassVar[bool] = False
     limits: tuple[float, float] | None = None
+    only_transform: ClassVar[str | None] = None
+    wide_tails: ClassVar[bool] = True
+
+    @classmethod
+    def first_refused(cls, targets: NDArray[np.float64]) -> tuple[int, str] | None:  # noqa: ARG003 - most take all
+        """The first target that the model can't describe.
+
+        Args:
+            targets: ``[N]``, the target's unit; NaN where it is missing.
+
+        Returns:
+            Its place, and what the model describes, in words; None: it describes all targets.
+        """
+        return None
+
+    @classmethod
+    def require_targets(cls, targets: NDArray[np.float64], name: str) -> None:
+        """Check that the model can describe the targets.
+
+        Args:
+            targets: ``[N]``, the target's unit; NaN where it is missing.
+            name: Name of the target, for messages.
+
+        Raises:
+            TableError: It can't describe one of them; its row is named.
+        """
+        refused = cls.first_refused(targets)
+        if refused is not None:
+            place, needed = refused
+            raise TableError(
+                f"column {name!r}, row {place + 1}: the target {targets[place]:.15g} is not {needed}, as {cls.kind} "
+                "noise needs; correct the cell or leave the row out, or train with another --noise",
+                row=place + 1,
+            )
+
+    @classmethod
+    def allows(cls, limits: Limits) -> bool:  # noqa: ARG003 - most allow any
+        """Whether the model can describe a target with these limits."""
+        return True
 
     @classmethod
     def make(cls, options: LikelihoodOptions) -> Self:  # noqa: ARG003 - some models need no option
@@ -107,6 +160,22 @@ class Likelihood(nn.Module, ABC):
     def to_json(self) -> dict[str, Any]:
         """Kind and known parameters, for ``model.json``. Parameters that the model does not have are null."""
         return {"kind": self.kind, "sigma": None, "components": None}
+
+    def learn_target(self, standardisation: Standardisation) -> None:
+        """Take what the model needs of the target's transform, location, scale and limits, before a fit."""
+        self.limits = standardisation.standard_limits()
+
+    def function_values(self, outputs: Tensor, members: Tensor) -> Tensor:  # noqa: ARG002 - some models have parameters
+        """Function values of every row and draw, standardised; by default all outputs, as if of further draws.
+
+        Args:
+            outputs: Network outputs, ``[S, B, P]``.
+            members: Member of each draw, ``[S]``.
+
+        Returns:
+            ``[S, B]``, or ``[S P, B]``.
+        """
+        return outputs.movedim(-1, 0).flatten(0, 1)
 
     def remember(self, share: float) -> None:
         """Hold the present noise as that of earlier rows, where it is a parameter without a prior of its own.
@@ -184,17 +253,25 @@ class Likelihood(nn.Module, ABC):
 
 
 class NumericLikelihood(Likelihood):
-    """An observation model of numbers: given a draw, the standardised target is Gaussian, or a mixture of Gaussians."""
+    """An observation model of numbers. `gaussian_mixture.GaussianMixtureLikelihood` is the base of most of them."""
 
     @abstractmethod
-    def components(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The distribution of an observation given each draw: K Gaussians.
+    def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:
+        """What `predictive` needs of the outputs: one tensor or more, broadcastable to ``[S, B, K]``, standardised.
 
         Args:
             outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
             members: Member of each entry of the first dimension, ``[S]``; by default the M members in order.
+        """
 
-        Returns:
-            Means ``[S, B, K]``, standard deviations broadcastable to the means, and weights ``[S, B, K]`` that sum to 1
-            over K. The weights are None where K is 1.
+    @abstractmethod
+    def predictive(
+        self, parts: Sequence[Tensor], standardisation: Standardisation, wide: WideRule | None = None
+    ) -> Predictive:
+        """The raw predictive of B rows in the target's unit: the equal-weight mixture over S draws.
+
+        Args:
+            parts: `parts` of the S draws, float64.
+            standardisation: Transform, location, scale and limits of the target.
+            wide: The rule of wide components; None: there are none.
         """

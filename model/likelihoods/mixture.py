@@ -11,7 +11,8 @@ from torch.nn import functional
 from murho.model.distributions.mixtures import LOG_SQRT_2PI
 from murho.model.errors import OptionError
 from murho.model.likelihoods.censoring import tail_terms
-from murho.model.likelihoods.likelihood import INITIAL_NOISE, NOISE_FLOOR, NumericLikelihood, beta_weights
+from murho.model.likelihoods.gaussian_mixture import GaussianMixtureLikelihood
+from murho.model.likelihoods.likelihood import INITIAL_NOISE, NOISE_FLOOR, beta_weights
 from murho.model.networks.layers import inverse_softplus
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = ["MOST_COMPONENTS", "MixtureNoise"]
 MOST_COMPONENTS = 20
 
 
-class MixtureNoise(NumericLikelihood):
+class MixtureNoise(GaussianMixtureLikelihood):
     """``sum_k weight_k N(y; mean_k, noise_k^2)``: means, noises and weights are outputs of the network.
 
     For targets with skewed, heavy-tailed or multimodal scatter (Bishop 1994, "Mixture density networks"). The P = 3 K

@@ -8,10 +8,12 @@ from murho.model.errors import OptionError
 from murho.model.likelihoods.bernoulli import Bernoulli
 from murho.model.likelihoods.categorical import Categorical
 from murho.model.likelihoods.fixed import FixedNoise
+from murho.model.likelihoods.gaussian_mixture import GaussianMixtureLikelihood
 from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
-from murho.model.likelihoods.likelihood import LikelihoodOptions, NumericLikelihood
+from murho.model.likelihoods.likelihood import LikelihoodOptions
 from murho.model.likelihoods.mixture import MixtureNoise
+from murho.model.likelihoods.negative_binomial import NegativeBinomial
 
 if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
@@ -24,6 +26,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
         FixedNoise,
         HomoscedasticNoise,
         HeteroscedasticNoise,
+        NegativeBinomial,
         MixtureNoise,
         Bernoulli,
         Categorical,
@@ -33,16 +36,16 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 
 KINDS = tuple(LIKELIHOODS)
 NOISE_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "number")
-"""The kinds for numbers, the values of ``--noise``."""
+"""The kinds for numbers, the values of ``--noise``; the simplest first."""
 CLASS_KINDS = tuple(kind for kind, likelihood in LIKELIHOODS.items() if likelihood.target == "class")
 
 
 def make_numeric(
     kind: str, *, members: int, sigma: float | None = None, components: int | None = None
-) -> NumericLikelihood:
-    """An observation model of numbers; see `make_likelihood`."""
+) -> GaussianMixtureLikelihood:
+    """An observation model of Gaussians; see `make_likelihood`."""
     likelihood = make_likelihood(kind, members=members, sigma=sigma, components=components)
-    if not isinstance(likelihood, NumericLikelihood):
+    if not isinstance(likelihood, GaussianMixtureLikelihood):
         raise OptionError(f"noise must be one of {', '.join(NOISE_KINDS)}, not {kind!r}")
     return likelihood
 

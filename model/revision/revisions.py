@@ -111,6 +111,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
     schema = posterior.schema
     name = schema.target.name
     targets = _targets(table, schema.target)
+    posterior.likelihood.require_targets(targets, name)
     labelled = np.flatnonzero(~np.isnan(targets))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}")

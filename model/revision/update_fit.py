@@ -126,7 +126,7 @@ def fit_to_new_rows(
                 noise_components=spec.likelihood.components,
                 classes=None if spec.likelihood.shares is None else len(spec.likelihood.shares.values),
                 rows_before=spec.rows_learned,
-                limits=spec.target.standard_limits(),
+                standardisation=spec.target,
                 hidden=architecture.hidden,
                 activation=architecture.activation,
                 skip=architecture.skip,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from murho.model.likelihoods.registry import CLASS_KINDS
+from murho.model.likelihoods.registry import CLASS_KINDS, LIKELIHOODS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,6 +83,10 @@ class Candidate:
     whitened: bool
     hidden: tuple[int, ...]
     temperature: float | None
+
+    def __post_init__(self) -> None:
+        """Take the transform of an observation model that goes with one alone."""
+        object.__setattr__(self, "transform", LIKELIHOODS[self.noise].only_transform or self.transform)
 
     def __str__(self) -> str:
         """The candidate in words."""

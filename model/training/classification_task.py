@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.class_likelihood import ClassLikelihood
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.posterior.posterior import Posterior
-    from murho.model.training.candidates import Candidate
     from murho.model.training.options import TrainOptions
     from murho.model.training.search_space import SearchDimension
 
@@ -79,7 +78,6 @@ class ClassificationTask:
     def likelihood_spec(
         self,
         likelihood: Likelihood,
-        candidate: Candidate,  # noqa: ARG002 - the likelihood says its kind
         data: TrainingData,
     ) -> LikelihoodSpec:
         """The likelihood, with the class shares of the training rows."""

@@ -25,16 +25,13 @@ from murho.model.data.schema import FeatureKind
 from murho.model.encoding.continuation import Continuation
 from murho.model.encoding.feature_encodings import OneHot, Scaled
 from murho.model.encoding.row_distance import COMBINATION
-from murho.model.likelihoods.likelihood import NumericLikelihood
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from murho.model.data.schema import Columns
-    from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.posterior.posterior import Posterior
 
 __all__ = ["Extrapolation", "extrapolation_trial"]
@@ -81,14 +78,6 @@ def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation
     return _Trial(posterior, columns).run()
 
 
-def function_values(likelihood: Likelihood, outputs: Tensor, members: Tensor) -> Tensor:
-    """Function values ``[S, B]`` of outputs ``[S, B, P]``: means of numbers, or all logits as if of further draws."""
-    if isinstance(likelihood, NumericLikelihood):
-        means, _, weights = likelihood.components(outputs, members)
-        return means[..., 0] if weights is None else (weights * means).sum(dim=-1)
-    return outputs.movedim(-1, 0).flatten(0, 1)
-
-
 class _Trial:
     def __init__(self, posterior: Posterior, columns: Columns) -> None:
         self.posterior, self.encoder, self.columns = posterior, posterior.encoder, columns
@@ -129,7 +118,7 @@ class _Trial:
         posterior = self.posterior
         with torch.inference_mode():
             drawn = posterior.drawn(torch.from_numpy(encoded).to(posterior.device), DRAWS, SEED)
-            value = function_values(posterior.likelihood, drawn.outputs, drawn.members)
+            value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
         return np.asarray(value.double().cpu().numpy())
 
     def continuation(self, name: str, std: float) -> Continuation:

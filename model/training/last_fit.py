@@ -61,6 +61,7 @@ def fit_to_newest_rows(
         noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardisation.scale,
         noise_components=options.noise_components,
         classes=None if data.schema.target.classes is None else len(data.schema.target.classes),
+        standardisation=standardisation,
         hidden=architecture.hidden,
         activation=architecture.activation,
         skip=architecture.skip,

@@ -135,10 +135,10 @@ class TrainOptions(BaseModel):
     prior_sigma2: Positive = Field(
         default=0.1, description="Standard deviation of the narrow component of the scale-mixture prior."
     )
-    noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic", "mixture"] = Field(
+    noise: Literal["auto", "fixed", "homoscedastic", "heteroscedastic", "mixture", "negative-binomial"] = Field(
         default="auto",
         description="Observation model. auto takes heteroscedastic noise (homoscedastic below 200 rows) or a mixture, "
-        "whichever validates better.",
+        "whichever validates better; for counts it tries negative-binomial, too.",
     )
     noise_sigma: Positive | None = Field(
         default=None, description="Standard deviation of fixed noise, in the target's unit."

@@ -10,6 +10,7 @@ from murho.model.encoding.training_range import BeyondRule
 from murho.model.evaluation.cross_calibration import calibrate_held_out
 from murho.model.fitting.row_scorers import NumberScorer
 from murho.model.posterior.spec_parts import LikelihoodSpec
+from murho.model.training.noise_choice import require_noise_for, suits
 from murho.model.training.search_space import SearchDimension
 from murho.model.training.target_limits import target_limits
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from murho.model.fitting.training_data import TrainingData
     from murho.model.likelihoods.likelihood import Likelihood, NumericLikelihood
     from murho.model.posterior.posterior import Posterior
-    from murho.model.training.candidates import Candidate
     from murho.model.training.options import TrainOptions
 
 __all__ = ["RegressionTask"]
@@ -44,8 +44,10 @@ class RegressionTask:
     def limits(
         self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
     ) -> Limits | None:
-        """Given limits, and caps that the targets show."""
-        return target_limits(targets, name, options, say)
+        """Given limits, and caps that the targets show; the noise has to go with both."""
+        limits = target_limits(targets, name, options, say)
+        require_noise_for(options, targets, name, limits)
+        return limits
 
     def first_likelihood(self, options: TrainOptions) -> str:
         """Heteroscedastic noise, unless the user has chosen another."""
@@ -58,15 +60,17 @@ class RegressionTask:
             yield SearchDimension("transform", ("log",))
         if options.noise == "auto":
             few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
-            yield SearchDimension("noise", ("homoscedastic",) if few else ("mixture",))
+            others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
+            targets = data.targets[data.split.learned]
+            yield SearchDimension("noise", tuple(kind for kind in others if suits(kind, targets, data.limits, options)))
 
     def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> NumberScorer:
         """Scores by NLL and CRPS."""
         return NumberScorer(cast("NumericLikelihood", likelihood), standardisation, spread)
 
-    def likelihood_spec(self, likelihood: Likelihood, candidate: Candidate, data: TrainingData) -> LikelihoodSpec:
-        """The noise, with a wide component unless it is known."""
-        wide = None if candidate.noise == "fixed" else WideRule.after(len(data.split.learned))
+    def likelihood_spec(self, likelihood: Likelihood, data: TrainingData) -> LikelihoodSpec:
+        """The noise, with a wide component where it takes one."""
+        wide = WideRule.after(len(data.split.learned)) if likelihood.wide_tails else None
         return LikelihoodSpec(**likelihood.to_json(), wide=wide)
 
     def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:

@@ -150,7 +150,7 @@ class _Search:
             noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardisation.scale,
             noise_components=options.noise_components,
             classes=self.task.class_count,
-            limits=standardisation.standard_limits(),
+            standardisation=standardisation,
             hidden=candidate.hidden,
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),

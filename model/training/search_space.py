@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from murho.model.likelihoods.registry import NOISE_KINDS
+
 __all__ = ["TEMPERATURES", "SearchDimension", "is_simpler", "next_temperature"]
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 """Temperatures to try. 1 is the exact free energy; below 1 the data get more weight than Bayes' rule gives them."""
 FROM_SIMPLE: dict[str, tuple[Any, ...]] = {
     "transform": ("none", "log"),
-    "noise": ("homoscedastic", "heteroscedastic", "mixture"),
+    "noise": NOISE_KINDS,
     "encoding": ("standard", "piecewise"),
     "whitened": (False, True),
     "temperature": TEMPERATURES,

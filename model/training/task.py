@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.posterior.posterior import Posterior
     from murho.model.posterior.spec_parts import LikelihoodSpec
-    from murho.model.training.candidates import Candidate
     from murho.model.training.options import TrainOptions
     from murho.model.training.search_space import SearchDimension
 
@@ -71,7 +70,7 @@ class Task(Protocol):
         """
         ...
 
-    def likelihood_spec(self, likelihood: Likelihood, candidate: Candidate, data: TrainingData) -> LikelihoodSpec:
+    def likelihood_spec(self, likelihood: Likelihood, data: TrainingData) -> LikelihoodSpec:
         """The observation model of the chosen fit, for ``model.json``."""
         ...
 

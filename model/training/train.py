@@ -226,7 +226,7 @@ def _finished(
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
-        likelihood=task.likelihood_spec(chosen.likelihood, candidate, data),
+        likelihood=task.likelihood_spec(chosen.likelihood, data),
         target=standardisation,
         schema=schema,
         encoder=encoder,

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
-TRAIN = ("train", CARS, "--target", "Miles_per_Gallon", "--hidden", 8, "--epochs", 15, "--budget", 1000)
-TRAIN += ("--members", 4, "--encoding", "standard", "--transform", "none")
+TRAIN = (
+    *("train", CARS, "--target", "Miles_per_Gallon", "--hidden", 8, "--epochs", 15, "--budget", 1000),
+    *("--members", 4, "--encoding", "standard", "--transform", "none"),
+)
 
 SCORED, CALIBRATING = "the first fit is scored", "chose "
 

@@ -59,7 +59,17 @@ def test_the_page_is_what_is_printed(tmp_path: Path) -> None:
     train, ask = (line.removeprefix("murho ").split() for line in typed.strip().splitlines())
     train[1] = str(ROOT / train[1])
     ask[2] = str(ROOT / ask[2])
-    quick = ("--noise", "homoscedastic", "--epochs", 3, "--hidden", 8, "--members", 2, "--no-report")
+    quick: tuple[object, ...] = (
+        "--noise",
+        "homoscedastic",
+        "--epochs",
+        3,
+        "--hidden",
+        8,
+        "--members",
+        2,
+        "--no-report",
+    )
     quick += ("--encoding", "standard", "--whiten", "no", "--transform", "none")
     call_murho(*train, *quick, cwd=tmp_path)
     said = call_murho(*ask, "--repeats", 1, "--rows", 20, cwd=tmp_path).stdout

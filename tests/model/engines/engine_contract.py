@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -26,6 +26,9 @@ from murho.model.engines.prediction_plan import PredictionPlan
 from murho.model.engines.target_model import TargetModel
 from murho.model.likelihoods.registry import make_numeric
 from tests.model.mixture_references import bisect, spelt_out, tail
+
+if TYPE_CHECKING:
+    from murho.model.likelihoods.gaussian_mixture import GaussianMixtureLikelihood
 
 MakeEngine = Callable[[TargetModel], Engine]
 CPU = torch.device("cpu")
@@ -75,7 +78,7 @@ class Case:
     def expected(self, options: PredictOptions, calibration: ConformalMap | None = None) -> dict[str, Tensor]:
         """By the definitions, in double precision: sums over all components, percentiles by bisection."""
         target, rule = self.target, self.target.wide
-        parts = target.likelihood.components(self.outputs.double(), self.members)
+        parts = cast("GaussianMixtureLikelihood", target.likelihood).components(self.outputs.double(), self.members)
         means = parts[0] * target.scale + target.location  # [S, B, K]
         noise = (parts[1] * target.scale).expand_as(means)
         weights = torch.ones_like(means) if parts[2] is None else parts[2]

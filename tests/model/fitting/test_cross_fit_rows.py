@@ -12,8 +12,8 @@ from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.fitting.cross_fit_rows import Rows, SeenRows, held_out_row_scores, mixture_nll
 from murho.model.fitting.fit import fit
 from murho.model.fitting.row_scorers import NumberScorer
+from murho.model.likelihoods.gaussian_mixture import GaussianMixtureLikelihood
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
-from murho.model.likelihoods.likelihood import NumericLikelihood
 from tests.model.conftest import small_options, small_rows
 
 
@@ -81,7 +81,7 @@ def test_weighted_scores_are_those_of_repeated_rows() -> None:
     weighted = Rows(rows.features, rows.targets, weights=counts / counts.float().mean())
     features, targets = (part.repeat_interleave(counts, dim=0) for part in (rows.features, rows.targets))
     repeated = Rows(features, targets)
-    assert isinstance(outcome.likelihood, NumericLikelihood)
+    assert isinstance(outcome.likelihood, GaussianMixtureLikelihood)
     scorer = NumberScorer(outcome.likelihood, Standardisation(Identity(), 3.0, 2.0), spread=2.0)
     found = [
         [
@@ -102,7 +102,7 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
     standardisation = Standardisation(Identity(), 3.0, 2.0)
     targets = rows.targets.double() * 2.0 + 3.0
-    assert isinstance(outcome.likelihood, NumericLikelihood)
+    assert isinstance(outcome.likelihood, GaussianMixtureLikelihood)
     found = held_out_row_scores(
         outcome.network,
         Rows(rows.features, rows.targets, folds),
