@@ -11,7 +11,7 @@ import pytest
 import murho.ray
 from murho.model.commands.batch_prediction import LocalScorer, score_table
 from murho.model.engines.prediction import PredictOptions
-from murho.model.errors import TableError
+from murho.model.errors import OptionError, TableError
 from murho.model.posterior.posterior import Posterior
 from tests.support import ROOT
 
@@ -32,6 +32,7 @@ def test_a_dataset_is_answered_in_order_with_the_same_bits_whatever_the_workers(
             "seed": 3,
             "workers": workers,
             "rows_per_block": 700,
+            "percentiles": (5, 50, 95),
         }
         answers = murho.ray.predict(dataset, "rents", **asked)
         found.append(pa.concat_tables(answers.iter_batches(batch_size=None, batch_format="pyarrow")))
@@ -52,3 +53,16 @@ def test_a_dataset_that_lacks_a_feature_is_refused_at_once(rents_table: pa.Table
     dataset = ray.data.from_arrow(rents_table.drop_columns("sqm"))
     with pytest.raises(TableError, match="the feature 'sqm' is not a column"):
         murho.ray.predict(dataset, "rents", checkpoints=CHECKPOINTS)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"percentiles": (0, 50)}, "levels lie strictly between 0 and 100"),
+        ({"coverage": 90.0}, "coverage lies strictly between 0 and 1, not 90"),
+        ({"samples": -1}, "samples: 0 or more, not -1"),
+    ],
+)
+def test_options_that_can_not_be_used_are_refused_at_once(option: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        murho.ray.predict(None, "rents", checkpoints=CHECKPOINTS, **option)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
-from murho.model.errors import TableError
+from murho.model.errors import OptionError, TableError
 from murho.model.posterior.checkpoint_directories import find_checkpoint
 from murho.ray.library import processors_of_ray, require_ray
 from murho.ray.scoring import Scoring, TableScorer
@@ -70,7 +71,7 @@ def predict(
         A `ray.data.Dataset` with the columns that `murho predict` writes.
 
     Raises:
-        OptionError: Ray is not installed.
+        OptionError: Ray is not installed, or an option can't be used.
         CheckpointError: There is no such checkpoint.
         TableError: The dataset lacks a feature, or its first rows don't fit; the message names the column.
     """
@@ -80,13 +81,14 @@ def predict(
     directory = find_checkpoint(Path(checkpoints), model, None if version is None else str(version)).absolute()
     options = PredictOptions(
         samples=samples,
-        percentiles=tuple(percentiles),
+        percentiles=tuple(map(float, percentiles)),
         seed=seed,
         noise=noise,
-        thresholds=tuple(thresholds),
+        thresholds=tuple(map(float, thresholds)),
         calibrated=calibrated,
         coverage=coverage,
     )
+    _check_options(options)
     _check(dataset, directory)
     blocks = dataset.repartition(target_num_rows_per_block=rows_per_block, strict=True)
     blocks.context.execution_options.preserve_order = True
@@ -107,6 +109,18 @@ class _Blocks(TableScorer):
 
     def __call__(self, table: pa.Table) -> pa.Table:
         return self.score(table)[0]
+
+
+def _check_options(options: PredictOptions) -> None:
+    """Raise an `OptionError` if an option can't be used: it would be noticed late, by a worker."""
+    if any(not 0.0 < level < 100.0 for level in options.percentiles):
+        raise OptionError(f"percentiles: levels lie strictly between 0 and 100, not {options.percentiles}")
+    if not all(map(math.isfinite, options.thresholds)):
+        raise OptionError(f"thresholds: expected finite numbers, not {options.thresholds}")
+    if not 0.0 < options.coverage < 1.0:
+        raise OptionError(f"coverage lies strictly between 0 and 1, not {options.coverage:g}")
+    if options.samples < 0:
+        raise OptionError(f"samples: 0 or more, not {options.samples}")
 
 
 def _check(dataset: Any, directory: Path) -> None:
