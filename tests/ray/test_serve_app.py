@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from murho.model.errors import OptionError
 from murho.service.app import create_app
