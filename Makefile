@@ -12,7 +12,7 @@ BIN := .venv/bin
 # Handed to scripts/setup.sh, which decides whether there is anything to do.
 export PYTHON TORCH_VARIANT TORCH_INDEX_URL
 
-.PHONY: help setup demo serve browser test slow check format bench docs clean
+.PHONY: help setup serving demo serve browser test slow check format bench docs clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -24,9 +24,12 @@ help: ## list these commands
 setup: ## the set-up alone, into .venv (the other commands do it by themselves)
 	@scripts/setup.sh
 
-demo: setup ## train the demo checkpoint, if there is no checkpoint yet
+serving: # what serving needs, into .venv, and no development tools; the whole of it is 'setup'
+	@scripts/setup.sh --serving
+
+demo: serving ## train the demo checkpoint, if there is no checkpoint yet
 	@set -- "$(CHECKPOINTS)"/*/*/model.json; if [ ! -e "$$1" ]; then \
-	  echo "No checkpoint in $(CHECKPOINTS)/ yet: training the demo on examples/cars.csv ..."; \
+	  echo "No checkpoint in $(CHECKPOINTS)/ yet: training the demo on examples/cars.csv, about a minute ..."; \
 	  $(BIN)/murho train examples/cars.csv --target Miles_per_Gallon --config examples/cars.toml --name cars \
 	    --checkpoints "$(CHECKPOINTS)"; \
 	fi

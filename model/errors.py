@@ -5,6 +5,7 @@
     ├── InputError       rows or options of one request can't be used: a list of problems, each with a pointer
     ├── OptionError      an option of a command or a function has a value that can't be used
     ├── CheckpointError  a checkpoint is damaged, unknown, of a newer format, or can't be written
+    │   └── StorageError storage can't be reached now: no verdict about a checkpoint, and the same may work later
     └── FitError         a fit can't continue
 
 A message tells people what is wrong, where, and what to do.
@@ -18,7 +19,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CheckpointError", "FitError", "InputError", "MurhoError", "OptionError", "Problem", "TableError"]
+__all__ = [
+    "CheckpointError",
+    "FitError",
+    "InputError",
+    "MurhoError",
+    "OptionError",
+    "Problem",
+    "StorageError",
+    "TableError",
+]
 
 
 class MurhoError(Exception):
@@ -43,6 +53,10 @@ class OptionError(MurhoError):
 
 class CheckpointError(MurhoError):
     """A checkpoint is damaged, unknown, of a newer format, or can't be written."""
+
+
+class StorageError(CheckpointError):
+    """The storage of checkpoints can't be reached now: no verdict about a checkpoint, and the same may work later."""
 
 
 class FitError(MurhoError):

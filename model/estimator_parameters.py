@@ -129,6 +129,9 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         names = {text.name: parameter for parameter, text in training_parameters(without=self._without).items()}
         values = {name: _plain(getattr(self, parameter)) for name, parameter in names.items()}
         values["columns"] = values["columns"] or {}
+        # `quick` chooses what was not given; a parameter with its default counts as not given.
+        defaults = TrainOptions.model_fields
+        values = {name: value for name, value in values.items() if value != defaults[name].default}
         with as_value_errors():
             return make_options(values | {"seed": self._seed(), "task": self._task})
 

@@ -1,10 +1,13 @@
 """Installs Murho into the environment of the Python that runs this script: PyTorch first, then the rest.
 
     .venv/bin/python scripts/install.py               the project and its client, editable, with development tools
+    .venv/bin/python scripts/install.py --serving     the same without development tools: what `make serve` needs
     python scripts/install.py --runtime-dependencies  the packages that Murho imports, without Murho (for the image)
 
-All versions come from constraints.txt. PyTorch is installed first because the package index has the CUDA build for
-Linux: gigabytes that are useless without an NVIDIA GPU. Two environment variables choose the build:
+On a terminal one line shows what pip is doing, in place; elsewhere each step has a line. What pip says goes to
+``pip.log`` in the environment. All versions come from constraints.txt. PyTorch is installed first because the package
+index has the CUDA build for Linux: gigabytes that are useless without an NVIDIA GPU. Two environment variables choose
+the build:
 
     TORCH_VARIANT      cpu (the default) or cuda
     TORCH_INDEX_URL    an index to take torch from, instead of PyTorch's own (a mirror, another CUDA version)
@@ -23,13 +26,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["CPU_INDEX", "Source", "Torch", "pinned_version", "torch_sources"]
 
@@ -37,6 +41,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 VARIANTS = ("cpu", "cuda")
+SERVING_EXTRAS = ("charts", "compiled", "excel")
+"""What `make serve` installs beside the dependencies: charts of the demo's report, fast answers, Excel tables."""
 NOT_OFFERED = "No matching distribution found"  # pip, about an index without the package or connection
 
 
@@ -124,11 +130,28 @@ def pip_install(*arguments: str) -> str | None:
     The stderr is not shown at once: a source that cannot be reached is no error while there is another source.
     """
     environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}
-    command = [sys.executable, "-m", "pip", "install", *arguments]
-    result = subprocess.run(command, env=environment, stderr=subprocess.PIPE, encoding="utf-8", check=False)  # noqa: S603 - pip itself
-    if result.returncode == 0:
-        return None
-    return result.stderr.strip() or f"pip ended with status {result.returncode}."
+    command = [sys.executable, "-m", "pip", "install", "--log", str(Path(sys.prefix) / "pip.log"), *arguments]
+    # A file, not a pipe: pip would wait for ever if nobody read a full pipe.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=said, encoding="utf-8") as pip:  # noqa: S603 - pip itself
+            show_in_place(pip.stdout or ())
+        if pip.returncode == 0:
+            return None
+        said.seek(0)
+        return said.read().strip() or f"pip ended with status {pip.returncode}."
+
+
+def show_in_place(lines: Iterable[str]) -> None:
+    """Show the newest line on the terminal, over the one before, and nothing where there is no terminal."""
+    if not sys.stdout.isatty():
+        for _ in lines:
+            pass
+        return
+    for line in lines:
+        sys.stdout.write(f"\r\033[K  {line.strip()[: shutil.get_terminal_size().columns - 3]}")
+        sys.stdout.flush()
+    sys.stdout.write("\r\033[K")
+    sys.stdout.flush()
 
 
 def install_torch(version: str, variant: str, index_url: str | None, common: Sequence[str]) -> None:
@@ -214,7 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: A package could not be installed; the message says what to do.
     """
     parser = argparse.ArgumentParser(description="Install Murho into this Python's environment.")
-    parser.add_argument("--runtime-dependencies", action="store_true", help="not Murho itself, no development tools")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--serving", action="store_true", help="no development tools")
+    choice.add_argument("--runtime-dependencies", action="store_true", help="not Murho itself, no development tools")
     options = parser.parse_args(arguments)
     variant = os.environ.get("TORCH_VARIANT") or "cpu"
     if variant not in VARIANTS:
@@ -228,15 +253,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # the modules that it imports, which saves half a minute here.
     common = [] if options.runtime_dependencies else ["--no-compile"]
     install_torch(version, variant, os.environ.get("TORCH_INDEX_URL") or None, common)
+    what = "what serving needs" if options.serving or options.runtime_dependencies else "all, with development tools"
+    say(f"Installing the other packages ({what}) ...")
     # The build tools are installed with the constraints too, so the build needs no environment of its own.
     install_through_constraints("--quiet", *common, *project["build-system"]["requires"])
     if options.runtime_dependencies:
-        extras = project["project"]["optional-dependencies"]
+        offered = project["project"]["optional-dependencies"]
         client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))
-        wanted = [*project["project"]["dependencies"], *extras["compiled"], *client["project"]["dependencies"]]
+        wanted = [*project["project"]["dependencies"], *offered["compiled"], *client["project"]["dependencies"]]
         install_through_constraints(*common, *wanted)
     else:
-        editable = ("--editable", f"{ROOT}[dev]", "--editable", str(ROOT / "client"))
+        extras = ",".join(SERVING_EXTRAS) if options.serving else "dev"
+        editable = ("--editable", f"{ROOT}[{extras}]", "--editable", str(ROOT / "client"))
         install_through_constraints(*common, "--no-build-isolation", *editable)
 
 

@@ -1,14 +1,20 @@
 #!/bin/sh
 # Makes .venv hold Murho and its development tools, and does nothing when it does already. `make` runs it.
 #
+#   scripts/setup.sh            Murho with all extras and the development tools
+#   scripts/setup.sh --serving  what `make serve` needs; all of it where the development tools were installed before
+#
 #   PYTHON           the interpreter to make .venv with; by default the first suitable one that is found
 #   TORCH_VARIANT    cpu or cuda; by default what .venv was last set up with, cpu the first time
 #   TORCH_INDEX_URL  see scripts/install.py
 set -eu
 cd "$(dirname "$0")/.."
 here=$(pwd -P)
-stamp=.venv/.set-up # what was installed and where; written last, so a set-up that broke off is taken up again
-variant=${TORCH_VARIANT:-$(cut -d ' ' -f 1 "$stamp" 2>/dev/null || echo cpu)}
+# What was installed and where; written last, so a set-up that broke off is taken up again.
+all=.venv/.set-up serving=.venv/.set-up-serving
+stamp=$all
+if [ "${1:-}" = --serving ] && ! [ -e "$all" ]; then stamp=$serving; fi
+variant=${TORCH_VARIANT:-$(cut -d ' ' -f 1 "$all" 2>/dev/null || cut -d ' ' -f 1 "$serving" 2>/dev/null || echo cpu)}
 
 up_to_date() {
     [ "$(cat "$stamp" 2>/dev/null)" = "$variant $here" ] && [ -x .venv/bin/murho ] && .venv/bin/python -c '' 2>/dev/null &&
@@ -51,11 +57,12 @@ if up_to_date; then exit 0; fi
 if ! environment_works; then
     find_python
     if [ -e .venv ]; then echo "Replacing .venv: it does not work (it was moved, or its Python is gone)."; fi
-    echo "Creating .venv with $("$python" --version) ..."
+    echo "Set-up, step 1 of 2: creating .venv with $("$python" --version) ..."
     "$python" -m venv --clear .venv
 fi
-rm -f "$stamp"
-echo "Installing Murho into .venv (the first time this downloads about 400 MB) ..."
-TORCH_VARIANT=$variant .venv/bin/python scripts/install.py
+rm -f "$all" "$serving"
+echo "Set-up, step 2 of 2: installing into .venv (the first time this downloads about 400 MB) ..."
+if [ "$stamp" = "$serving" ]; then set -- --serving; else set --; fi
+TORCH_VARIANT=$variant .venv/bin/python scripts/install.py "$@"
 echo "$variant $here" >"$stamp"
 echo "Set-up done."

@@ -15,7 +15,6 @@ from starlette.middleware import Middleware
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
 from murho.service.access_log import AccessLog
-from murho.service.checkpoint_source import DirectorySource
 from murho.service.decoding import Decoder
 from murho.service.direct_paths import DirectPaths
 from murho.service.guard import Guard
@@ -35,6 +34,7 @@ from murho.service.routes import administration, docs, health, invocations, mode
 from murho.service.scheduler import Scheduler
 from murho.service.security import Security
 from murho.service.settings import Settings
+from murho.service.storage_source import seconds_between_looks, source_of
 from murho.service.telemetry import Telemetry
 from murho.service.version_policy import VersionPolicy
 from murho.service.waiting import Waiting
@@ -63,7 +63,7 @@ def create_app(
 
     Args:
         settings: The settings; by default read from the environment.
-        source: Where checkpoints come from; by default the settings' directory.
+        source: Where checkpoints come from; by default the directory or the URL in the settings.
         lifecycle: Shared with the process that stops the application.
         on_loaded: Called once loading has ended, with the loaded checkpoints; and again when there were none and the
             first comes.
@@ -79,7 +79,7 @@ def create_app(
         max_delay=settings.max_delay,
         heartbeat=heartbeat,
     )
-    source = source or DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
+    source = source or source_of(settings)
     registry, telemetry = Registry(source.place), Telemetry(scheduler)
     scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)
@@ -102,7 +102,7 @@ def create_app(
         heartbeat=heartbeat,
         security=Security(settings),
         decoder=Decoder(settings),
-        watcher=Watcher(loader, registry, settings.watch_seconds, changed),
+        watcher=Watcher(loader, registry, seconds_between_looks(settings), changed),
         statistics=statistics,
     )
 

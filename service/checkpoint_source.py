@@ -1,4 +1,7 @@
-"""Where the service's checkpoints come from: a directory of NAME/VERSION, or anything else with the same interface."""
+"""Where the service's checkpoints come from: a directory of NAME/VERSION, or anything else with the same interface.
+
+`service.storage_source` is the other one, for object storage; `source_of` there decides.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,10 @@ class CheckpointSource(Protocol):
     def place(self) -> str:
         """The name of the place in messages."""
 
+    @property
+    def marker(self) -> str:
+        """The file without which a version is still being written."""
+
     def list(self) -> list[CheckpointReference]:
         """Returns every version of every checkpoint, by name, then by rising version."""
 
@@ -48,6 +55,8 @@ class DirectorySource:
         device: auto, cpu or cuda.
         draws_bytes: Memory for the draws of each model, in bytes; None for `model.engines.draw_cache.KEPT_BYTES`.
     """
+
+    marker = FACTS_FILE
 
     def __init__(self, root: Path, device: str, *, draws_bytes: int | None = None) -> None:
         self.root = root

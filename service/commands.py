@@ -16,7 +16,11 @@ __all__ = ["serve"]
 
 def serve(
     checkpoints: Annotated[
-        Path | None, typer.Option(help="Directory of NAME/VERSION checkpoints.  [default: checkpoints]")
+        str | None,
+        typer.Option(
+            help="Directory of NAME/VERSION checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.  "
+            "[default: checkpoints]"
+        ),
     ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all.  [default: 127.0.0.1]")
@@ -66,13 +70,14 @@ def serve(
 
         resolve_device(settings.device)
 
+    from murho.model.storage.places import shown_place
     from murho.service.server import address_of, listen, serve_until_stopped
     from murho.service.telemetry import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     listening = listen(settings.host, settings.port)
     address = address_of(listening)
-    _say(f"Murho serves the checkpoints of {settings.checkpoints.absolute()} on {address}, once loaded.")
+    _say(f"Murho serves the checkpoints of {shown_place(settings.checkpoints)} on {address}, once loaded.")
     serve_until_stopped(settings, listening, lambda snapshot: _announce(snapshot, settings, address))
     _say("Stopped.")
 

@@ -40,9 +40,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Place:
-    """What a service would use: directory of checkpoints, device and address."""
+    """What a service would use: place of checkpoints (a URL is a text), device and address."""
 
-    checkpoints: Path
+    checkpoints: Path | str
     device: str
     host: str
     port: int
@@ -132,6 +132,9 @@ def _checkpoints(place: Place) -> Iterator[Finding]:
     from murho.model.posterior.posterior import Posterior
 
     root = place.checkpoints
+    if isinstance(root, str):
+        yield from _stored(root)
+        return
     try:
         found = list_checkpoints(root)
     except CheckpointError as error:
@@ -154,6 +157,23 @@ def _checkpoints(place: Place) -> Iterator[Finding]:
         else:
             sound += 1
     yield Finding("checkpoints", "ok", f"{sound} of {len(found)} versions in {root.absolute()} can be loaded")
+
+
+def _stored(url: str) -> Iterator[Finding]:
+    """What a storage lists; nothing is fetched from it."""
+    from murho.model.storage.stores import store_at
+
+    try:
+        found = store_at(url).list()
+    except MurhoError as error:
+        yield Finding("checkpoints", "problem", str(error))
+        return
+    for reference in found:
+        if reference.problem is not None:
+            yield Finding(f"checkpoint {reference.name}/{reference.version}", "problem", reference.problem)
+    sound = sum(reference.problem is None for reference in found)
+    advice = "" if found else ": murho train FILE --target COLUMN --checkpoints URL makes one"
+    yield Finding("checkpoints", "ok" if sound else "note", f"{sound} complete versions in {url}{advice}")
 
 
 def _port(place: Place) -> Iterator[Finding]:

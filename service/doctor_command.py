@@ -1,7 +1,6 @@
 """The command `murho doctor`: says what is wrong with an installation. Exit code 1 if something is."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,9 @@ MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 
 
 def doctor(
-    checkpoints: Annotated[Path | None, typer.Option(help="Directory of checkpoints.  [default: checkpoints]")] = None,
+    checkpoints: Annotated[
+        str | None, typer.Option(help="Directory of checkpoints, or the URL of a storage.  [default: checkpoints]")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.  [default: auto]")] = None,
     host: Annotated[str | None, typer.Option(help="Address of the service.  [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the service.  [default: 8000]")] = None,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import structlog
 
-from murho.model.errors import MurhoError
+from murho.model.errors import MurhoError, StorageError
 from murho.service.errors import CheckpointRefusedError, UnknownModelError
 from murho.service.registry import LoadedModel, Refused, Snapshot, title_of
 from murho.service.version_policy import VersionPolicy
@@ -41,6 +41,21 @@ class _Kept:
     stamp: Stamp
     model: ModelLike
     since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Why a version could not be loaded.
+
+    Attributes:
+        stamp: Its stamp.
+        reason: The reason.
+        passing: Whether it says nothing about the version, which is tried again at every look.
+    """
+
+    stamp: Stamp
+    reason: str
+    passing: bool = False
 
 
 @dataclass(slots=True)
@@ -84,7 +99,7 @@ class Loader:
         self._policy = policy or VersionPolicy()
         self._turn = threading.RLock()
         self._kept: dict[Key, _Kept] = {}
-        self._failed: dict[Key, tuple[Stamp, str]] = {}
+        self._failed: dict[Key, _Failed] = {}
         self._doubtful: dict[Key, Stamp] = {}
         self._missing: set[Key] = set()
         self._unloaded: set[str] = set()
@@ -113,9 +128,11 @@ class Loader:
             try:
                 references = self._source.list()
             except MurhoError as error:
-                if not before.loaded or before.refused != (Refused("", "", str(error)),):
+                if not before.loaded or not before.unreachable:
                     self._log.warning("checkpoints can't be listed", reason=str(error))
                 return self._swap(replace(before, refused=(Refused("", "", str(error)),), loaded=True))
+            if before.unreachable:
+                self._log.info("checkpoints can be listed again")
             try:
                 return self._swap(self._snapshot(references, look))
             except _StoppingError:
@@ -266,40 +283,41 @@ class Loader:
             return kept.model
         fallback = None if kept is None else kept.model
         if stamp is None:
-            look.refused.append(Refused(*key, "there is no model.json yet", waiting=True))
+            look.refused.append(Refused(*key, f"there is no {self._source.marker} yet", waiting=True))
             return fallback
         failed = self._failed.get(key)
-        if failed is not None and failed[0] == stamp and not look.retry:
-            look.refused.append(Refused(*key, failed[1]))
+        if failed is not None and failed.stamp == stamp and not failed.passing and not look.retry:
+            look.refused.append(Refused(*key, failed.reason))
             return fallback
-        model, reason = self._try(reference)
+        model, reason, passing = self._try(reference)
         if model is not None:
             self._kept[key] = _Kept(stamp, model, datetime.now(UTC))
             self._failed.pop(key, None)
             self._count("loaded")
             return model
-        if look.patient and self._doubtful.get(key) != stamp:
+        if look.patient and not passing and self._doubtful.get(key) != stamp:
             self._doubtful[key] = stamp
             return fallback
-        if failed != (stamp, reason):
+        now = _Failed(stamp, reason, passing)
+        if failed != now:
             self._log.warning("checkpoint refused", model=key[0], version=key[1], reason=reason)
             self._count("refused")
-        self._failed[key] = stamp, reason
+        self._failed[key] = now
         look.refused.append(Refused(*key, reason))
         return fallback
 
-    def _try(self, reference: CheckpointReference) -> tuple[ModelLike | None, str]:
-        """The loaded and warm model, or None and the reason."""
+    def _try(self, reference: CheckpointReference) -> tuple[ModelLike | None, str, bool]:
+        """The loaded and warm model, or None, the reason, and whether that says nothing about the version."""
         try:
             model = self._source.load(reference)
             model.warm_up()
         except MurhoError as error:
-            return None, str(error)
+            return None, str(error), isinstance(error, StorageError)
         except Exception as error:
             self._log.exception("checkpoint failed", model=reference.name, version=reference.version)
-            return None, f"loading failed unexpectedly with {type(error).__name__}: {error}"
+            return None, f"loading failed unexpectedly with {type(error).__name__}: {error}", False
         self._log.info("checkpoint loaded", model=reference.name, version=reference.version)
-        return model, ""
+        return model, "", False
 
     def _loaded_model(self, name: str, serving: Mapping[str, ModelLike]) -> LoadedModel:
         versions = {version: serving[version] for version in sorted(serving, key=int)}

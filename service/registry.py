@@ -84,6 +84,11 @@ class Snapshot:
     not_served: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unloaded: tuple[str, ...] = ()
 
+    @property
+    def unreachable(self) -> bool:
+        """Whether the place of the checkpoints could not be listed at the last look."""
+        return any(not item.name for item in self.refused)
+
     def require_models(self) -> None:
         """Checks that at least one model is loaded.
 

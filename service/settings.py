@@ -8,10 +8,13 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from murho.model.engines.prediction import DEFAULT_SAMPLES
+from murho.model.errors import OptionError
+from murho.model.storage.cache import MOST_BYTES
+from murho.model.storage.places import place_of
 from murho.service.version_policy import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]
@@ -21,12 +24,42 @@ Words = Annotated[tuple[str, ...], NoDecode]
 """A list, in the environment separated by commas."""
 
 
+def _place(value: Any) -> Any:
+    """Reads a place of checkpoints; its URL stays a text.
+
+    Raises:
+        ValueError: The URL can't be used.
+    """
+    try:
+        return place_of(value) if isinstance(value, str | Path) else value
+    except OptionError as error:
+        raise ValueError(str(error)) from error
+
+
+Place = Annotated[Path | str, BeforeValidator(_place)]
+"""A directory, or as a text the URL of a storage."""
+
+
 class Settings(BaseSettings):
     """All settings of a service; each field is also ``MURHO_<FIELD>`` in the environment."""
 
     model_config = SettingsConfigDict(env_prefix="MURHO_", frozen=True, extra="ignore")
 
-    checkpoints: Path = Field(default=Path("checkpoints"), description="Directory of NAME/VERSION checkpoints.")
+    checkpoints: Place = Field(
+        default=Path("checkpoints"),
+        description="Directory of NAME/VERSION checkpoints, or the URL of a storage such as s3://BUCKET/PREFIX.",
+    )
+    checkpoint_cache: Path | None = Field(
+        default=None,
+        description="Directory on a local disk for checkpoints that were fetched from a storage; by default "
+        "murho/checkpoints in the user's directory of caches.",
+    )
+    checkpoint_cache_bytes: int = Field(
+        default=MOST_BYTES,
+        ge=1,
+        description="The most bytes of fetched checkpoints that are kept; the least recently used leave first, and "
+        "those in use stay.",
+    )
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
@@ -43,10 +76,11 @@ class Settings(BaseSettings):
         validate_default=True,
         description="With versions=pinned: NAME=VERSION pairs, such as cars=3,rents=1; other names serve the latest.",
     )
-    watch_seconds: float = Field(
-        default=1.0,
+    watch_seconds: float | None = Field(
+        default=None,
         ge=0,
-        description="Seconds between two looks for new, changed and deleted versions; 0: none, only when asked to.",
+        description="Seconds between two looks for new, changed and deleted versions, by default 1 in a directory and "
+        "10 in a storage; 0: none, only when asked to.",
     )
 
     samples: int = Field(

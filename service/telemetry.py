@@ -113,6 +113,11 @@ class Telemetry:
         for outcome in ("loaded", "refused", "unloaded"):
             self.reloads.labels(outcome)
         self.refused = Gauge("murho_refused_checkpoints", "Checkpoints that are refused.", registry=self.registry)
+        self.listed = Gauge(
+            "murho_checkpoints_listed",
+            "Whether the place of the checkpoints could be listed at the last look.",
+            registry=self.registry,
+        )
         self.ready = Gauge("murho_ready", "Whether the service is ready.", registry=self.registry)
         pending = Gauge("murho_pending_requests", "Predictions waiting or in computation.", registry=self.registry)
         pending.set_function(lambda: scheduler.pending)
@@ -158,6 +163,7 @@ class Telemetry:
             self.model_info.remove(*labels)
         self._shown = served
         self.refused.set(sum(not item.waiting for item in snapshot.refused))
+        self.listed.set(0 if snapshot.unreachable else 1)
         self.ready.set(1 if snapshot.models else 0)
 
 

@@ -6,7 +6,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import Annotated
 
 import typer
@@ -29,7 +29,7 @@ __all__ = ["evaluate"]
 def evaluate(
     data: Annotated[Path, typer.Argument(help="File with the target column: CSV, Parquet, Arrow, JSON or Excel.")],
     model: ModelOption = None,
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     weight: Annotated[
         str | None, typer.Option(help="Column with the weights of the rows; rows of weight 0 are left out.")
@@ -39,12 +39,13 @@ def evaluate(
 ) -> None:
     """Judge a checkpoint on labelled rows."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint_directories import find_checkpoint
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_answering
+    from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
     check_device(device)
-    directory = find_checkpoint(checkpoints, model or only_checkpoint(checkpoints), version)
+    store = store_at(checkpoints)
+    directory = store.find(model or only_checkpoint(store), version)
     require_file(data)
     from murho.model.commands.early_checks import check_first_rows
     from murho.model.data.tables import read_table

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,7 +33,7 @@ __all__ = ["importance"]
 def importance(
     name: NameArgument,
     data: Annotated[Path, typer.Argument(help="Labelled rows, best those that it has not learned from.")],
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     repeats: Annotated[int, typer.Option(help="Shuffles of each feature.")] = 5,
     rows: Annotated[int, typer.Option(help="Most rows to use; of more, some are taken by chance.")] = 1_000,
@@ -44,15 +44,16 @@ def importance(
 ) -> None:
     """Show which features matter for the mean, for the score and for the doubt."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint_directories import find_checkpoint
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_answering
+    from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
     check_device(device)
     for option, value, least in (("--repeats", repeats, 1), ("--rows", rows, 2)):
         if value < least:
             raise OptionError(f"{option} must be at least {least}, not {value}")
-    directory = find_checkpoint(checkpoints, name, version)
+    store = store_at(checkpoints)
+    directory = store.find(name, version)
     require_file(data)
     if figure is not None:
         from murho.model.commands.pruning_figure import check_figure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,19 +20,21 @@ SPANS = ((31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3_600, "h
 
 
 def models(
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List the checkpoints of a directory: target, rows, score on held-out rows, and age of the latest version."""
-    from murho.model.posterior.checkpoint_summaries import summaries
+    from murho.model.posterior.checkpoint_summaries import summaries_of
+    from murho.model.storage.stores import store_at
 
-    found = summaries(checkpoints)
+    store = store_at(checkpoints)
+    found = summaries_of(store.list(), store.read_facts)
     if json:
-        print_json({"checkpoints": str(checkpoints), "models": [summary.to_json() for summary in found]})
+        print_json({"checkpoints": store.place, "models": [summary.to_json() for summary in found]})
     elif found:
         print_lines(model_lines(found, datetime.now(UTC)))
     else:
-        print_lines([f"no checkpoint in {checkpoints}; train one: murho train FILE --target COLUMN"])
+        print_lines([f"no checkpoint in {store.place}; train one: murho train FILE --target COLUMN"])
 
 
 def model_lines(found: Sequence[CheckpointSummary], now: datetime) -> list[str]:

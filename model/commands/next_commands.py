@@ -6,21 +6,21 @@ import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from murho.model.storage.stores import WrittenVersion
 
 __all__ = ["next_commands"]
 
 DEFAULT_CHECKPOINTS = "checkpoints"
 
 
-def next_commands(directory: Path) -> list[str]:
+def next_commands(written: WrittenVersion) -> list[str]:
     """Lines for people: the commands that use a checkpoint, each with what it is for.
 
     Args:
-        directory: ``NAME/VERSION``, as it was saved.
+        written: The version that was saved.
     """
-    root, name = directory.parent.parent, directory.parent.name
-    where = "" if str(root) == DEFAULT_CHECKPOINTS else f" --checkpoints {shlex.quote(str(root))}"
+    place, name = written.place, written.name
+    where = "" if place == DEFAULT_CHECKPOINTS else f" --checkpoints {shlex.quote(place)}"
     commands = {
         f"murho predict NEW.csv --model {name}{where}": "predictions with error bars",
         f"murho evaluate KEPT_BACK.csv --model {name}{where}": "how good they are, on rows not in the training",

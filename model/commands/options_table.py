@@ -39,8 +39,9 @@ def _command_rows() -> Iterator[tuple[str, ...]]:
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in TrainOptions.model_fields:
             (option,) = parameter.annotation.__metadata__
             name = flag(parameter.name)
-            if parameter.default is True:
-                yield f"`{name}`, `--no-{name[2:]}`", option.help, "", "yes"
+            said = option.show_default if isinstance(option.show_default, str) else ""
+            if parameter.default is True or said:
+                yield f"`{name}`, `--no-{name[2:]}`", option.help, "", said or "yes"
                 continue
             default = "" if parameter.default in (None, False) else str(parameter.default)
             yield f"`{name}`", option.help, "", default

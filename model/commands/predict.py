@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +39,7 @@ MOST_NAMED = 5
 def predict(
     data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, JSON or Excel file; .gz and .zip, too.")],
     model: ModelOption = None,
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     url: Annotated[str | None, typer.Option(help="Address of a running service, instead of a checkpoint.")] = None,
     version: VersionOption = None,
     samples: Annotated[
@@ -81,8 +81,8 @@ def predict(
     from murho.model.commands.answer_options import read_coverage, read_levels, read_thresholds, require_options
     from murho.model.data.file_checks import require_file
     from murho.model.errors import OptionError
-    from murho.model.posterior.checkpoint_directories import find_checkpoint
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_answering
+    from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
     require_local(engine)
@@ -102,7 +102,8 @@ def predict(
     check_device(device)
     directory = None
     if url is None:
-        directory = find_checkpoint(checkpoints, model or only_checkpoint(checkpoints), version)
+        store = store_at(checkpoints)
+        directory = store.find(model or only_checkpoint(store), version)
     require_file(data)
     from murho.model.commands.early_checks import check_first_rows
     from murho.model.data.tables import read_table, write_table

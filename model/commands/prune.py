@@ -5,7 +5,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import Annotated
 
 import typer
@@ -29,7 +29,7 @@ __all__ = ["prune"]
 def prune(
     name: NameArgument,
     fraction: Annotated[float, typer.Option(help="Share of the weights to remove, between 0 and 1.")],
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     data: Annotated[
         Path | None,
@@ -42,13 +42,14 @@ def prune(
 ) -> None:
     """Remove the weights with the lowest signal-to-noise ratio; writes the next version."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
+    from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
-    source = find_checkpoint(checkpoints, name, version)
+    store = store_at(checkpoints)
+    source = store.find(name, version)
     if data is not None:
         require_file(data)
-    check_writable(checkpoints, name)
+    store.check_writable(name)
     from murho.model.commands.pruning_figure import check_figure, draw
 
     if figure is not None:
@@ -72,12 +73,12 @@ def prune(
 
     learned = read_learned_rows(source)
     files = {} if learned is None else {LEARNED_ROWS_FILE: learned.to_bytes()}
-    directory = write_revision(checkpoints, name, written, make_report if report else None, files)
+    made = write_revision(store, name, written, make_report if report else None, files)
     if figure is not None:
         draw(pruned.cut, f"{name}, version {revision.posterior.version}", figure)
     if json:
-        print_revision(directory, written, "pruning")
+        print_revision(made, written, "pruning")
         return
     lines = pruned_lines(pruned, written.posterior.schema.target.unit)
     drawn = [] if figure is None else [f"drew {figure}"]
-    print_lines([*lines, f"saved {directory}", *drawn, *report_line(directory)])
+    print_lines([*lines, f"saved {made.address}", *drawn, *report_line(made)])

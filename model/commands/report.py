@@ -29,7 +29,7 @@ def report(
     data: Annotated[
         Path | None, typer.Argument(help="Labelled rows to judge by; by default the summary of the training is shown.")
     ] = None,
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     output: Annotated[
         Path | None,
@@ -40,18 +40,19 @@ def report(
 ) -> None:
     """Write the report of a checkpoint, from what its training kept or for new labelled rows."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint_directories import find_checkpoint
     from murho.model.runtime.devices import check_device
+    from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
     check_device(device)
-    directory = find_checkpoint(checkpoints, name, version)
+    store = store_at(checkpoints)
+    directory = store.find(name, version)
     if data is not None:
         require_file(data)
     from murho.model.report import PAGE_FILE
 
     # The report of a training shows rows that are kept nowhere else: it is never replaced unasked.
-    within = output is None and data is None and not (directory / PAGE_FILE).exists()
+    within = store.in_place and output is None and data is None and not (directory / PAGE_FILE).exists()
     page = output or (directory / PAGE_FILE if within else Path(f"{name}-report.html"))
     if page.suffix.lower() not in (".html", ".htm"):
         raise OptionError(f"--output: {page} must end in .html")

@@ -7,43 +7,40 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from murho.model.revision.revisions import Revision
+    from murho.model.storage.stores import CheckpointStore, WrittenVersion
 
 __all__ = ["report_line", "write_revision"]
 
 
 def write_revision(
-    checkpoints: Path,
+    store: CheckpointStore,
     name: str,
     written: Revision,
     report: Callable[[], dict[str, bytes]] | None,
     files: Mapping[str, bytes],
-) -> Path:
-    """Write the next version of a checkpoint; returns its directory.
+) -> WrittenVersion:
+    """Write the next version of a checkpoint; returns what was written.
 
     A report that can't be made is a warning: it must never cost the version.
 
     Args:
-        checkpoints: Directory of checkpoints.
+        store: The place of checkpoints.
         name: Name of the checkpoint.
         written: The version.
         report: Makes the files of the report, by path; None: without a report.
         files: Further files, by path.
     """
-    from murho.model.posterior.checkpoint import write_checkpoint
-
     extras: dict[str, bytes] = {}
     if report is not None:
         try:
             extras = report()
         except Exception as error:
             sys.stderr.write(f"warning: the report could not be made: {type(error).__name__}: {error}\n")
-    return write_checkpoint(checkpoints, name, written.spec, written.tensors, extras={**files, **extras})
+    return store.write(name, written.spec, written.tensors, extras={**files, **extras})
 
 
-def report_line(directory: Path) -> list[str]:
+def report_line(made: WrittenVersion) -> list[str]:
     """The line that says where the report is; none without a report."""
-    page = directory / "report.html"
-    return [f"report: {page}"] if page.is_file() else []
+    return [] if made.report is None else [f"report: {made.report}"]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from murho.model.posterior.posterior import Posterior
     from murho.model.revision.revisions import LabelledRows, Revision
+    from murho.model.storage.stores import CheckpointStore, WrittenVersion
 
 __all__ = [
     "CheckpointsOption",
@@ -32,6 +33,7 @@ __all__ = [
     "ReportRowsOption",
     "VersionOption",
     "labelled_rows_of",
+    "local_directory",
     "naming",
     "only_checkpoint",
     "print_json",
@@ -41,7 +43,9 @@ __all__ = [
     "require_local",
 ]
 
-CheckpointsOption = Annotated[Path, typer.Option("--checkpoints", help="Directory of checkpoints.")]
+CheckpointsOption = Annotated[
+    str, typer.Option("--checkpoints", help="Directory of checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 EngineOption = Annotated[
     str,
@@ -64,22 +68,35 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the checkpoint.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="Version; by default the latest.")]
 
 
-def only_checkpoint(root: Path) -> str:
-    """The name of the only checkpoint in a directory, for commands without ``--model``; it is said on stderr.
+def only_checkpoint(store: CheckpointStore) -> str:
+    """The name of the only checkpoint in a place, for commands without ``--model``; it is said on stderr.
 
     Raises:
         OptionError: There are several, or there is none; the message lists them.
     """
     from murho.model.errors import OptionError
-    from murho.model.posterior.checkpoint import list_checkpoints
 
-    names = sorted({reference.name for reference in list_checkpoints(root) if reference.problem is None})
+    root = store.place
+    names = sorted({reference.name for reference in store.list() if reference.problem is None})
     if not names:
         raise OptionError(f"{root} has no checkpoint: train one with `murho train`, or say --checkpoints DIR")
     if len(names) > 1:
         raise OptionError(f"{root} has {len(names)} checkpoints ({', '.join(names)}): choose one with --model NAME")
     sys.stderr.write(f"note: --model {names[0]}, the only checkpoint in {root}\n")
     return names[0]
+
+
+def local_directory(checkpoints: str) -> Path:
+    """The directory of ``--checkpoints``, for commands that write to directories alone.
+
+    Raises:
+        OptionError: It is an address of object storage.
+    """
+    from murho.model.errors import OptionError
+
+    if "://" in checkpoints:
+        raise OptionError(f"--checkpoints {checkpoints}: with --by, give a directory, and copy the checkpoints then")
+    return Path(checkpoints)
 
 
 def require_local(engine: str) -> None:
@@ -117,19 +134,19 @@ def print_lines(lines: list[str]) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def print_revision(directory: Path, written: Revision, which: str) -> None:
+def print_revision(made: WrittenVersion, written: Revision, which: str) -> None:
     """Print the new version of a checkpoint as one JSON object.
 
     Args:
-        directory: Directory of the version.
-        written: The revision in this directory.
+        made: The version.
+        written: The revision in it.
         which: Key of the facts about the revision: ``pruning`` or ``update``.
     """
     print_json(
         {
-            "checkpoint": str(directory),
-            "name": directory.parent.name,
-            "version": directory.name,
+            "checkpoint": made.address,
+            "name": made.name,
+            "version": made.version,
             which: written.spec.records[which],
             "metrics": written.spec.metrics,
         }

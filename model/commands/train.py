@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 import unicodedata
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from murho.model.commands.shared_options import (
     EngineOption,
     JsonOption,
     LeastRowsOption,
+    local_directory,
     naming,
     print_json,
     print_lines,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.data.data_report import DataReport
+    from murho.model.storage.stores import WrittenVersion
     from murho.model.training.options import TrainOptions
     from murho.model.training.train import Trained
 
@@ -47,15 +50,20 @@ def train(
     *,
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     config: Annotated[Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")] = False,
     snapshot_every: Annotated[
         float, typer.Option(min=0.0, help="Seconds between snapshots for --resume; 0: after every epoch.")
     ] = 30.0,
     report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--report/--no-report",
+            help="Write report.html and its charts beside the checkpoint.",
+            show_default="yes, without --quick",
+        ),
+    ] = None,
     report_rows: Annotated[
         bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
     ] = True,
@@ -70,9 +78,10 @@ def train(
 ) -> None:
     """Fit a Bayesian network to a table and save it as a checkpoint."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint import check_writable, write_checkpoint
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
+    from murho.model.storage.stores import store_at
 
+    began = time.monotonic()
     # First what can be said at once; then the imports that take seconds.
     require_local(engine)
     column, chosen_name, options = train_settings(data, target, name, config, given)
@@ -83,21 +92,28 @@ def train(
 
         resolved = resolve_device(device)
         train_groups(
-            *(data, column, by, chosen_name, checkpoints, options),
+            *(data, column, by, chosen_name, local_directory(checkpoints), options),
             least_rows=least_rows,
             device=resolved,
             as_json=json,
         )
         return
-    check_writable(checkpoints, chosen_name)
+    with_report = not options.quick if report is None else report
+    store = store_at(checkpoints)
+    store.check_writable(chosen_name)
+    from murho.model.data.arrow_values import release_memory
     from murho.model.data.tables import read_table
     from murho.model.training.prepared_table import prepare_table
+    from murho.model.training.row_sample import rows_for_budget
 
     table = read_table(data)
     with naming(data):
         prepared = prepare_table(table, column, options)
         described = prepared.report()
     _say_report(described, data)
+    prepared = rows_for_budget(prepared, options)
+    del table  # a large one takes memory that the fits need
+    release_memory()
 
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.runtime.interrupts import interrupts_held_back
@@ -107,19 +123,26 @@ def train(
     resolved = resolve_device(device)
     with (
         TerminalReporter() as reporter,
-        Snapshots(checkpoints / chosen_name, resume=resume, seconds=snapshot_every) as snapshots,
+        Snapshots(store.snapshots(chosen_name), resume=resume, seconds=snapshot_every) as snapshots,
     ):
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(
-                table, column, options, reporter=reporter, device=resolved, snapshots=snapshots, prepared=prepared
+                prepared.given,
+                column,
+                options,
+                reporter=reporter,
+                device=resolved,
+                snapshots=snapshots,
+                prepared=prepared,
+                began=began,
             )
         with interrupts_held_back():
-            extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if report else {}
+            extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if with_report else {}
             extras |= _learned_rows(trained)
-            directory = write_checkpoint(checkpoints, chosen_name, trained.spec, trained.tensors, extras=extras)
+            written = store.write(chosen_name, trained.spec, trained.tensors, extras=extras)
             if not trained.spec.training["interrupted"]:
                 snapshots.remove()
-    _print_outcome(trained, directory, described, as_json=json)
+    _print_outcome(trained, written, described, as_json=json)
 
 
 def train_settings(
@@ -201,18 +224,19 @@ def _learned_rows(trained: Trained) -> dict[str, bytes]:
     return learned_rows_file(schema, evidence.columns, evidence.targets)
 
 
-def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, as_json: bool) -> None:
+def _print_outcome(trained: Trained, written: WrittenVersion, described: DataReport, *, as_json: bool) -> None:
     from murho.model.commands.next_commands import next_commands
     from murho.model.evaluation.class_summary import class_summary
     from murho.model.evaluation.metrics import summary
+    from murho.model.training.quick import FullSearch
 
     spec = trained.spec
     if as_json:
         print_json(
             {
-                "checkpoint": str(directory),
-                "name": directory.parent.name,
-                "version": directory.name,
+                "checkpoint": written.address,
+                "name": written.name,
+                "version": written.version,
                 "interrupted": spec.training["interrupted"],
                 "metrics": spec.metrics,
                 "data": described.to_json(),
@@ -225,9 +249,10 @@ def _print_outcome(trained: Trained, directory: Path, described: DataReport, *, 
     lines = [
         f"on {spec.metrics['n']} rows that it has not seen, after {spec.training['seconds']:.0f} s of training:",
         *(f"  {line}" for line in scores),
-        f"saved {directory}{interrupted}",
+        f"saved {written.address}{interrupted}",
     ]
-    page = directory / "report.html"
-    if page.is_file():
-        lines.append(f"report: {page}")
-    print_lines([*lines, *next_commands(directory)])
+    if "full_search" in spec.training:
+        lines.insert(-1, FullSearch(**spec.training["full_search"]).line())
+    if written.report is not None:
+        lines.append(f"report: {written.report}")
+    print_lines([*lines, *next_commands(written)])

@@ -6,7 +6,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,7 +34,7 @@ __all__ = ["update"]
 def update(
     name: NameArgument,
     data: Annotated[Path, typer.Argument(help="New labelled rows: CSV, Parquet, Arrow, JSON or Excel file.")],
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs; by default as many as 2000 steps.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="First learning rate.  [default: 0.005]")] = None,
@@ -46,16 +46,17 @@ def update(
 ) -> None:
     """Learn from new rows with the posterior as the prior; writes the next version."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint import check_writable, find_checkpoint
     from murho.model.revision.update_options import LEARNING_RATE, UpdateOptions
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
+    from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
     options = UpdateOptions(epochs, LEARNING_RATE if learning_rate is None else learning_rate, seed)
     check_device(device)
-    source = find_checkpoint(checkpoints, name, version)
+    store = store_at(checkpoints)
+    source = store.find(name, version)
     require_file(data)
-    check_writable(checkpoints, name)
+    store.check_writable(name)
     table = read_rows_for(source, data)
     from murho.model.commands.learned_notes import LEARNED_TWICE, note_of_learned
     from murho.model.commands.revision_files import report_line, write_revision
@@ -83,13 +84,13 @@ def update(
         return update_report(name, updated, rows, report_facts(source, revision.spec), with_rows=report_rows)
 
     files = learned_rows_file(revision.posterior.schema, rows.columns, rows.targets, learned)
-    directory = write_revision(checkpoints, name, written, make_report if report else None, files)
+    made = write_revision(store, name, written, make_report if report else None, files)
     if json:
-        print_revision(directory, written, "update")
+        print_revision(made, written, "update")
         return
     interrupted = " (interrupted)" if written.spec.records["update"]["interrupted"] else ""
     lines = updated_lines(updated, written.posterior.schema.target.unit)
-    print_lines([*lines, f"saved {directory}{interrupted}", *report_line(directory)])
+    print_lines([*lines, f"saved {made.address}{interrupted}", *report_line(made)])
 
 
 def _say_outside(rows: LabelledRows) -> None:

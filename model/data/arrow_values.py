@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["EMPTY_TEXT", "NO_NUMBER", "NO_TEXT", "floats", "integers", "text_array"]
+__all__ = ["EMPTY_TEXT", "NO_NUMBER", "NO_TEXT", "floats", "integers", "release_memory", "rows_of", "text_array"]
 
 
 def text_array(texts: Sequence[str]) -> pa.StringArray:
@@ -44,6 +44,24 @@ def floats(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.float64]:
 def integers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
     """A column of int64 as numpy has it, ``[B]``, -1 where a cell is missing."""
     return _numbers(pc.fill_null(column, _MINUS_ONE), np.dtype(np.int64))
+
+
+def rows_of(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Rows of a table, in the given order; the table itself, not a copy, where all rows are asked for in order.
+
+    Args:
+        table: The table.
+        rows: Indices of rows, ``[B]``.
+    """
+    if len(rows) == table.num_rows and bool((rows == np.arange(table.num_rows)).all()):
+        return table
+    numbers = np.ascontiguousarray(rows, dtype=np.int64)
+    return table.take(pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
+
+
+def release_memory() -> None:
+    """Give the memory of tables that no longer exist back to the system."""
+    pa.default_memory_pool().release_unused()
 
 
 def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

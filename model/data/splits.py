@@ -173,7 +173,9 @@ def partition_of(member: int, members: int, partitions: int) -> int:
     return member // folds_of(members) % partitions
 
 
-def split_rows(count: int, seed: int, members: int = 1, units: Units | None = None) -> Split:
+def split_rows(
+    count: int, seed: int, members: int = 1, units: Units | None = None, *, most_held_out: int = MOST_HELD_OUT
+) -> Split:
     """Split shuffled units into training, validation and calibration rows.
 
     Args:
@@ -183,6 +185,7 @@ def split_rows(count: int, seed: int, members: int = 1, units: Units | None = No
             M is a multiple of ten. Otherwise validation and calibration rows are 15 % of the rows each. Below 50 rows
             there are no calibration rows, and below 20 the training rows are also the validation rows.
         units: Units of the rows; by default each row is one.
+        most_held_out: Most rows that judge and calibrate.
     """
     generator = np.random.Generator(np.random.PCG64(seed))
     order = generator.permutation(count)
@@ -197,9 +200,9 @@ def split_rows(count: int, seed: int, members: int = 1, units: Units | None = No
             shuffled = order if partition == 0 else generator.permutation(count)
             folds[partition] = assign_folds(shuffled, folds_of(members), units, generator)
         rows = np.sort(order)
-        judged = order[:MOST_HELD_OUT]
+        judged = order[:most_held_out]
         return Split(rows, judged, judged, folds, units=units)
-    held_out = min(MOST_HELD_OUT, max(3, round(HELD_OUT_SHARE * count)))
+    held_out = min(most_held_out, max(3, round(HELD_OUT_SHARE * count)))
     calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
     if calibrates:
         held_out = max(10, held_out)
@@ -207,7 +210,7 @@ def split_rows(count: int, seed: int, members: int = 1, units: Units | None = No
     return Split(training, validation, calibration, units=units)
 
 
-def split_in_time(times: NDArray[np.float64], members: int = 1) -> Split:
+def split_in_time(times: NDArray[np.float64], members: int = 1, *, most_held_out: int = MOST_HELD_OUT) -> Split:
     """Split rows in time: every judged row comes after all rows that its judges have learned from.
 
     With two or more members and at least 50 rows, the newer half of the rows makes a block for each fold
@@ -217,6 +220,7 @@ def split_in_time(times: NDArray[np.float64], members: int = 1) -> Split:
     Args:
         times: Time of each row, ``[N]``; NaN for an unknown one, which counts as old.
         members: M.
+        most_held_out: Most rows that judge and calibrate, where members are cross-fitted.
 
     Raises:
         OptionError: All rows have the same time.
@@ -226,8 +230,8 @@ def split_in_time(times: NDArray[np.float64], members: int = 1) -> Split:
     if members > 1 and count >= FEWEST_ROWS_TO_CALIBRATE:
         blocks = time_blocks(times, folds_of(members))
         judged = np.flatnonzero(blocks.of_rows >= 0)
-        if len(judged) > MOST_HELD_OUT:
-            judged = judged[np.linspace(0, len(judged) - 1, MOST_HELD_OUT).round().astype(int)]
+        if len(judged) > most_held_out:
+            judged = judged[np.linspace(0, len(judged) - 1, most_held_out).round().astype(int)]
         return Split(rows, judged, judged, blocks.of_rows[None], times, blocks.ahead)
     calibrates = count >= FEWEST_ROWS_TO_CALIBRATE
     held_out = (2 if calibrates else 1) * HELD_OUT_SHARE

@@ -22,6 +22,7 @@ from murho.model.posterior.posterior import Posterior
 from murho.model.python_interface.asked_rows import AskedRows
 from murho.model.python_interface.given_data import warn_of_left_out, with_declared_kinds
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
+from murho.model.storage.places import directory_at
 from murho.model.training.train import train
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class BBBEstimator(TrainingParameters):
             CheckpointError: The name is invalid, or the directory can't be written.
         """
         check_is_fitted(self)
-        return write_checkpoint(Path(directory), name, self.posterior_.spec, self._tensors)
+        return write_checkpoint(directory_at(directory), name, self.posterior_.spec, self._tensors)
 
     @classmethod
     def from_checkpoint(cls, path: str | Path, *, device: str = "cpu") -> Self:

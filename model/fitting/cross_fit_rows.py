@@ -196,7 +196,7 @@ def mixture_nll(
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
     single = torch.empty((judges, len(rows)), dtype=torch.float64, device=rows.features.device)
     with torch.no_grad():
-        for numbers, places in rows.judged_by(members, 8192):
+        for numbers, places in rows.judged_by(members, 2048):
             outputs = network(rows.features[numbers], generator, draws)
             targets = rows.targets[numbers]
             observed = targets.repeat(*[1] * (targets.dim() - 1), draws)

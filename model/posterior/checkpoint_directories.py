@@ -22,6 +22,7 @@ __all__ = [
     "NAME_PATTERN",
     "VERSION_PATTERN",
     "CheckpointReference",
+    "choose_checkpoint",
     "default_root",
     "find_checkpoint",
     "list_checkpoints",
@@ -157,16 +158,28 @@ def find_checkpoint(root: Path, name: str, version: str | None = None) -> Path:
         CheckpointError: There is no such checkpoint or version; the message lists the existing ones.
     """
     validate_name(name)
-    known = [reference for reference in list_checkpoints(root) if reference.problem is None]
+    return choose_checkpoint(list_checkpoints(root), root, name, version).path
+
+
+def choose_checkpoint(
+    found: list[CheckpointReference], place: Path | str, name: str, version: str | None = None
+) -> CheckpointReference:
+    """Choose a version among those of a place, by default the highest one.
+
+    Raises:
+        CheckpointError: There is no such checkpoint or version; the message lists the existing ones.
+    """
+    validate_name(name)
+    known = [reference for reference in found if reference.problem is None]
     versions = [reference for reference in known if reference.name == name]
     if not versions:
         names = sorted({reference.name for reference in known})
         there = f"there are: {', '.join(names)}" if names else "there is none; train one with `murho train`"
-        raise CheckpointError(f"{root} has no checkpoint {name!r}; {there}")
+        raise CheckpointError(f"{place} has no checkpoint {name!r}; {there}")
     if version is None:
-        return versions[-1].path
+        return versions[-1]
     for reference in versions:
         if reference.version == version:
-            return reference.path
+            return reference
     there = ", ".join(reference.version for reference in versions)
     raise CheckpointError(f"checkpoint {name!r} has no version {version!r}; there are: {there}")

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from murho.model.errors import CheckpointError
+from murho.model.errors import CheckpointError, StorageError
 from murho.model.posterior.checkpoint import FACTS_FILE
 from murho.model.posterior.checkpoint_directories import list_checkpoints
 from murho.model.posterior.seal import check_seal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from murho.model.posterior.checkpoint_directories import CheckpointReference
 
-__all__ = ["CheckpointSummary", "summaries"]
+__all__ = ["CheckpointSummary", "summaries", "summaries_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +76,37 @@ def summaries(root: Path) -> list[CheckpointSummary]:
     Raises:
         CheckpointError: The directory can't be read.
     """
+    return summaries_of(list_checkpoints(root), lambda reference: (reference.path / FACTS_FILE).read_bytes())
+
+
+def summaries_of(
+    references: Iterable[CheckpointReference], read_facts: Callable[[CheckpointReference], bytes]
+) -> list[CheckpointSummary]:
+    """The checkpoints of any place, by name.
+
+    Args:
+        references: Every version, by name, then by rising version.
+        read_facts: Returns the content of ``model.json`` of a version.
+    """
     by_name: dict[str, list[CheckpointReference]] = {}
-    for reference in list_checkpoints(root):
+    for reference in references:
         by_name.setdefault(reference.name, []).append(reference)
-    return [_summary(name, references) for name, references in by_name.items()]
+    return [_summary(name, versions, read_facts) for name, versions in by_name.items()]
 
 
-def _summary(name: str, references: list[CheckpointReference]) -> CheckpointSummary:
+def _summary(
+    name: str, references: list[CheckpointReference], read_facts: Callable[[CheckpointReference], bytes]
+) -> CheckpointSummary:
     versions = tuple(reference.version for reference in references if reference.problem is None)
     if not versions:
         return CheckpointSummary(name, (), problem=references[-1].problem)
     latest = next(reference for reference in reversed(references) if reference.problem is None)
     try:
-        facts = orjson.loads((latest.path / FACTS_FILE).read_bytes())
+        facts = orjson.loads(read_facts(latest))
         check_seal(facts)
         return CheckpointSummary(name, versions, **_fields(facts))
+    except StorageError as error:
+        problem = str(error)
     except OSError as error:
         problem = f"{FACTS_FILE} can't be read: {error.strerror or error}"
     except (orjson.JSONDecodeError, CheckpointError, AttributeError, KeyError, TypeError, ValueError) as error:

@@ -16,6 +16,8 @@ from murho.model.python_interface.given_data import table_of, warn_of_left_out, 
 from murho.model.python_interface.trained_model import TrainedModel
 from murho.model.python_interface.value_errors import ParameterError, as_value_errors
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
+from murho.model.storage.places import is_url
+from murho.model.storage.stores import store_at
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.silence import Silence
 from murho.model.training.train import train as train_on_table
@@ -40,16 +42,20 @@ def load(
     Args:
         source: Name of a checkpoint, or the path of one: ``NAME``, ``somewhere/NAME`` or ``somewhere/NAME/VERSION``.
         version: The version; by default the latest.
-        checkpoints: Where a name is looked for, by default in ``checkpoints``.
+        checkpoints: Where a name is looked for, by default in ``checkpoints``; or the URL of a storage,
+            ``s3://bucket/prefix``.
         device: Where to compute: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
 
     Raises:
         CheckpointError: There is no such checkpoint, or it is damaged; the message says what there is.
         ValueError: The device can't be used.
     """
-    directory = _directory(Path(source), None if version is None else str(version), checkpoints)
+    chosen = None if version is None else str(version)
     with as_value_errors():
         resolved = resolve_device(device)
+        store = store_at(checkpoints) if checkpoints is not None and is_url(checkpoints) else None
+    # What a store has fetched stays as long as the store does: to the end of this function.
+    directory = _directory(Path(source), chosen, checkpoints) if store is None else store.find(str(source), chosen)
     stored = read_stored(directory)
     name, found = name_and_version(directory)
     posterior = Posterior(stored.spec, stored.tensors, name=name, version=found, device=resolved)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
@@ -13,9 +12,11 @@ from murho.model.python_interface.class_distribution import ClassDistribution
 from murho.model.python_interface.given_data import table_of
 from murho.model.python_interface.number_distribution import NumberDistribution
 from murho.model.python_interface.value_errors import ParameterError, as_value_errors
+from murho.model.storage.places import directory_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from torch import Tensor
 
@@ -102,7 +103,7 @@ class TrainedModel:
         Raises:
             CheckpointError: The name is invalid, or the directory can't be written.
         """
-        root = default_root() if checkpoints is None else Path(checkpoints)
+        root = default_root() if checkpoints is None else directory_at(checkpoints)
         return write_checkpoint(root, name, self.posterior.spec, self.tensors)
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.fitting.fit_types import Epoch, Fit
+    from murho.model.training.quick import FullSearch
 
 __all__ = ["Attempt", "Candidate", "Reporter", "SearchResult", "Stage", "stage_title"]
 
@@ -168,6 +169,7 @@ class SearchResult:
         attempts: All fits, in order.
         interrupted: Whether an interruption ended the search.
         best: The attempt of the best candidate.
+        full_search: What a search would have done, if the training is a quick one.
     """
 
     candidate: Candidate
@@ -175,3 +177,4 @@ class SearchResult:
     attempts: tuple[Attempt, ...]
     interrupted: bool
     best: Attempt
+    full_search: FullSearch | None = None

@@ -12,7 +12,7 @@ from murho.model.data.columns import canonical_column
 from murho.model.data.reading_inference import hints_of_table
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import require_column
-from murho.model.data.splits import Split, split_in_time, split_rows
+from murho.model.data.splits import MOST_HELD_OUT, Split, split_in_time, split_rows
 from murho.model.data.time_blocks import ROW_ORDER
 from murho.model.data.units import find_units
 from murho.model.errors import OptionError
@@ -50,7 +50,12 @@ class HoldingOut:
 
 
 def hold_out(
-    table: pa.Table, target: str, columns: Columns, options: TrainOptions, row_numbers: NDArray[np.int64]
+    table: pa.Table,
+    target: str,
+    columns: Columns,
+    options: TrainOptions,
+    row_numbers: NDArray[np.int64],
+    most_held_out: int = MOST_HELD_OUT,
 ) -> HoldingOut:
     """Split the rows of a table as the options say.
 
@@ -60,16 +65,17 @@ def hold_out(
         columns: Canonical columns of the features, ``[N]`` each.
         options: Options of the training.
         row_numbers: Number of each row in the user's table, from 1, ``[N]``.
+        most_held_out: Most rows that judge and calibrate.
 
     Raises:
         TableError: A column of an option is not in the table.
         OptionError: A column of an option is the target, or can't be used as the option says.
     """
     if options.time is not None:
-        return _in_time(table, target, options.time, options)
+        return _in_time(table, target, options.time, options, most_held_out)
     groups = {name: _column(table, name, "--group", target, options)[1] for name in options.group}
     units = find_units(columns, groups, row_numbers=row_numbers)
-    split = split_rows(len(row_numbers), options.seed, options.members, units)
+    split = split_rows(len(row_numbers), options.seed, options.members, units, most_held_out=most_held_out)
     notes = list(units.notes)
     if units.grouped and units.count < FEW_GROUPS:
         notes.append(
@@ -79,14 +85,14 @@ def hold_out(
     return HoldingOut(split, groups, {}, tuple(notes))
 
 
-def _in_time(table: pa.Table, target: str, name: str, options: TrainOptions) -> HoldingOut:
+def _in_time(table: pa.Table, target: str, name: str, options: TrainOptions, most_held_out: int) -> HoldingOut:
     if name == ROW_ORDER and name not in table.column_names:
         times = np.arange(table.num_rows, dtype=np.float64)
-        return HoldingOut(split_in_time(times, options.members), {}, {}, ())
+        return HoldingOut(split_in_time(times, options.members, most_held_out=most_held_out), {}, {}, ())
     kind, times = _column(table, name, "--time", target, options)
     if kind not in (FeatureKind.NUMERIC, FeatureKind.DATE):
         raise OptionError(f"--time {name}: the column must have dates or numbers, not {kind} cells")
-    split = split_in_time(times, options.members)
+    split = split_in_time(times, options.members, most_held_out=most_held_out)
     missing = int(np.isnan(times).sum())
     notes = (f"column {name!r}: {missing} cells are missing; these rows count as old",) if missing else ()
     return HoldingOut(split, {name: times}, {name: split.ahead}, notes)

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from murho.model.data.column_overrides import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
 from murho.model.errors import OptionError
+from murho.model.training.quick import as_quick
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -180,9 +181,14 @@ class TrainOptions(BaseModel):
     patience: int = Field(default=15, ge=1, description="Validations without improvement before a fit stops.")
     budget: Positive | None = Field(
         default=None,
-        description="Most seconds by the clock to fit, all candidates together; the fit then depends on the machine. "
-        "The default counts work instead, the same on every machine.",
+        description="Most seconds by the clock until all candidates are fitted; the fit then depends on the machine. "
+        "The default counts work instead, the same on every machine. Of a table with more rows than the seconds are "
+        "enough for, a sample is used.",
         json_schema_extra={"unset": "the work of about 48 seconds up to 1,000 rows, 290 from 10,000 to 50,000"},
+    )
+    quick: bool = Field(
+        default=False,
+        description="Whether to fit one candidate for seconds, with 5 members, instead of a search: for a first look.",
     )
     seed: int = Field(
         default=0,
@@ -226,7 +232,7 @@ def make_options(values: dict[str, Any]) -> TrainOptions:
         raise OptionError("fixed noise needs its standard deviation: give --noise-sigma, in the target's unit")
     if options.noise == "fixed" and options.transform == "log":
         raise OptionError("fixed noise is known in the target's unit: give --transform none, or another --noise")
-    return options
+    return as_quick(options)
 
 
 def flag(name: str) -> str:

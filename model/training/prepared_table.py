@@ -41,6 +41,7 @@ class PreparedTable:
         weights: Weights of the rows, ``[N]``; None if all are equal.
         weight: The column of weights, or None.
         notes: What the user should know about the choice of a number or of classes, a line each.
+        rows: Index of each row in the file, ascending, where these are a sample of its rows; None: they are all.
     """
 
     given: pa.Table
@@ -51,6 +52,7 @@ class PreparedTable:
     weights: NDArray[np.float64] | None
     weight: str | None
     notes: tuple[str, ...] = ()
+    rows: NDArray[np.int64] | None = None
 
     def left_out_lines(self) -> list[str]:
         """A line for each column that is no feature, with the reason."""

@@ -33,6 +33,7 @@ from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.training.candidates import Attempt, Candidate, SearchResult, Stage, stage_title
 from murho.model.training.comparison import is_better
+from murho.model.training.quick import QUICK_TEMPERATURE, FullSearch, default_budget, quick_budget
 from murho.model.training.resuming import fit_or_resume
 from murho.model.training.search_space import TEMPERATURES, SearchDimension, is_simpler, next_temperature
 from murho.model.training.snapshots import Snapshots
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
 
-__all__ = ["SHARE_OF_SEARCH", "default_budget", "search", "trial"]
+__all__ = ["SHARE_OF_SEARCH", "search", "trial"]
 
 HIDDEN = (64, 64)
 STEPS = 5_000
@@ -80,16 +81,6 @@ SECOND_SEED = 10
 """Added to the seed for the settling fit; a fit uses its seed and the next few."""
 
 
-def default_budget(rows: int) -> float:
-    """The default budget of a search, in reference seconds (`model.fitting.work`).
-
-    48 up to 1,000 rows, 290 from 10,000 to 50,000 rows, then in proportion to the rows, at most 900. Scoring and
-    calibration take up to a minute more.
-    """
-    small = 48.0 + 242.0 * min(1.0, max(0.0, (rows - 1_000) / 9_000))
-    return min(900.0, small * max(1.0, rows / 50_000))
-
-
 def warm_up_share(rows: int) -> float:
     """Share of the steps over which the KL's factor rises in a fit, by the number of training rows."""
     return WARM_UP_SHARE_OF_FEW if rows < FEW_ROWS else WARM_UP_SHARE
@@ -103,16 +94,18 @@ class _Search:
         reporter: Reporter,
         device: str,
         snapshots: Snapshots,
+        began: float | None = None,
     ) -> None:
         self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.task = task_of(data.schema.target)
         self.snapshots = snapshots
         self.attempts: list[Attempt] = []
         # A budget that the user has set is in seconds of the clock; the default is in work, the same on every machine.
-        self.budget = options.budget or default_budget(len(data.split.training))
-        self.began, self.work = time.monotonic() - snapshots.carried, 0.0
+        full = default_budget(len(data.split.training))
+        self.budget = options.budget or (quick_budget(full) if options.quick else full)
+        self.began, self.work = (time.monotonic() if began is None else began) - snapshots.carried, 0.0
         self.time_left = self.time_planned = 1.0
-        self.fits_planned = 1
+        self.fits_planned = self.fits_of_search = 1
         self.few = len(data.split.training) < FEW_ROWS
         self.narrow: dict[str, Candidate] = {}
         self.interrupted = False
@@ -247,14 +240,29 @@ class _Search:
             raise FitError(f"{self.failure}{self.snapshots.advice(self.options.learning_rate)}")
         if self.best.stage != SETTLING:
             self.reporter.say("these parameters have not settled: noisy rows have counted less than they should")
-        return SearchResult(self.best.candidate, self.best_fit, tuple(self.attempts), self.interrupted, self.best)
+        return SearchResult(
+            self.best.candidate,
+            self.best_fit,
+            tuple(self.attempts),
+            self.interrupted,
+            self.best,
+            self._full_search() if self.options.quick else None,
+        )
+
+    def _full_search(self) -> FullSearch:
+        """What the search would have done, at the pace of the fits so far."""
+        seconds = sum(attempt.seconds for attempt in self.attempts)
+        full = default_budget(len(self.data.split.training))
+        return FullSearch(self.fits_of_search, round(full * seconds / self.work, 1))
 
     def _run(self) -> None:
         """Run the trials, then the full fit and the settling fit. An interruption of a fit ends the search."""
         chosen = self._base()
         dimensions = list(self._dimensions())
-        trials = sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
-        stages = [TRIAL] * trials + [FULL, SETTLING]
+        stages = [TRIAL] * _trials(dimensions) + [FULL, SETTLING]
+        self.fits_of_search = len(stages)
+        if self.options.quick:
+            dimensions, stages = [], [FULL, SETTLING]
         self.time_left = self.time_planned = sum(self.time_of(stage) for stage in stages)
         self.fits_planned = len(stages)
         if dimensions:
@@ -339,13 +347,14 @@ class _Search:
         """The candidate that the search starts from."""
         options = self.options
         temperature_path = len(self.data.split.training) >= FEW_ROWS
+        first = QUICK_TEMPERATURE if options.quick else TEMPERATURES[1]
         return Candidate(
             noise=self.task.first_likelihood(options),
             transform="none" if options.transform == "auto" else options.transform,
             encoding="standard" if options.encoding == "auto" else options.encoding,
             whitened=options.whiten == "yes" and self._whitening() is not None,
             hidden=HIDDEN if options.hidden is None else options.hidden,
-            temperature=options.temperature or (None if temperature_path else TEMPERATURES[1]),
+            temperature=options.temperature or (None if temperature_path else first),
         )
 
     def _whitening(self) -> Whitening | None:
@@ -368,6 +377,11 @@ class _Search:
             yield SearchDimension("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
 
 
+def _trials(dimensions: list[SearchDimension]) -> int:
+    """Trials that a search plans: the first candidate, and the other values of each dimension."""
+    return sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
+
+
 def trial(data: TrainingData, options: TrainOptions, reporter: Reporter, device: str = "cpu") -> Attempt:
     """One trial of the candidate that `search` starts from; its loss compares tables with other columns.
 
@@ -387,6 +401,7 @@ def search(
     reporter: Reporter,
     device: str = "cpu",
     snapshots: Snapshots | None = None,
+    began: float | None = None,
 ) -> SearchResult:
     """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
 
@@ -396,9 +411,10 @@ def search(
         reporter: Gets the progress.
         device: Device of the fits.
         snapshots: Snapshots of an interrupted search to resume; this search adds its own.
+        began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there. By default now.
 
     Raises:
         FitError: Every fit became non-finite.
         KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
-    return _Search(data, options, reporter, device, snapshots or Snapshots()).run()
+    return _Search(data, options, reporter, device, snapshots or Snapshots(), began).run()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.data.arrow_values import rows_of
 from murho.model.data.cells import format_date
 from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
 from murho.model.data.schema_inference import make_schema
@@ -28,6 +29,7 @@ from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out
 from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.prepared_table import prepare_table
+from murho.model.training.row_sample import SHARE_TO_FINISH, held_out_within_budget, rows_for_budget
 from murho.model.training.search import SHARE_OF_SEARCH, search
 from murho.model.training.snapshots import Snapshots
 from murho.model.training.tasks import task_of
@@ -80,6 +82,7 @@ def train(
     device: str = "cpu",
     snapshots: Snapshots | None = None,
     prepared: PreparedTable | None = None,
+    began: float | None = None,
 ) -> Trained:
     """Fit a BBB network to a table.
 
@@ -91,6 +94,7 @@ def train(
         device: Device of the fit.
         snapshots: Keeps the state of the training, to resume it after an interruption; by default nothing is kept.
         prepared: What `model.training.prepared_table.prepare_table` returned for the table, if the user knows about it.
+        began: When the user began to wait, in monotonic seconds, for ``--budget``; by default now.
 
     Returns:
         The content of a checkpoint. After a KeyboardInterrupt it holds the best parameters so far and is marked as
@@ -103,12 +107,13 @@ def train(
         CheckpointError: The snapshot that should be resumed is damaged.
         KeyboardInterrupt: Interrupted before the first fit was scored, or again while calibrating in a hurry.
     """
-    began = time.monotonic()
+    began = time.monotonic() if began is None else began
     snapshots = snapshots or Snapshots()
     if prepared is None:
         prepared = prepare_table(table, target, options)
         for line in prepared.left_out_lines():
             reporter.say(line)
+        prepared = rows_for_budget(prepared, options)
     for line in prepared.notes:
         reporter.say(line)
     table, plan, targets, weights = prepared.table, prepared.plan, prepared.targets, prepared.weights
@@ -125,9 +130,10 @@ def train(
         labelled = labelled[weights[labelled] > 0.0]
         left_out_rows += weightless
         weights = weights[labelled]
-    table, targets = table.take(labelled), targets[labelled]
+    row_numbers = (labelled if prepared.rows is None else prepared.rows[labelled]) + 1
+    table, targets = rows_of(table, labelled), targets[labelled]
     columns = select_rows(prepared.columns, labelled)
-    holding_out = hold_out(table, target, columns, options, labelled + 1)
+    holding_out = hold_out(table, target, columns, options, row_numbers, held_out_within_budget(prepared, options))
     split = holding_out.split
     for note in (*holding_out.notes, split.describe()):
         reporter.say(note)
@@ -155,14 +161,15 @@ def train(
     snapshots.begin(make_fingerprint(canonical, targets, target, options, device, weights), reporter.say)
     if options.time is not None:
         data = choose_time_feature(data, options.time, options, reporter, device)
-    result = search(data, options, reporter, device, snapshots)
+    kept_back = SHARE_TO_FINISH * options.budget if options.budget and prepared.rows is not None else 0.0
+    result = search(data, options, reporter, device, snapshots, began - kept_back)
     known = {"left_out_rows": left_out_rows, "advice": [piece.to_json() for piece in advice]}
     finished = partial(
         _finished,
         data,
         options=options,
         known=known,
-        row_numbers=labelled + 1,
+        row_numbers=row_numbers,
         began=began - snapshots.carried,
         reporter=reporter,
         device=device,
@@ -279,6 +286,8 @@ def _finished(
         "targets": task.distribution(targets[split.learned]),
         "seconds": round(time.monotonic() - began, 3),
     }
+    if result.full_search is not None:
+        facts["full_search"] = result.full_search.to_json()
     spec = spec.made_now(calibration=calibrated.conformal, metrics=calibrated.metrics, training=facts)
     evidence = Evidence(
         data.columns, targets, row_numbers, split.learned, calibrated.held_out, result.attempts, result.best

@@ -51,6 +51,11 @@ COMMANDS = {
         "Use and judge a model",
     ),
     "models": ("murho.model.commands.models", "List the checkpoints of a directory.", "Use and judge a model"),
+    "publish": (
+        "murho.model.commands.publish",
+        "Put a version from disk into object storage.",
+        "Run a service",
+    ),
     "serve": ("murho.service.commands", "Serve every checkpoint of a directory over HTTP.", "Run a service"),
     "key": ("murho.service.key_command", "Make an API key for a service.", "Run a service"),
     "doctor": ("murho.service.doctor_command", "Say what is wrong with this installation.", "Run a service"),

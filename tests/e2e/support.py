@@ -73,12 +73,12 @@ class Service:
 
 @contextmanager
 def serve(
-    directory: Path, log: Path, environment: Mapping[str, str] | None = None, **settings: str
+    directory: Path | str, log: Path, environment: Mapping[str, str] | None = None, **settings: str
 ) -> Iterator[Service]:
     """Starts a service on a free port, with settings in the environment, and ends it at the end.
 
     Args:
-        directory: Of the checkpoints.
+        directory: Of the checkpoints; a URL is a text.
         log: Gets its stderr.
         environment: More variables.
         settings: Settings by name, in small letters.

@@ -107,6 +107,21 @@ def test_an_unknown_variant_is_refused_before_anything_is_installed() -> None:
     assert "TORCH_VARIANT is 'rocm'; it is one of cpu, cuda." in result.stderr
 
 
+def test_pip_is_heard_only_when_it_fails(
+    install: dict[str, Any], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))  # where the log goes
+    assert install["pip_install"]("--dry-run", "--no-index", "pip") is None
+    assert install["NOT_OFFERED"] in install["pip_install"]("--dry-run", "--no-index", "no-package-of-this-name")
+    assert capfd.readouterr().out == ""
+    assert "Requirement already satisfied" in (tmp_path / "pip.log").read_text()
+
+
+def test_serving_has_extras_that_exist_and_no_development_tools(install: dict[str, Any]) -> None:
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(install["SERVING_EXTRAS"]) <= offered.keys() - {"dev", "docs"}
+
+
 # ---- scripts/setup.sh
 
 
@@ -129,15 +144,15 @@ STAND_IN = """\
 case "$*" in
   "-m venv --clear .venv")
     mkdir -p .venv/bin; echo "$PWD/.venv" >.venv/bin/activate; cp "$0" .venv/bin/python ;;
-  "scripts/install.py") echo "installing $TORCH_VARIANT"; touch .venv/bin/murho; chmod +x .venv/bin/murho ;;
+  "scripts/install.py"*) echo "installing $TORCH_VARIANT ${2:-all}"; touch .venv/bin/murho; chmod +x .venv/bin/murho ;;
 esac
 """
 """A Python, for as far as the set-up script asks it for things: quicker than a real environment."""
 
 
-def set_up(project: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def set_up(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(project.parent / "bin"), **variables}
-    command = [str(project.parent / "bin" / "sh"), str(project / "scripts" / "setup.sh")]
+    command = [str(project.parent / "bin" / "sh"), str(project / "scripts" / "setup.sh"), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -178,7 +193,7 @@ def test_it_installs_once_and_again_only_when_something_changed(project: Path) -
     fake_python(project, "python3.12", STAND_IN)
     first = set_up(project)
     assert first.returncode == 0, first.stderr
-    assert "Creating .venv" in first.stdout
+    assert "creating .venv" in first.stdout
     assert "installing cpu" in first.stdout
 
     assert set_up(project).stdout == ""
@@ -186,7 +201,33 @@ def test_it_installs_once_and_again_only_when_something_changed(project: Path) -
     os.utime(project / ".venv" / ".set-up", (1, 1))  # older than pyproject.toml
     after_a_change = set_up(project)
     assert "installing cpu" in after_a_change.stdout
-    assert "Creating" not in after_a_change.stdout
+    assert "creating" not in after_a_change.stdout
+
+
+def test_serving_installs_no_development_tools_and_the_whole_set_up_adds_them(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN)
+    first = set_up(project, "--serving")
+    assert "installing cpu --serving" in first.stdout
+    assert "step 1 of 2" in first.stdout
+    assert "step 2 of 2" in first.stdout
+    assert set_up(project, "--serving").stdout == ""
+
+    assert "installing cpu all" in set_up(project).stdout
+    assert set_up(project).stdout == ""
+    assert set_up(project, "--serving").stdout == ""
+
+
+def test_development_tools_are_renewed_by_serving_too(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN)
+    set_up(project)
+    os.utime(project / ".venv" / ".set-up", (1, 1))  # older than pyproject.toml
+    assert "installing cpu all" in set_up(project, "--serving").stdout
+
+
+def test_the_build_of_torch_is_remembered_from_serving_too(project: Path) -> None:
+    fake_python(project, "python3.12", STAND_IN)
+    set_up(project, "--serving", TORCH_VARIANT="cuda")
+    assert "installing cuda all" in set_up(project).stdout
 
 
 def test_the_build_of_torch_is_remembered(project: Path) -> None:
@@ -203,7 +244,7 @@ def test_a_set_up_that_broke_off_is_taken_up_again(project: Path) -> None:
     shutil.copy(project.parent / "bin" / "python3.12", project / ".venv" / "bin" / "python")
     again = set_up(project)
     assert again.returncode == 0
-    assert "Creating" not in again.stdout
+    assert "creating" not in again.stdout
     assert "installing cpu" in again.stdout
 
 

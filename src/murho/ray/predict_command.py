@@ -6,7 +6,7 @@ Imports of numpy, torch and Ray wait until the command runs, so that its ``--hel
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import Annotated
 
 import typer
@@ -29,7 +29,7 @@ def predict(
         Path, typer.Option(help="Directory for the Parquet files: new, or of the same job, interrupted before.")
     ],
     model: ModelOption = None,
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     version: VersionOption = None,
     samples: Annotated[
         int, typer.Option(min=0, help="Draws behind each answer; 0: the mean, or the probabilities, alone.")
@@ -72,9 +72,9 @@ def predict(
     """Score data sets larger than memory with Ray, into a directory of Parquet files."""
     from murho.model.commands.answer_options import read_coverage, read_levels, read_thresholds, require_options
     from murho.model.commands.predict import say_notes
-    from murho.model.posterior.checkpoint_directories import find_checkpoint
     from murho.model.runtime.devices import check_device
     from murho.model.runtime.row_progress import advancing
+    from murho.model.storage.stores import store_at
     from murho.ray.library import ray_running, require_ray
     from murho.ray.scoring import Scoring
     from murho.ray.scoring_job import prepare_job, schema_of_checkpoint
@@ -91,7 +91,8 @@ def predict(
         coverage=DEFAULT_COVERAGE if coverage is None else read_coverage(coverage),
     )
     check_device(device)
-    directory = find_checkpoint(checkpoints, model or only_checkpoint(checkpoints), version)
+    store = store_at(checkpoints)
+    directory = store.find(model or only_checkpoint(store), version)
     require_options(
         schema_of_checkpoint(directory),
         percentiles=percentiles is not None,

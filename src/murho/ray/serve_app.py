@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray import serve
@@ -78,7 +79,8 @@ def app(args: dict[str, Any]) -> Any:
             f"{unknown[0]!r} is no setting of the service: `murho serve --show-settings` lists all of them"
         )
     settings = read_configuration(args).settings
-    settings = settings.model_copy(update={"checkpoints": settings.checkpoints.absolute()})
+    if isinstance(settings.checkpoints, Path):  # else an address of object storage
+        settings = settings.model_copy(update={"checkpoints": settings.checkpoints.absolute()})
     ingress = serve.ingress(_asgi_app(settings))(Replica)
     return serve.deployment(
         name=DEPLOYMENT,

@@ -5,12 +5,12 @@ Imports of numpy, torch and Ray wait until the command runs, so that its ``--hel
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import Annotated, Any
 
 import typer
 
-from murho.model.commands.shared_options import CheckpointsOption, JsonOption, LeastRowsOption  # noqa: TC001 - typer reads them
+from murho.model.commands.shared_options import CheckpointsOption, JsonOption, LeastRowsOption, local_directory
 from murho.model.commands.train import train_settings
 from murho.model.commands.train_options import with_train_options
 
@@ -26,7 +26,7 @@ def train(
     name: Annotated[
         str | None, typer.Option(help="Beginning of the checkpoints' names; by default that of the file.")
     ] = None,
-    checkpoints: CheckpointsOption = Path("checkpoints"),
+    checkpoints: CheckpointsOption = "checkpoints",
     config: Annotated[Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")] = None,
     least_rows: LeastRowsOption = 30,
     workers: Annotated[
@@ -47,7 +47,7 @@ def train(
     from murho.ray.group_tasks import as_tasks
 
     train_groups(
-        *(data, column, by, chosen_name, checkpoints, options),
+        *(data, column, by, chosen_name, local_directory(checkpoints), options),
         least_rows=least_rows,
         device="cpu",
         as_json=json,

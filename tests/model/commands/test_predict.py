@@ -31,7 +31,7 @@ def rents(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("raw", [False, True])
 def test_raw_leaves_std_and_percentiles_uncalibrated(raw: bool, rents: Path, tmp_path: Path) -> None:
     output = tmp_path / "scored.csv"
-    predict(rents, "rents", CHECKPOINTS, raw=raw, output=output)
+    predict(rents, "rents", str(CHECKPOINTS), raw=raw, output=output)
     with output.open(newline="") as file:
         first = next(csv.DictReader(file))
     then = RECORDED["cases"][0]["answer"]

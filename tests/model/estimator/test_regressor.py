@@ -206,6 +206,12 @@ def test_every_option_of_a_fit_is_a_parameter_with_the_same_default() -> None:
     assert parameters["random_state"].default is parameters["columns"].default is None
 
 
+def test_a_quick_fit_has_few_members_unless_more_are_asked_for() -> None:
+    assert BBBRegressor(quick=True).train_options().members == 5
+    assert BBBRegressor(quick=True, members=3).train_options().members == 3
+    assert BBBRegressor().train_options().members == 10
+
+
 def test_a_further_option_is_a_further_parameter() -> None:
     class Further(TrainOptions):
         dropout: float = Field(default=0.25, ge=0.0, lt=1.0, description="Share of units left out of a step.")

@@ -16,8 +16,9 @@ from murho.model.likelihoods.registry import NOISE_KINDS
 from murho.model.training import search
 from murho.model.training.candidates import Attempt, Candidate
 from murho.model.training.options import make_options
+from murho.model.training.quick import default_budget
 from murho.model.training.resuming import ScoredFit, fit_or_resume
-from murho.model.training.search import FEW_ROWS, default_budget, warm_up_share
+from murho.model.training.search import FEW_ROWS, warm_up_share
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, train_quickly
 

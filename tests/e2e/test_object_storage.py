@@ -1,0 +1,312 @@
+"""Real processes, and a real S3 server behind a proxy that can be down, silent and slow."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from murho.model.storage.cache import CacheOptions
+from murho.model.storage.object_store import ObjectStore
+from murho.model.storage.objects import ObjectStorage
+from tests.e2e.support import MURHO, Service, serve
+from tests.e2e.test_versions import refused, until, version_of
+from tests.model.storage.conftest import RENTS
+from tests.model.storage.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
+from tests.support import ROOT, call_murho
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.model.storage.s3_server import S3Server
+
+RECORDED = json.loads((RENTS.parents[1] / "rents-answers.json").read_text())
+PAGE = ROOT / "docs" / "object_storage.md"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as server, in_environment(server.port):
+        yield server
+
+
+class Place:
+    """A prefix of the bucket: the tests write past the proxy, the service reads through it.
+
+    Attributes:
+        url: Its URL.
+        proxy: The proxy of the service.
+        store: Its checkpoints.
+    """
+
+    def __init__(self, prefix: str, proxy: Proxy, directory: Path) -> None:
+        self.proxy, self.directory = proxy, directory
+        self.url = f"s3://{BUCKET}/{prefix}"
+        self.store = ObjectStore(self.url, CacheOptions(directory / "of the tests"))
+
+    def publish(self) -> str:
+        return self.store.publish(RENTS, "rents").version
+
+    @contextmanager
+    def serve(self, name: str = "log", cache: str = "cache", **settings: str) -> Iterator[Service]:
+        environment = s3_environment(self.proxy.port) | {"MURHO_CHECKPOINT_CACHE": str(self.directory / cache)}
+        settings = {"watch_seconds": "0.1", **settings}
+        with serve(self.url, self.directory / name, environment, **settings) as service:
+            yield service
+
+
+@pytest.fixture
+def place(server: S3Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    with Proxy(server.port) as proxy:
+        yield Place(re.sub(r"\W+", "-", request.node.name), proxy, tmp_path)
+
+
+class Load:
+    """Clients that ask the recorded rows one request after the other, and check every answer.
+
+    Attributes:
+        versions: Versions that answered.
+        slowest: Seconds of the slowest answer.
+    """
+
+    def __init__(self, service: Service, clients: int = 2) -> None:
+        self.versions: set[str] = set()
+        self.slowest = 0.0
+        self._service, self._ending = service, threading.Event()
+        self._threads = ThreadPoolExecutor(clients)
+        self._clients = [self._threads.submit(self._ask) for _ in range(clients)]
+
+    def _ask(self) -> None:
+        then = RECORDED["cases"][0]["answer"]["mean"]
+        with httpx.Client(base_url=self._service.address, timeout=30) as client:
+            while not self._ending.is_set():
+                began = time.perf_counter()
+                response = client.post("/models/rents/predict", json={"inputs": RECORDED["rows"][:1]})
+                self.slowest = max(self.slowest, time.perf_counter() - began)
+                assert response.status_code == 200, response.text
+                answer = response.json()
+                assert answer["mean"][0] == pytest.approx(then[0], rel=1e-4)
+                self.versions.add(answer["model"]["version"])
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ending.set()
+        for client in self._clients:
+            client.result(30)
+        self._threads.shutdown()
+
+
+def read_object(storage: ObjectStorage, path: str) -> bytes:
+    return b"".join(storage.read(path, storage.list()[path].size))
+
+
+def listed(service: Service) -> bool:
+    return "murho_checkpoints_listed 1.0" in service.client.get("/metrics").text
+
+
+def test_a_new_version_is_swapped_in_and_no_request_is_lost(place: Place) -> None:
+    place.publish()
+    with place.serve() as service:
+        service.wait_for_line("(Ready: )")
+        assert place.url in service.log()
+        with Load(service) as load:
+            until(lambda: load.versions == {"1"})
+            place.publish()
+            until(lambda: version_of(service, "rents") == "2")
+            until(lambda: "2" in load.versions)
+        assert listed(service)
+        assert "Traceback" not in service.log()
+        assert service.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lie", ["cut", "changed", "missing", "manifest"])
+def test_a_version_that_lies_is_refused_and_the_old_one_serves(place: Place, lie: str) -> None:
+    place.publish()
+    with place.serve() as service:
+        service.wait_for_line("(Ready: )")
+        with Load(service) as load:
+            storage, path = place.store.storage, "rents/2/model.safetensors"
+            manifest = read_object(storage, "rents/1/manifest.json")
+            good = (RENTS / "model.safetensors").read_bytes()
+            wrong = {"cut": good[:-1], "changed": b"x" + good[1:]}.get(lie, good)
+            storage.write("rents/2/model.json", (RENTS / "model.json").read_bytes())
+            if lie != "missing":
+                storage.write(path, wrong)
+            sent = manifest[:-30] if lie == "manifest" else manifest
+            storage.write("rents/2/manifest.json", sent)
+            until(lambda: "2" in refused(service, "rents") and "yet" not in refused(service, "rents")["2"])
+            assert place.url in refused(service, "rents")["2"]
+            assert version_of(service, "rents") == "1"
+            storage.write(path, good)
+            storage.write("rents/2/manifest.json", manifest)
+            until(lambda: version_of(service, "rents") == "2")
+            until(lambda: "2" in load.versions)
+        assert "checkpoint refused" in service.log()
+        assert "Traceback" not in service.log()
+
+
+@pytest.mark.slow
+def test_slow_and_silent_objects_hold_no_request_back(place: Place) -> None:
+    place.publish()
+    with place.serve() as service:
+        service.wait_for_line("(Ready: )")
+        with Load(service) as load:
+            place.proxy.rate = 10_000.0
+            place.proxy.mode = "slow"
+            place.publish()
+            until(lambda: any((place.directory / "cache" / "versions").glob(".fetching-*")), 60)
+            asked = load.slowest
+            assert version_of(service, "rents") == "1"
+            until(lambda: version_of(service, "rents") == "2", 60)
+            assert max(asked, load.slowest) < 30.0  # what is slow is the storage: no request waits for it
+            place.proxy.mode = "silent"
+            place.publish()
+            until(lambda: not listed(service), 120)
+            place.proxy.mode = "forwards"
+            until(lambda: version_of(service, "rents") == "3", 120)
+        assert "Traceback" not in service.log()
+        assert service.stop() == 0
+
+
+@pytest.mark.slow
+def test_the_network_gone_for_a_minute_leaves_the_service_serving_what_it_has(place: Place) -> None:
+    place.publish()
+    with place.serve(watch_seconds="1") as service:
+        service.wait_for_line("(Ready: )")
+        with Load(service) as load:
+            place.proxy.mode = "down"
+            end = time.monotonic() + 60.0
+            while time.monotonic() < end:
+                assert service.client.get("/readyz").status_code == 200
+                time.sleep(0.5)
+            assert not listed(service)
+            assert "can't be listed" in refused(service, "")[""]
+            place.publish()
+            place.proxy.mode = "forwards"
+            until(lambda: "2" in load.versions, 60)
+        log = service.log()
+        assert log.count("checkpoints can't be listed") == 1
+        assert log.count("checkpoints can be listed again") == 1
+        assert "Traceback" not in log
+
+
+@pytest.mark.slow
+def test_a_service_that_starts_without_its_storage_is_ready_once_it_is_there(place: Place) -> None:
+    place.publish()
+    place.proxy.mode = "down"
+    with place.serve() as service:
+        service.wait_for_line("(Not ready: )")
+        assert "can't be listed" in service.client.get("/readyz").json()["detail"]
+        place.proxy.mode = "forwards"
+        service.wait_for_line("(Ready: )")
+        assert version_of(service, "rents") == "1"
+
+
+@pytest.mark.slow
+def test_two_services_share_a_cache_and_a_killed_fetch_is_cleaned_away(place: Place) -> None:
+    place.publish()
+    versions = place.directory / "cache" / "versions"
+    place.proxy.rate, place.proxy.mode = 2_000.0, "slow"
+    with place.serve("killed") as killed:
+        until(lambda: any(versions.glob(".fetching-*")), 60)
+        killed.process.kill()
+    place.proxy.mode = "forwards"
+    (left,) = versions.glob(".fetching-*")
+    os.utime(left, (1, 1))
+    with place.serve("first") as first, place.serve("second") as second:
+        for service in (first, second):
+            service.wait_for_line("(Ready: )")
+        assert not left.exists()
+        for version in ("2", "3", "4"):
+            place.publish()
+            for service in (first, second):
+                until(lambda: version_of(service, "rents") == version)  # noqa: B023 - it ends before the next version
+        assert not any(versions.glob(".*"))
+        assert len(list(versions.iterdir())) == 4
+
+
+@pytest.mark.slow
+def test_commands_write_to_and_read_from_a_storage(server: S3Server, tmp_path: Path) -> None:
+    url, cars = f"s3://{BUCKET}/commands", ROOT / "examples" / "cars.csv"
+    environment = {**os.environ, **s3_environment(server.port), "MURHO_CHECKPOINT_CACHE": str(tmp_path / "cache")}
+
+    def murho(*words: object, code: int = 0) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            done = call_murho(*words, "--checkpoints", url, cwd=tmp_path, code=code)
+            return done.stdout if code == 0 else done.stderr
+
+    said = murho("train", cars, "--target", "Miles_per_Gallon", "--epochs", 3, "--hidden", 8, "--members", 1)
+    assert f"saved {url}/cars/1" in said
+    assert f"report: {url}/cars/1/report.html" in said
+    assert f"murho serve --checkpoints {url}" in said
+    assert b"<html" in read_object(ObjectStorage(url), "cars/1/report.html")
+    assert json.loads(murho("evaluate", cars, "--json"))["n"] == 398
+    murho("update", "cars", cars, "--epochs", 1)
+    murho("prune", "cars", "--fraction", 0.1, "--json")
+    assert "cars" in murho("models")
+    found: dict[str, Any] = json.loads(murho("models", "--json"))["models"][0]
+    assert (found["versions"], found["problem"]) == (["1", "2", "3"], None)
+    murho("predict", cars, "--version", "1", "--output", "scored.csv")
+    assert len((tmp_path / "scored.csv").read_text().splitlines()) == 407
+    murho("report", "cars")
+    assert (tmp_path / "cars-report.html").is_file()
+    assert "has no version '9'" in murho("predict", cars, "--model", "cars", "--version", "9", code=1)
+    left = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and "versions" not in path.parts]
+    assert left == []
+
+
+@pytest.mark.slow
+def test_the_page_on_object_storage_works_as_typed(server: S3Server, tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    environment = {
+        **os.environ,
+        **s3_environment(server.port),
+        "PATH": f"{MURHO.parent}:{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    server.make_bucket("my-bucket")
+    typed = re.findall(r"^```(sh|python)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(typed) >= 4
+    for language, block in typed:
+        if "murho serve" in block:
+            assert block.strip().startswith("murho serve --checkpoints s3://my-bucket/models")
+            command = block.strip().split()[1:]
+            _serve_and_ask([*command, "--port", "0"], environment, tmp_path)
+            continue
+        if "pip install" in block:
+            continue
+        program = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else ["python", "-c"]
+        done = subprocess.run(
+            [*program, block], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, block + done.stdout + done.stderr
+    assert {"cars/1/manifest.json", "cars/2/manifest.json"} <= set(ObjectStorage("s3://my-bucket/models").list())
+
+
+def _serve_and_ask(words: list[str], environment: dict[str, str], directory: Path) -> None:
+    log = directory / "log"
+    with log.open("wb") as file, subprocess.Popen([str(MURHO), *words], stderr=file, env=environment) as process:
+        try:
+            service = Service(process, log)
+            service.wait_for_line("(Ready: )")
+            assert version_of(service, "cars") is not None
+            service.client.close()
+        finally:
+            process.kill()
