@@ -18,11 +18,11 @@ from sklearn.utils import check_random_state
 
 from murho.model.commands.training_progress import TerminalReporter
 from murho.model.engines.prediction import DEFAULT_SAMPLES
-from murho.model.python_interface.silence import Silence
 from murho.model.python_interface.value_errors import DataError, ParameterError
 from murho.model.python_interface.value_errors import as_value_errors as _as_value_errors
 from murho.model.training.option_texts import option_texts
 from murho.model.training.options import TrainOptions, make_options
+from murho.model.training.silence import Silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

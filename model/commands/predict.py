@@ -15,10 +15,12 @@ import typer
 from murho.model.commands.shared_options import (
     CheckpointsOption,
     DeviceOption,
+    EngineOption,
     ModelOption,
     VersionOption,
     naming,
     only_checkpoint,
+    require_local,
 )
 from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from murho.model.commands.batch_prediction import ScoredTable
     from murho.model.data.schema import Schema
 
-__all__ = ["predict"]
+__all__ = ["predict", "say_notes"]
 
 MOST_NAMED = 5
 """Columns named in a note; of more the first ones."""
@@ -73,6 +75,7 @@ def predict(
     output: Annotated[Path | None, typer.Option(help=".csv or .parquet; by default CSV on stdout.")] = None,
     keep_inputs: Annotated[bool, typer.Option("--keep-inputs", help="Put the input columns first.")] = False,
     device: DeviceOption = "auto",
+    engine: EngineOption = "local",
 ) -> None:
     """Score a file, offline or through a running service."""
     from murho.model.commands.answer_options import read_coverage, read_levels, read_thresholds, require_options
@@ -82,6 +85,7 @@ def predict(
     from murho.model.storage.stores import store_at
 
     # First what can be said at once; then the imports that take seconds.
+    require_local(engine)
     options = PredictOptions(
         samples=samples,
         percentiles=DEFAULT_PERCENTILES if percentiles is None else read_levels(percentiles),
@@ -158,19 +162,30 @@ def predict(
 
 
 def _say_notes(scored: ScoredTable, *, warnings: bool) -> None:
-    if scored.unlike:
-        rows = "1 row is" if scored.unlike == 1 else f"{scored.unlike} rows are"
-        more = "" if warnings else "; --warnings says which and why"
-        sys.stderr.write(f"note: {rows} unlike the training rows (far from them, or with an unseen category){more}\n")
-    if scored.imputed:
-        rows = "1 row lacks" if scored.imputed == 1 else f"{scored.imputed} rows lack"
-        sys.stderr.write(
-            f"note: {rows} a cell that no training row lacked: the answer averages over what it may have been\n"
-        )
+    say_notes(scored.unlike, scored.imputed, warnings=warnings)
     if warnings and scored.cut:
         sys.stderr.write(
             "note: a service lists the first 100 warnings of a request, so the column warnings is not complete; "
             "without --url it is\n"
+        )
+
+
+def say_notes(unlike: int, imputed: int, *, warnings: bool) -> None:
+    """Say on stderr what is unusual about rows that were scored.
+
+    Args:
+        unlike: Number of rows unlike the training rows.
+        imputed: Number of rows that lack a cell that no training row lacked.
+        warnings: Whether there is a column of warnings.
+    """
+    if unlike:
+        rows = "1 row is" if unlike == 1 else f"{unlike} rows are"
+        more = "" if warnings else "; --warnings says which and why"
+        sys.stderr.write(f"note: {rows} unlike the training rows (far from them, or with an unseen category){more}\n")
+    if imputed:
+        rows = "1 row lacks" if imputed == 1 else f"{imputed} rows lack"
+        sys.stderr.write(
+            f"note: {rows} a cell that no training row lacked: the answer averages over what it may have been\n"
         )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,26 +24,37 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointsOption",
     "DeviceOption",
+    "EngineOption",
     "JsonOption",
+    "LeastRowsOption",
     "ModelOption",
     "NameArgument",
     "ReportOption",
     "ReportRowsOption",
     "VersionOption",
     "labelled_rows_of",
+    "local_directory",
     "naming",
     "only_checkpoint",
     "print_json",
     "print_lines",
     "print_revision",
     "read_rows_for",
+    "require_local",
 ]
 
 CheckpointsOption = Annotated[
     str, typer.Option("--checkpoints", help="Directory of checkpoints, or the URL of a storage: s3://BUCKET/PREFIX.")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", help="local, or ray: many processes and machines; --engine ray --help has its options."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+LeastRowsOption = Annotated[
+    int, typer.Option("--least-rows", min=2, help="With --by: groups with fewer rows are left out.")
+]
 ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
 ]
@@ -73,6 +84,31 @@ def only_checkpoint(store: CheckpointStore) -> str:
         raise OptionError(f"{root} has {len(names)} checkpoints ({', '.join(names)}): choose one with --model NAME")
     sys.stderr.write(f"note: --model {names[0]}, the only checkpoint in {root}\n")
     return names[0]
+
+
+def local_directory(checkpoints: str) -> Path:
+    """The directory of ``--checkpoints``, for commands that write to directories alone.
+
+    Raises:
+        OptionError: It is an address of object storage.
+    """
+    from murho.model.errors import OptionError
+
+    if "://" in checkpoints:
+        raise OptionError(f"--checkpoints {checkpoints}: with --by, give a directory, and copy the checkpoints then")
+    return Path(checkpoints)
+
+
+def require_local(engine: str) -> None:
+    """Check that ``--engine`` is local: the command of another engine is another function.
+
+    Raises:
+        OptionError: It is not.
+    """
+    from murho.model.errors import OptionError
+
+    if engine != "local":
+        raise OptionError(f"--engine must be local or ray, not {engine!r}")
 
 
 @contextmanager

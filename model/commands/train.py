@@ -18,10 +18,14 @@ import typer
 from murho.model.commands.shared_options import (
     CheckpointsOption,
     DeviceOption,
+    EngineOption,
     JsonOption,
+    LeastRowsOption,
+    local_directory,
     naming,
     print_json,
     print_lines,
+    require_local,
 )
 from murho.model.commands.train_options import option_values, with_train_options
 from murho.model.errors import OptionError
@@ -29,12 +33,15 @@ from murho.model.training.config_files import read_config
 from murho.model.training.options import make_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.data.data_report import DataReport
     from murho.model.storage.stores import WrittenVersion
+    from murho.model.training.options import TrainOptions
     from murho.model.training.train import Trained
 
-__all__ = ["train"]
+__all__ = ["train", "train_settings"]
 
 
 @with_train_options
@@ -60,29 +67,38 @@ def train(
     report_rows: Annotated[
         bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
     ] = True,
+    by: Annotated[
+        str | None, typer.Option(help="Column of groups, such as stores: a model for each, named NAME-GROUP.")
+    ] = None,
+    least_rows: LeastRowsOption = 30,
+    engine: EngineOption = "local",
     device: DeviceOption = "auto",
     json: JsonOption = False,
     **given: Any,
 ) -> None:
     """Fit a Bayesian network to a table and save it as a checkpoint."""
     from murho.model.data.file_checks import require_file
-    from murho.model.posterior.checkpoint_directories import validate_name
     from murho.model.runtime.devices import check_device, resolve_device, use_threads_for_fitting
     from murho.model.storage.stores import store_at
 
     began = time.monotonic()
     # First what can be said at once; then the imports that take seconds.
-    values = {} if config is None else read_config(config)
-    configured = {key: values.pop(key, None) for key in ("target", "name")}
-    column = target or configured["target"]
-    given_name = name or configured["name"]
-    chosen_name = validate_name(str(given_name)) if given_name else _name_of(data)
-    options = make_options(values | option_values(given))
-    with_report = not options.quick if report is None else report
-    if not isinstance(column, str):
-        raise OptionError("say which column to predict: --target COLUMN")
+    require_local(engine)
+    column, chosen_name, options = train_settings(data, target, name, config, given)
     check_device(device)
     require_file(data)
+    if by is not None:
+        from murho.model.commands.train_groups import train_groups
+
+        resolved = resolve_device(device)
+        train_groups(
+            *(data, column, by, chosen_name, local_directory(checkpoints), options),
+            least_rows=least_rows,
+            device=resolved,
+            as_json=json,
+        )
+        return
+    with_report = not options.quick if report is None else report
     store = store_at(checkpoints)
     store.check_writable(chosen_name)
     from murho.model.data.arrow_values import release_memory
@@ -127,6 +143,35 @@ def train(
             if not trained.spec.training["interrupted"]:
                 snapshots.remove()
     _print_outcome(trained, written, described, as_json=json)
+
+
+def train_settings(
+    data: Path, target: str | None, name: str | None, config: Path | None, given: Mapping[str, Any]
+) -> tuple[str, str, TrainOptions]:
+    """The target, the name of the checkpoint and the options that the command line and a TOML file give.
+
+    Args:
+        data: The file of the table.
+        target: ``--target``.
+        name: ``--name``.
+        config: ``--config``.
+        given: The options of a training, as typer has them.
+
+    Raises:
+        OptionError: One can't be used, or there is no target.
+        CheckpointError: The name is not allowed.
+    """
+    from murho.model.posterior.checkpoint_directories import validate_name
+
+    values = {} if config is None else read_config(config)
+    configured = {key: values.pop(key, None) for key in ("target", "name")}
+    column = target or configured["target"]
+    given_name = name or configured["name"]
+    chosen_name = validate_name(str(given_name)) if given_name else _name_of(data)
+    options = make_options(values | option_values(given))
+    if not isinstance(column, str):
+        raise OptionError("say which column to predict: --target COLUMN")
+    return column, chosen_name, options
 
 
 def _name_of(data: Path) -> str:

@@ -17,7 +17,7 @@ import pyarrow.csv
 from murho.model.data.arrow_values import text_array
 from murho.model.errors import TableError
 
-__all__ = ["MISSING_TOKENS", "parse_csv"]
+__all__ = ["MISSING_TOKENS", "parse_csv", "separator_and_names"]
 
 MISSING_TOKENS = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
@@ -30,7 +30,7 @@ _ENCODING_HINT = "save it as UTF-8"
 _DIAGNOSED_BYTES = 2**22
 
 
-def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa.Table:
+def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None) -> pa.Table:
     """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
 
     Args:
@@ -38,6 +38,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
         where: Name of their source, for messages.
         most_columns: For data of strangers: the most columns, each of which takes memory. Errors in more than some
             megabytes of such data are not looked for line by line, because a line may be as long as all of them.
+        separator: The separator, if it is known; by default the first lines tell it (`separator_and_names`).
 
     Raises:
         TableError: The data are empty, aren't UTF-8, have ragged lines or more columns than that, or the header can't
@@ -48,7 +49,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
         raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
-    separator, names, more = _header(where, data[start:])
+    separator, names, more = _header(where, data[start:], separator)
     if most_columns is not None and len(names) > most_columns:
         raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
@@ -83,15 +84,30 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None) -> pa
     return pa.table(columns, names=names)
 
 
+def separator_and_names(data: bytes, where: str) -> tuple[str, list[str]]:
+    """The separator of a CSV file and the names of its columns, from its first bytes.
+
+    Args:
+        data: The file from its beginning to the end of some line, or all of it.
+        where: Its name, for messages.
+
+    Raises:
+        TableError: The header line can't be read.
+    """
+    start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+    return _header(where, data[start:])[:2]
+
+
 def _leading_blank_lines(data: bytes) -> int:
     lines = data[: len(data) - len(data.lstrip(b"\r\n"))].replace(b"\r\n", b"\n")
     return len(lines)
 
 
-def _header(where: str, data: bytes) -> tuple[str, list[str], bool]:
+def _header(where: str, data: bytes, known: str | None = None) -> tuple[str, list[str], bool]:
     """Return the separator, the stripped names, and whether the file has rows.
 
-    The separator is the one that splits the first lines into equal numbers of cells, and into the most cells.
+    The separator is the one that splits the first lines into equal numbers of cells, and into the most cells, unless
+    it is known.
     """
     # The sample ends with a whole line: a cut line would look ragged.
     sample = data if len(data) <= 1 << 20 else data[: data.rfind(b"\n", 0, 1 << 20) + 1] or data
@@ -100,7 +116,7 @@ def _header(where: str, data: bytes) -> tuple[str, list[str], bool]:
     except UnicodeDecodeError as error:
         raise _not_utf8(where, data, error) from error
     best: tuple[bool, int, str, list[str], bool] | None = None
-    for separator in _SEPARATORS:
+    for separator in _SEPARATORS if known is None else (known,):
         try:
             rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
             head, *others = islice(rows, 20)

@@ -13,13 +13,13 @@ from murho.model.errors import CheckpointError
 from murho.model.posterior.checkpoint import FACTS_FILE, default_root, find_checkpoint, name_and_version, read_stored
 from murho.model.posterior.posterior import Posterior
 from murho.model.python_interface.given_data import table_of, warn_of_left_out, with_declared_kinds
-from murho.model.python_interface.silence import Silence
 from murho.model.python_interface.trained_model import TrainedModel
 from murho.model.python_interface.value_errors import ParameterError, as_value_errors
 from murho.model.runtime.devices import resolve_device, use_threads_for_fitting
 from murho.model.storage.places import is_url
 from murho.model.storage.stores import store_at
 from murho.model.training.options import TrainOptions, make_options
+from murho.model.training.silence import Silence
 from murho.model.training.train import train as train_on_table
 
 if TYPE_CHECKING:

@@ -87,3 +87,8 @@ def test_columns_that_are_no_features_are_named(rents: Path) -> None:
 def test_options_that_make_no_sense_are_refused(rents: Path, options: tuple[str, ...], said: str) -> None:
     done = call_murho("predict", rents, "--model", "rents", "--checkpoints", CHECKPOINTS, *options, code=2)
     assert said in done.stderr
+
+
+def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
+    said = call_murho("predict", tmp_path / "x.csv", "--engine", "spark", code=2).stderr
+    assert said == "error: --engine must be local or ray, not 'spark'\n"

@@ -15,7 +15,7 @@ from murho.model.data.schema import FeatureKind
 from murho.model.errors import CheckpointError
 from murho.model.python_interface.class_distribution import ClassDistribution
 from murho.model.python_interface.number_distribution import NumberDistribution
-from murho.model.python_interface.silence import Silence
+from murho.model.training.silence import Silence
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:

@@ -1,0 +1,235 @@
+"""Tests of `murho.ray:app` on a local Ray Serve: answers, replicas and rolling updates."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+import yaml
+
+from murho.model.errors import OptionError
+from murho.service.app import create_app
+from murho.service.settings import Settings
+from tests.service.support import AppClient
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FIXTURES = ROOT / "tests" / "fixtures" / "checkpoints"
+ROW = {"sqm": 80.0, "rooms": 3, "city": "Bern", "parking": "yes", "listed": "2021-05-01"}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+    return port
+
+
+def configuration(checkpoints: Path, **deployment: Any) -> dict[str, Any]:
+    """That of deploy/ray, with other checkpoints, and what a test sets for the deployment."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "ray" / "serve.yaml").read_text())
+    (application,) = found["applications"]
+    application["args"] |= {"checkpoints": str(checkpoints), "watch_seconds": 0.2, "log_level": "warning"}
+    application["deployments"][0] |= {"ray_actor_options": {"num_cpus": 0.1}, **deployment}
+    return found
+
+
+def deploy(found: dict[str, Any]) -> None:
+    """What `serve run FILE` does."""
+    from ray.serve.context import _get_global_client
+    from ray.serve.schema import ServeDeploySchema
+
+    _get_global_client().deploy_apps(ServeDeploySchema(**found), _blocking=True)
+
+
+def two_replicas(checkpoints: Path, **args: Any) -> dict[str, Any]:
+    found = configuration(checkpoints, num_replicas=2)
+    del found["applications"][0]["deployments"][0]["autoscaling_config"]
+    found["applications"][0]["args"] |= args
+    return found
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with two models."""
+    root = tmp_path_factory.mktemp("served")
+    shutil.copytree(FIXTURES / "rents", root / "rents")
+    shutil.copytree(FIXTURES / "rents", root / "lets")
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(local_ray: None) -> Iterator[str]:
+    """The address of Ray Serve's proxy, with no application so far."""
+    from ray import serve
+
+    port = free_port()
+    serve.start(http_options={"host": "127.0.0.1", "port": port}, logging_config={"enable_access_log": False})
+    yield f"http://127.0.0.1:{port}"
+    serve.shutdown()
+
+
+def test_wrong_settings_are_refused_before_anything_is_deployed() -> None:
+    from murho.ray import app
+
+    with pytest.raises(OptionError, match="'max_sample' is no setting"):
+        app({"max_sample": 3})
+    with pytest.raises(OptionError, match="port is a setting of `murho serve`: here Ray's proxy listens"):
+        app({"port": 8001})
+
+
+def test_the_policy_asks_for_replicas_by_pending_cost() -> None:
+    from types import SimpleNamespace
+
+    from murho.ray.pending_cost import METRIC, PendingCost
+
+    policy = PendingCost(row_draws_per_replica=1_000.0)
+    busy = SimpleNamespace(aggregated_metrics={METRIC: {"a": 2_500.0, "b": 500.0}}, target_num_replicas=2)
+    assert policy(busy) == (3.0, {})
+    assert policy(SimpleNamespace(aggregated_metrics={}, target_num_replicas=2)) == (2, {})
+
+
+@pytest.mark.slow
+def test_every_route_answers_as_in_one_process(address: str, checkpoints: Path) -> None:
+    deploy(two_replicas(checkpoints))
+    with make_client_of(checkpoints) as one, httpx.Client(base_url=address, timeout=60) as many:
+        for name in ("rents", "lets"):
+            asked = {"inputs": [ROW], "samples": 64, "seed": 5, "thresholds": [1500], "include": ["draws"]}
+            expected = one.post(f"/models/{name}/predict", json=asked).json()
+            for _ in range(4):  # either replica
+                found = many.post(f"/models/{name}/predict", json=asked).json()
+                assert list(found) == list(expected)
+                for key in ("mean", "std", "epistemic_std", "aleatoric_std", "draws"):
+                    np.testing.assert_allclose(found[key], expected[key], rtol=1e-5)
+                np.testing.assert_allclose(found["percentiles"]["values"], expected["percentiles"]["values"], rtol=1e-5)
+        csv = {
+            "content": "sqm,rooms,city,parking,listed\n80,3,Bern,yes,2021-05-01\n",
+            "headers": {"content-type": "text/csv"},
+        }
+        calls: list[tuple[str, str, dict[str, Any]]] = [
+            ("GET", "/healthz", {}),
+            ("GET", "/readyz", {}),
+            ("GET", "/models", {}),
+            ("GET", "/models/rents", {}),
+            ("GET", "/openapi.json", {}),
+            ("GET", "/docs", {}),
+            ("GET", "/", {}),
+            ("GET", "/v2", {}),
+            ("GET", "/v2/models/rents", {}),
+            ("POST", "/models/rents/predict?samples=8", csv),
+            ("POST", "/models/rents/predict", {"json": {"inputs": [{**ROW, "sqm": "large"}]}}),
+            ("POST", "/models/nothing/predict", {"json": {"inputs": [ROW]}}),
+            ("POST", "/predict", {"content": b"{", "headers": {"content-type": "application/json"}}),
+            ("GET", "/nowhere", {}),
+        ]
+        for method, path, how in calls:
+            expected, found = one.request(method, path, **how), many.request(method, path, **how)
+            assert found.status_code == expected.status_code, path
+            assert found.headers["content-type"] == expected.headers["content-type"], path
+            if path != "/models/rents" and "predict?" not in path:
+                assert without_times(found.text) == without_times(expected.text), path
+        assert "murho_" in many.get("/metrics").text
+
+
+@pytest.mark.slow
+def test_a_rolling_update_loses_no_request(address: str, checkpoints: Path) -> None:
+    deploy(two_replicas(checkpoints))
+    stop, statuses, versions = threading.Event(), [], []
+
+    def ask() -> None:
+        with httpx.Client(base_url=address, timeout=60) as client:
+            while not stop.is_set():
+                answer = client.post("/models/rents/predict", json={"inputs": [ROW], "samples": 16})
+                statuses.append(answer.status_code)
+                versions.append(answer.json()["model"]["version"])
+                time.sleep(0.02)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        # A new version of the model, which replicas load while they answer; then one of the deployment.
+        shutil.copytree(FIXTURES / "rents" / "1", checkpoints / "rents" / ".2")
+        (checkpoints / "rents" / ".2").rename(checkpoints / "rents" / "2")
+        wait_for(lambda: versions[-6:] == ["2"] * 6)
+        deploy(two_replicas(checkpoints, max_samples=32))
+        with httpx.Client(base_url=address, timeout=60) as client:
+            refused = {"inputs": [ROW], "samples": 33}
+            wait_for(
+                lambda: {client.post("/models/rents/predict", json=refused).status_code for _ in range(6)} == {422}
+            )
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert set(statuses) == {200}
+    assert len(statuses) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The `metrics_interval_s` field:DeprecationWarning")
+def test_replicas_come_with_pending_cost_and_go_without(address: str, checkpoints: Path) -> None:
+    from ray import serve
+
+    found = configuration(checkpoints)
+    scaling = found["applications"][0]["deployments"][0]["autoscaling_config"]
+    scaling |= {
+        "max_replicas": 2,
+        "metrics_interval_s": 0.5,
+        "look_back_period_s": 1,
+        "upscale_delay_s": 0.5,
+        "downscale_delay_s": 1,
+    }
+    scaling["policy"]["policy_kwargs"] = {"row_draws_per_replica": 1_000}
+    deploy(found)
+
+    def replicas() -> int:
+        states = serve.status().applications["murho"].deployments["Murho"].replica_states
+        return int(states.get("RUNNING", 0))
+
+    wait_for(lambda: replicas() == 1)
+    stop = threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=address, timeout=120) as client:
+            while not stop.is_set():
+                answer = client.post("/models/rents/predict", json={"inputs": [ROW] * 4_000, "samples": 256})
+                assert answer.status_code == 200
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        wait_for(lambda: replicas() == 2)
+    finally:
+        stop.set()
+        thread.join()
+    wait_for(lambda: replicas() == 1)
+
+
+def wait_for(holds: Callable[[], bool], seconds: float = 240.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "TIME", text)
+
+
+@contextmanager
+def make_client_of(checkpoints: Path) -> Iterator[AppClient]:
+    with AppClient(create_app(Settings(checkpoints=checkpoints, threads=1))) as client:
+        client.wait_until_loaded()
+        yield client
