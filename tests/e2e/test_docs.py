@@ -71,16 +71,17 @@ def shell(text: str, directory: Path) -> str:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which the README's section "Your own table" has been typed, but for the last line."""
+    """A directory in which the README's section "Your own table" has been typed, quickly, but for the last line."""
 
-    def type_it(directory: Path) -> None:
-        shutil.copytree(ROOT / "examples", directory / "examples")
-        (block,) = (block for block in blocks(README, "sh") if "murho train" in block)
-        lines = block.splitlines()
-        assert lines[-1] == "murho serve"
-        shell("\n".join(lines[:-1]), directory)
+    return made_once(tmp_path_factory, "workplace", lambda directory: _type_the_readme(directory, "--report --quick"))
 
-    return made_once(tmp_path_factory, "workplace", type_it)
+
+def _type_the_readme(directory: Path, options: str) -> None:
+    shutil.copytree(ROOT / "examples", directory / "examples")
+    (block,) = (block for block in blocks(README, "sh") if "murho train" in block)
+    lines = block.replace("murho train ", f"murho train {options} ").splitlines()
+    assert lines[-1] == "murho serve"
+    shell("\n".join(lines[:-1]), directory)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,13 @@ def test_the_readmes_commands_score_the_file(workplace: Path) -> None:
     assert len(lines) == 1 + 81
     assert lines[0].startswith("Miles_per_Gallon,")
     assert lines[0].endswith("mean,std,epistemic_std,aleatoric_std,p5,p50,p95")
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_in_full(tmp_path: Path) -> None:
+    _type_the_readme(tmp_path, "")
+    assert len((tmp_path / "scored.csv").read_text().splitlines()) == 1 + 81
+    assert (tmp_path / "checkpoints" / "cars" / "1" / "report.html").is_file()
 
 
 def test_the_readmes_request_gets_the_readmes_answer(service: Service, workplace: Path) -> None:
