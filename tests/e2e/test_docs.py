@@ -72,7 +72,6 @@ def shell(text: str, directory: Path) -> str:
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which the README's section "Your own table" has been typed, quickly, but for the last line."""
-
     return made_once(tmp_path_factory, "workplace", lambda directory: _type_the_readme(directory, "--report --quick"))
 
 
