@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 def test_the_benchmark_loses_no_call_and_answers_none_wrongly(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,7 +61,7 @@ def _has_scored(where: Path) -> bool:
     return index.is_file() and '"finished"' in index.read_text()
 
 
-@pytest.mark.parametrize("moment", [SCORED, CALIBRATING])
+@pytest.mark.parametrize("moment", [SCORED, pytest.param(CALIBRATING, marks=pytest.mark.slow)])
 def test_ctrl_c_saves_the_best_so_far_and_says_how_to_go_on(tmp_path: Path, moment: str) -> None:
     code, output, said = _interrupt_at(moment, tmp_path)
     assert code == 0, said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from benchmarks.peers import peers_of
 from benchmarks.peers.table_task import Answer, Features, TableTask
@@ -10,6 +11,7 @@ from benchmarks.processes import SystemProcess
 from benchmarks.systems import System
 
 
+@pytest.mark.slow
 def test_it_learns_a_line_and_answers_in_rising_quantiles() -> None:
     numbers = np.random.default_rng(0).normal(size=(60, 1))
     features, target = Features(numbers, np.zeros((60, 1), dtype=np.int64)), 3.0 * numbers[:, 0] + 10.0

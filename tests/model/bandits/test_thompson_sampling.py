@@ -38,6 +38,7 @@ def test_it_finds_the_right_arm_for_each_context() -> None:
     assert shares[-1] > 0.9
 
 
+@pytest.mark.slow
 def test_it_finds_what_no_linear_agent_can() -> None:
     generator = np.random.default_rng(0)
     player = agent(hidden=(20,), hidden_sigma=3.0, temperature=0.1, steps=60, learning_rate=0.05)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 def test_the_guide_runs(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "estimator.md").read_text()
     snippets = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
