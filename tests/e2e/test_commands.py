@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CARS = ROOT / "examples" / "cars.csv"
-QUICK = ("--epochs", 20, "--noise", "homoscedastic", "--hidden", 16)
+QUICK = ("--epochs", 20, "--noise", "homoscedastic", "--hidden", 16, "--members", 5, "--encoding", "standard")
 
 
 @pytest.fixture(scope="module")

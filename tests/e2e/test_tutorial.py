@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "tutorial.md"
 HERE = "http://127.0.0.1:8000"
-QUICK = "--noise homoscedastic --epochs 20 --hidden 16"
+QUICK = "--noise homoscedastic --epochs 20 --hidden 16 --members 5 --encoding standard"
 
 
 @pytest.fixture(scope="module")
