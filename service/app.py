@@ -34,6 +34,7 @@ from murho.service.routes import administration, docs, health, invocations, mode
 from murho.service.scheduler import Scheduler
 from murho.service.security import Security
 from murho.service.settings import Settings
+from murho.service.spool import SpoolRoom
 from murho.service.storage_source import seconds_between_looks, source_of
 from murho.service.telemetry import Telemetry
 from murho.service.version_policy import VersionPolicy
@@ -104,6 +105,7 @@ def create_app(
         decoder=Decoder(settings),
         watcher=Watcher(loader, registry, seconds_between_looks(settings), changed),
         statistics=statistics,
+        spool_room=SpoolRoom(settings.spool_bytes),
     )
 
     access_log = AccessLog(settings.log_level, settings.log_format)

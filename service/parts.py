@@ -14,6 +14,7 @@ from murho.service.registry import Registry
 from murho.service.scheduler import Scheduler
 from murho.service.security import Security
 from murho.service.settings import Settings
+from murho.service.spool import SpoolRoom
 from murho.service.telemetry import Telemetry
 from murho.service.waiting import Waiting
 from murho.service.watcher import Watcher
@@ -37,6 +38,7 @@ class Parts:
     decoder: Decoder
     watcher: Watcher
     statistics: ModelStatistics
+    spool_room: SpoolRoom
 
 
 class State(TypedDict):

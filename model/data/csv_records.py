@@ -61,7 +61,8 @@ def record_ends(
             return
         if len(rest) > most_bytes:
             raise TableError(
-                f"{where}, from byte {begin} on: a row takes more than {most_bytes // 2**20} MiB: is a quote not closed?"
+                f"{where}, from byte {begin} on: a row takes more than {most_bytes // 2**20} MiB: is a quote not "
+                "closed?"
             )
 
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.data.csv_files import parse_csv
-from murho.model.errors import TableError
 from murho.model.data.csv_records import file_chunks, record_ends
+from murho.model.errors import TableError
 
 if TYPE_CHECKING:
     from pathlib import Path
