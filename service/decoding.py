@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from murho.service.compression import decompressed
+from murho.service.compression import decompressed, is_plain
 from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ class Decoder:
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        plain = encoding.strip().lower() in {"", "identity"}
-        large = len(body) > SMALL_BODY_BYTES or not plain
+        large = len(body) > SMALL_BODY_BYTES or not is_plain(encoding)
         return await self.in_thread_if(large, partial(self._decode, body, encoding, schema, read))
 
     async def in_thread_if(self, large: bool, work: Callable[[], Result]) -> Result:

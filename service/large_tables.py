@@ -22,7 +22,7 @@ from starlette.responses import Response
 from murho.service.call import bad_rows, warnings_of
 from murho.service.codecs.answer import MAX_WARNINGS
 from murho.service.codecs.codec import Answered
-from murho.service.compression import GZIP, LEVEL, accepts_gzip
+from murho.service.compression import GZIP, LEVEL, accepts_gzip, decompressed_pieces, is_plain
 from murho.service.decoding import require_place
 from murho.service.errors import DeadlineError
 from murho.service.jobs import Timing
@@ -46,6 +46,8 @@ __all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large"]
 
 LARGE_BYTES = IN_MEMORY_BYTES
 """Larger bodies are taken in blocks."""
+EXPANSION = 64
+"""A compressed body that is so many times smaller may be large."""
 SENT_BYTES = 2**18
 
 Result = TypeVar("Result")
@@ -53,10 +55,11 @@ Result = TypeVar("Result")
 
 def may_be_large(coding: Coding, writer: Codec, headers: dict[str, str]) -> bool:
     """Returns whether a body may be large, and of formats that are read and written in blocks."""
-    if coding.reader.blocks is None or writer.blocks is None or coding.encoding.strip().lower() not in {"", "identity"}:
+    if coding.reader.blocks is None or writer.blocks is None:
         return False
     announced = headers.get("content-length", "")
-    return not announced.isdecimal() or int(announced) > LARGE_BYTES
+    large = LARGE_BYTES if is_plain(coding.encoding) else LARGE_BYTES // EXPANSION
+    return not announced.isdecimal() or int(announced) > large
 
 
 async def answer_in_blocks(call: Call, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
@@ -75,6 +78,22 @@ async def answer_in_blocks(call: Call, model: ModelLike, body: Spool, coding: Co
     Raises:
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
+    if is_plain(coding.encoding):
+        return await _answer(call, model, body, coding, writer)
+    with Spool(call.parts.spool_room) as plain:
+        await call.parts.decoder.in_thread_if(
+            True, partial(_decompress, body, coding.encoding, call.parts.settings.max_body_bytes, plain)
+        )
+        return await _answer(call, model, plain, coding, writer)
+
+
+def _decompress(body: Spool, encoding: str, most: int, plain: Spool) -> None:
+    for piece in decompressed_pieces(body.view(), encoding, most):
+        plain.write(piece)
+
+
+async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, writer: Codec) -> Response | None:
+    """Answers a request whose body isn't compressed any more; see `answer_in_blocks`."""
     reader, blocks = coding.reader.blocks, writer.blocks
     if reader is None or blocks is None or body.size <= LARGE_BYTES:
         return None

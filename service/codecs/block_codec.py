@@ -77,7 +77,7 @@ class BlockCodec(Protocol):
 
 def block_rows(schema: Schema) -> int:
     """Returns the rows of a block: about `BLOCK_BYTES` of features, and `BLOCK_ROWS` at most."""
-    return max(16, min(BLOCK_ROWS, BLOCK_BYTES // (8 * len(schema.features))))
+    return min(BLOCK_ROWS, max(16, BLOCK_BYTES // (8 * len(schema.features))))
 
 
 @contextmanager

@@ -65,11 +65,13 @@ class CSVBlocks:
     def read(
         self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings
     ) -> AskedInBlocks | None:
-        """Returns the rows and the options of a request; None for a body with returns alone as line ends."""
+        """Returns the rows and the options of a request; None for a body with returns alone as line ends, or without rows."""
         asked = parse_query(query)
         options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
         check_start(body)
         start = bytes(body[:BLOCK_BYTES])
+        if not start.strip():
+            return None
         with errors_of_bodies():
             separator, names = separator_and_names(start[: start.rfind(b"\n") + 1] or start, WHERE)
             if len(names) > most_columns(schema):
