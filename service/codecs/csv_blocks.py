@@ -65,7 +65,7 @@ class CSVBlocks:
     def read(
         self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings
     ) -> AskedInBlocks | None:
-        """Returns the rows and the options of a request; None for a body with returns alone as line ends, or without rows."""
+        """Returns the rows and the options of a request; None without rows, or if returns alone may end lines, too."""
         asked = parse_query(query)
         options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
         check_start(body)
