@@ -13,7 +13,7 @@ import pyarrow.csv
 import pytest
 
 from murho.service import large_tables
-from murho.service.codecs import block_codec
+from murho.service.codecs import block_codec, table_inputs
 from murho.service.codecs.table_answers import FACTS
 from tests.service.classifiers import Classifier
 from tests.service.support import ROW, AppClient, FakeModel, make_client
@@ -212,7 +212,7 @@ def test_a_table_is_admitted_by_the_cost_of_all_its_rows(client: AppClient, mode
 @pytest.mark.usefixtures("blocks")
 def test_a_deadline_between_two_blocks_is_an_error_not_a_short_answer(client: AppClient, model: FakeModel) -> None:
     held = threading.Event()
-    model.before = lambda: held.wait(0.4) if model.passes == 3 else None  # type: ignore[assignment,return-value]
+    model.before = lambda: held.wait(0.4) if model.passes == 3 else None  # type: ignore[assignment]
     response = ask(client, body_of(table(), CSV), CSV, query="timeout=0.3")
     assert response.status_code == 504
     assert "10 of 23 rows were computed" in response.text
@@ -231,15 +231,13 @@ def test_a_bounded_number_of_blocks_is_read_ahead(
         read.append(inputs.count)
         return await through(self, inputs)
 
-    from murho.service.codecs import csv_blocks
-
-    decode, decoded = csv_blocks.inputs_of_table, [0]
+    decode, decoded = table_inputs.inputs_of_table, [0]
 
     def counted(*arguments: Any, **named: Any) -> Any:
         decoded[0] += 1
         return decode(*arguments, **named)
 
-    monkeypatch.setattr(csv_blocks, "inputs_of_table", counted)
+    monkeypatch.setattr("murho.service.codecs.csv_blocks.inputs_of_table", counted)
     monkeypatch.setattr(large_tables._Work, "compute", watched)
     model.before = lambda: ahead.append(decoded[0] - model.passes)
     assert ask(client, body_of(table(), CSV), CSV).status_code == 200
