@@ -127,6 +127,19 @@ def test_a_sweep_goes_along_any_feature(visit: Visit) -> None:
     assert "training rows" in visit.text("#sweep-legend")
 
 
+def test_a_sweep_follows_the_row_in_the_chart_that_is_there(visit: Visit) -> None:
+    visit.page.select_option("#sweep-feature", "Horsepower")
+    visit.page.wait_for_selector('#sweep[aria-label*="along Horsepower"] svg')
+    visit.answered()
+    visit.page.evaluate("() => { document.querySelector('#sweep svg').dataset.kept = 'yes'; }")
+    labels = visit.page.locator("#sweep .role-axis-label text")
+    before = labels.all_text_contents()
+    visit.field("Weight").locator("input[type=number]").fill("1700")
+    visit.answered()
+    assert labels.all_text_contents() != before, "the axis of the target reaches as far as the answers"
+    assert visit.page.locator("#sweep svg").get_attribute("data-kept") == "yes"
+
+
 def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> None:
     visit.page.click("#tab-compare")
     visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
