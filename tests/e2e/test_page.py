@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.browser import PHONE, Visit, visiting
 from tests.e2e.support import serve
-from tests.service.test_security import KEY, stored
+from tests.service.security.test_callers import KEY, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
