@@ -13,7 +13,7 @@ from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
 from murho.service.errors import BadInputError
 from murho.service.exchange import headers_of, read_body, spool_body, wanted_within
-from murho.service.predictor import RowsNotFiniteError, predict
+from murho.service.scheduling.predictor import RowsNotFiniteError, predict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from murho.model.engines.prediction import PredictOptions
     from murho.service.codecs.codec import Asked
     from murho.service.codecs.inputs import Inputs
-    from murho.service.jobs import Answer, ModelLike, Reservation, Timing
     from murho.service.parts import Parts
-    from murho.service.security import Caller
+    from murho.service.scheduling.jobs import Answer, ModelLike, Reservation, Timing
+    from murho.service.security.callers import Caller
     from murho.service.spool import Spool
 
 __all__ = ["Call", "bad_rows", "warnings_of"]

@@ -22,11 +22,11 @@ from starlette.responses import Response
 from murho.service.call import bad_rows, warnings_of
 from murho.service.codecs.answer import MAX_WARNINGS
 from murho.service.codecs.codec import Answered
-from murho.service.compression import GZIP, LEVEL, accepts_gzip, decompressed_pieces, is_plain
-from murho.service.decoding import require_place
+from murho.service.codecs.compression import GZIP, LEVEL, accepts_gzip, decompressed_pieces, is_plain
+from murho.service.codecs.decoding import require_place
 from murho.service.errors import DeadlineError
-from murho.service.jobs import Timing
-from murho.service.predictor import RowsNotFiniteError
+from murho.service.scheduling.jobs import Timing
+from murho.service.scheduling.predictor import RowsNotFiniteError
 from murho.service.spool import IN_MEMORY_BYTES, Spool
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from murho.service.call import Call
     from murho.service.codecs.block_codec import AskedInBlocks, BlockCodec
     from murho.service.codecs.codec import Codec
+    from murho.service.codecs.decoding import Coding
     from murho.service.codecs.inputs import Inputs
-    from murho.service.decoding import Coding
-    from murho.service.jobs import ModelLike, Reservation
+    from murho.service.scheduling.jobs import ModelLike, Reservation
 
 __all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large"]
 
