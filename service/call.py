@@ -97,6 +97,11 @@ class Call:
         settings = self.parts.settings
         await spool_body(self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, spool)
 
+    async def until_gone(self) -> None:
+        """Waits until the client has closed the connection; once the body is read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
     async def predict(self, model: ModelLike, asked: Asked) -> Answered:
         """Returns the answer.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -24,13 +23,13 @@ from murho.service.codecs.answer import MAX_WARNINGS
 from murho.service.codecs.codec import Answered
 from murho.service.codecs.compression import GZIP, LEVEL, accepts_gzip, decompressed_pieces, is_plain
 from murho.service.codecs.decoding import require_place
-from murho.service.errors import DeadlineError
+from murho.service.errors import ClientGoneError, DeadlineError
 from murho.service.scheduling.jobs import Timing
 from murho.service.scheduling.predictor import RowsNotFiniteError
 from murho.service.spool import IN_MEMORY_BYTES, Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
@@ -114,12 +113,32 @@ async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, wri
             await _through(work, body, blocks, answer)
         answered = work.finished()
         head, tail = blocks.ends(answered)
+        headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
+        if accepts_gzip(call.headers.get("accept-encoding", "")):
+            headers["content-encoding"] = "gzip"
+            pieces = chain([head], _pieces(answer), [tail])
+            plain, answer = answer, Spool(parts.spool_room)
+            head, tail = b"", b""
+            with plain:
+                await parts.decoder.in_thread_if(True, partial(_compress, pieces, answer))
     except BaseException:
         answer.close()
         raise
-    headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
-    compress = accepts_gzip(call.headers.get("accept-encoding", ""))
-    return _SpooledResponse(head, answer, tail, headers, writer.media_type, compress=compress)
+    return _SpooledResponse(head, answer, tail, headers, writer.media_type)
+
+
+def _compress(pieces: Iterable[bytes], answer: Spool) -> None:
+    compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
+    for piece in pieces:
+        answer.write(compressor.compress(piece))
+    answer.write(compressor.flush())
+
+
+def _pieces(spool: Spool) -> Iterator[bytes]:
+    view = spool.view()
+    for start in range(0, len(view), SENT_BYTES):
+        yield bytes(view[start : start + SENT_BYTES])
+        spool.forget_pages()
 
 
 class _Work:
@@ -186,51 +205,37 @@ async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) 
         answer.write(writer.encode(answered, first=answer.size == 0))
 
     reading, writing = begin(read), begin(lambda: None)
+    # The scheduler watches the clients of slow jobs alone, and a block may be a quick one.
+    leaving = asyncio.ensure_future(work.call.until_gone())
     try:
         while (inputs := await reading) is not None:
+            if leaving.done():
+                raise ClientGoneError("The client closed the connection before the answer.")
             reading = begin(read)
             answered = await work.compute(inputs)
             await writing
             writing = begin(partial(write, answered))
         await writing
     finally:
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(reading, writing, return_exceptions=True)
+        leaving.cancel()
+        await asyncio.gather(leaving, reading, writing, return_exceptions=True)
 
 
 class _SpooledResponse(Response):
     """An answer with the bytes of a spool, which it closes when it is sent."""
 
-    def __init__(
-        self, head: bytes, spool: Spool, tail: bytes, headers: dict[str, str], media_type: str, *, compress: bool
-    ) -> None:
+    def __init__(self, head: bytes, spool: Spool, tail: bytes, headers: dict[str, str], media_type: str) -> None:
         super().__init__(headers=headers, media_type=media_type)
-        self._head, self._spool, self._tail, self._compress = head, spool, tail, compress
-        if compress:
-            self.headers["content-encoding"] = "gzip"
-            del self.headers["content-length"]
-        else:
-            self.headers["content-length"] = str(len(head) + spool.size + len(tail))
+        self._head, self._spool, self._tail = head, spool, tail
+        self.headers["content-length"] = str(len(head) + spool.size + len(tail))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         """Sends the answer."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            pieces = self._pieces()
+            pieces = chain([self._head] if self._head else [], _pieces(self._spool))
             while piece := await asyncio.to_thread(next, pieces, b""):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
         finally:
             self._spool.close()
-
-    def _pieces(self) -> Iterator[bytes]:
-        view = self._spool.view()
-        parts = (bytes(view[start : start + SENT_BYTES]) for start in range(0, len(view), SENT_BYTES))
-        compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP) if self._compress else None
-        for part in chain([self._head], parts, [self._tail]):
-            piece = part if compressor is None else compressor.compress(part)
-            if piece:
-                yield piece
-            self._spool.forget_pages()
-        if compressor is not None:
-            yield compressor.flush()

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -268,6 +269,19 @@ def test_work_for_a_client_that_leaves_is_dropped() -> None:
         held.set()
         wait_until(lambda: service.metric("murho_pending_cost") == 0)
         assert service.model.passes == 1
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
+    body = body_of(table(300), CSV)
+    with served() as service:
+        service.model.before = lambda: time.sleep(0.02)
+        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
+        with service.wire() as wire:
+            wire.send(head.encode(), body)
+            wait_until(lambda: service.model.passes > 2)
+        wait_until(lambda: service.metric("murho_pending_requests") == 0)
+        assert service.model.passes < 60
 
 
 @pytest.mark.usefixtures("blocks")
