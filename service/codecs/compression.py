@@ -84,6 +84,8 @@ def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
         while piece := reader.decompress(data, PIECE_BYTES):
             yield piece
             data = reader.unconsumed_tail
+        if reader.unused_data:
+            return
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
