@@ -135,7 +135,7 @@ def served(*others: FakeModel | tuple[str, str, str], **settings: Any) -> Iterat
 
     It says warnings only, unless the settings have a ``log_level``: its access log would fill the output of the tests.
     """
-    own = {"drain_delay": 0.2, "log_level": "warning"} | settings
+    own: dict[str, Any] = {"drain_delay": 0.2, "log_level": "warning"} | settings
     chosen, lifecycle, model = Settings(**own), Lifecycle(), FakeModel()
     application = create_app(chosen, source=FakeSource(model, *others), lifecycle=lifecycle)
     server = DrainingServer(configure(application, chosen), chosen, lifecycle)
