@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import structlog
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
@@ -27,7 +26,7 @@ from murho.service.middleware.head_requests import HeadRequests
 from murho.service.middleware.request_log import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.parts import Parts, State
-from murho.service.responses import handle_error
+from murho.service.responses import handle_error, handle_failure
 from murho.service.routes import administration, docs, health, invocations, models, overview, page, predict, v2
 from murho.service.scheduling.heartbeat import Heartbeat
 from murho.service.scheduling.predictor import compute
@@ -44,13 +43,35 @@ from murho.service.version_policy import VersionPolicy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from starlette.types import Receive, Scope, Send
+
     from murho.service.checkpoints.registry import Snapshot
     from murho.service.checkpoints.source import CheckpointSource
 
-__all__ = ["create_app"]
+__all__ = ["Application", "create_app"]
 
 # By then the requests in flight are answered: a computation still running belongs to a request that was given up.
 CLOSE_SECONDS = 2.0
+
+
+class Application(FastAPI):
+    """The framework behind the service's own middleware.
+
+    FastAPI would put middleware behind layers of its own, which every prediction would then pass for nothing.
+
+    Attributes:
+        outermost: The first of the middleware; the last one calls `framework`.
+    """
+
+    outermost: RequestLog
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one request, or the lifespan."""
+        await self.outermost(scope, receive, send)
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles what no middleware has answered."""
+        await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -59,7 +80,7 @@ def create_app(
     source: CheckpointSource | None = None,
     lifecycle: Lifecycle | None = None,
     on_loaded: Callable[[Snapshot], None] | None = None,
-) -> FastAPI:
+) -> Application:
     """Returns an application that loads its checkpoints once it is started.
 
     Args:
@@ -141,7 +162,7 @@ def create_app(
             parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
             access_log.flush()
 
-    app = FastAPI(
+    app = Application(
         title="Murho",
         summary="Predictions with error bars.",
         description=DESCRIPTION,
@@ -151,15 +172,13 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
-        middleware=[
-            Middleware(RequestLog, telemetry=parts.telemetry, lifecycle=parts.lifecycle, access_log=access_log),
-            Middleware(Guard, security=parts.security),
-            Middleware(DirectPaths, parts=parts, find=(predict.find, v2.find, invocations.find)),
-            Middleware(BodyLimit, max_bytes=settings.max_body_bytes),
-            Middleware(HeadRequests),
-        ],
-        exception_handlers={MurhoError: handle_error, HTTPException: handle_error},
+        exception_handlers={MurhoError: handle_error, HTTPException: handle_error, Exception: handle_failure},
     )
+    # From the last to the first of those that a request meets.
+    inner = BodyLimit(HeadRequests(app.framework), settings.max_body_bytes)
+    direct = DirectPaths(inner, parts, (predict.find, v2.find, invocations.find))
+    guard = Guard(direct, parts.security)
+    app.outermost = RequestLog(guard, parts.telemetry, parts.lifecycle, access_log)
     for routes in (predict, models, overview, administration, v2, invocations, health, docs, page):
         app.include_router(routes.router)
     install_openapi(app, parts)

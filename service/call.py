@@ -89,7 +89,10 @@ class Call:
         """
         self.parts.scheduler.require_room()
         settings = self.parts.settings
-        return await read_body(self._receive, self.headers, settings.request_timeout, settings.max_body_bytes)
+        arrived = self._scope["state"].get("arrived", False)  # `connections.protocol` says so
+        return await read_body(
+            self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, arrived=arrived
+        )
 
     async def spool(self, spool: Spool) -> None:
         """Collects the body in a spool; see `body`."""

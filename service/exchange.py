@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from murho.model.errors import Problem
@@ -23,7 +24,9 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def read_body(receive: Receive, headers: dict[str, str], seconds: float, most: int) -> bytes:
+async def read_body(
+    receive: Receive, headers: dict[str, str], seconds: float, most: int, *, arrived: bool = False
+) -> bytes:
     """Returns the whole body.
 
     Args:
@@ -31,6 +34,7 @@ async def read_body(receive: Receive, headers: dict[str, str], seconds: float, m
         headers: The request's headers.
         seconds: The most seconds that the body may take.
         most: The most bytes.
+        arrived: Whether all of it is there already, so that no timer is needed.
 
     Raises:
         TooLargeError: The body is larger, as announced before it is read, or as found.
@@ -39,7 +43,7 @@ async def read_body(receive: Receive, headers: dict[str, str], seconds: float, m
     """
     _require_announced(headers, most)
     try:
-        async with asyncio.timeout(seconds):
+        async with nullcontext() if arrived else asyncio.timeout(seconds):
             body, last = await _next_part(receive)
             if not last:
                 chunks, size = BodyChunks(), len(body)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Scope
 
-__all__ = ["JSONBytes", "handle_error", "problem_response"]
+__all__ = ["JSONBytes", "handle_error", "handle_failure", "problem_response"]
 
 
 class JSONBytes(Response):
@@ -46,6 +46,11 @@ def problem_response(error: Exception, scope: Scope) -> Response:
         headers=dict(problem.headers),
         media_type="application/problem+json",
     )
+
+
+async def handle_failure(request: Request, error: Exception) -> Response:
+    """Answers a failure of the service; whoever called the framework gets the error, and logs it."""
+    return problem_response(error, request.scope)
 
 
 async def handle_error(request: Request, error: Exception) -> Response:

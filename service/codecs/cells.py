@@ -6,6 +6,7 @@ The types of a whole column are checked at once, so that a good column needs no 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,7 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
         The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
         ascending order. The column has no meaning in refused rows.
     """
-    allowed = _types(feature) | ({NoneType} if feature.accepts_missing else frozenset())
+    allowed = _allowed_types(feature.kind, type(feature.reading), missing=feature.missing or feature.imputed)
     if set(map(type, cells)) <= allowed:
         return _convert(feature, cells)
     kept = [cell if type(cell) in allowed else None for cell in cells]
@@ -78,22 +79,24 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
     return values, sorted(refused.union(unreadable))
 
 
-def _types(feature: Feature) -> frozenset[type]:
+@lru_cache
+def _allowed_types(kind: FeatureKind, reading: type[Reading] | type[None], *, missing: bool) -> frozenset[type]:
     """Returns the types of a feature's cells: where training read texts or counts, requests may have them, too."""
-    if feature.reading is None:
-        return TYPES[feature.kind]
-    numbers = feature.kind is FeatureKind.NUMERIC or isinstance(feature.reading, CountedDateReading)
-    return frozenset({str, int, float}) if numbers else TYPES[feature.kind]
+    types = TYPES[kind]
+    if reading is not NoneType and (kind is FeatureKind.NUMERIC or issubclass(reading, CountedDateReading)):
+        types = frozenset({str, int, float})
+    return types | {NoneType} if missing else types
 
 
 def _convert(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
     """Returns the column of cells whose types are right, and the rows whose content is wrong."""
-    if feature.reading is not None and (feature.kind is FeatureKind.DATE or str in set(map(type, cells))):
+    kind = feature.kind
+    if feature.reading is not None and (kind is FeatureKind.DATE or str in set(map(type, cells))):
         return _convert_read(feature, feature.reading, cells)
-    if feature.kind in (FeatureKind.NUMERIC, FeatureKind.BOOLEAN):
+    if kind is FeatureKind.NUMERIC or kind is FeatureKind.BOOLEAN:
         # numpy reads None as NaN. The JSON parser has refused NaN, Infinity and numbers that float64 can't hold.
         return np.array(cells, dtype=np.float64), ()
-    if feature.kind is FeatureKind.CATEGORICAL:
+    if kind is FeatureKind.CATEGORICAL:
         names = {cell: None if cell is None else canonical_category(cell) for cell in set(cells)}
         column = np.empty(len(cells), dtype=object)
         column[:] = [names[cell] for cell in cells]
@@ -135,8 +138,13 @@ def _days(cell: str | None) -> float | None:
     """Returns the days since 1970-01-01 UTC; None for a missing cell and for text other than a date."""
     if cell is None or len(cell) > MAX_DATE_LENGTH:
         return None
+    return _days_of_text(cell)
+
+
+@lru_cache(4096)  # the same dates come again and again
+def _days_of_text(text: str) -> float | None:
     try:
-        return parse_date(cell)
+        return parse_date(text)
     except ValueError:
         return None
 

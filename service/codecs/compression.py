@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from murho.model.errors import Problem
@@ -88,6 +89,7 @@ def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
             return
 
 
+@lru_cache(256)  # most clients send the same header with every request
 def accepts_gzip(accept_encoding: str) -> bool:
     """Returns whether an `Accept-Encoding` header names gzip with a weight above 0."""
     return accepted_coding(accept_encoding, ("gzip", "x-gzip")) is not None

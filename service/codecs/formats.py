@@ -6,6 +6,7 @@ request.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from murho.service.codecs.json_codec import JSONCodec
@@ -35,6 +36,7 @@ def reader_of(content_type: str) -> Codec:
     raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send one of {', '.join(MEDIA_TYPES)}.")
 
 
+@lru_cache(256)  # most clients send the same header with every request
 def writer_of(accept: str, reader: Codec) -> Codec:
     """Returns the codec of the answer.
 

@@ -90,12 +90,13 @@ def parse_inputs(inputs: object, schema: Schema, max_rows: int) -> Inputs:
             continue
         column = cells[feature.name]
         columns[feature.name], refused = decode_cells(feature, column)
-        problems.add_rows(
-            refused,
-            position,
-            partial(_cell_pointer, form, name=feature.name, position=position),
-            partial(_explain_row, feature, column),
-        )
+        if refused:
+            problems.add_rows(
+                refused,
+                position,
+                partial(_cell_pointer, form, name=feature.name, position=position),
+                partial(_explain_row, feature, column),
+            )
     problems.raise_any()
     return Inputs(form, columns, len(columns[names[0]]), names)
 
@@ -105,6 +106,8 @@ def _from_records(rows: list[Any], schema: Schema, problems: Problems) -> Mappin
     names = [feature.name for feature in schema.features]
     if set(map(type, rows)) == {dict} and set(map(len, rows)) == {len(names)}:
         try:
+            if len(rows) == 1:  # most requests
+                return {name: [rows[0][name]] for name in names}
             return {name: list(map(itemgetter(name), rows)) for name in names}
         except KeyError:
             pass  # a row has another name in the place of a feature; reported below, with its pointer

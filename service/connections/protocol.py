@@ -216,6 +216,7 @@ class Connection(HttpToolsProtocol):
             return
         self._arriving = Part.NOTHING
         self._disarm()
+        self.scope["state"]["arrived"] = True
         super().on_message_complete()
 
     # uvicorn calls these.

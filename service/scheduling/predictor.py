@@ -8,11 +8,11 @@ The answer for a row does not depend on what else is in the pass.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from murho.model.data.schema import UnfamiliarValue
 from murho.model.engines.answer_fields import number_arrays
 from murho.model.engines.prediction import Question
 from murho.model.errors import MurhoError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns, UnfamiliarValue
+    from murho.model.data.schema import Columns
     from murho.model.engines.prediction import PredictOptions
     from murho.model.engines.target_models import AnyPrediction
     from murho.service.scheduling.jobs import ModelLike, Reservation
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from murho.service.scheduling.waiting import Receive, Waiting
 
 __all__ = ["RowsNotFiniteError", "compute", "predict"]
+
+NO_ROW = np.zeros(0, dtype=bool)
 
 
 class RowsNotFiniteError(MurhoError):
@@ -124,13 +126,17 @@ def _compute(slices: Sequence[Slice]) -> list[Outcome]:
         questions.append(Question(slice(start, stop), part.job.options))
     predictions = model.predict_questions(columns, questions)
     finite = _Finite()
-    outcomes: list[Outcome] = []
-    for part, question, prediction in zip(slices, questions, predictions, strict=True):
-        if not finite.all(prediction):
-            outcomes.append(_not_finite(part, columns, question.rows, finite.rows(prediction)))
-        else:
-            outcomes.append(_outcome(part, prediction, _unlike(part, columns, question.rows, prediction.warned)))
-    return outcomes
+    all_finite = [finite.all(prediction) for prediction in predictions]
+    warned = [prediction.warned if fine else NO_ROW for prediction, fine in zip(predictions, all_finite, strict=True)]
+    unlike = _unlike(slices, columns, warned)
+    return [
+        _outcome(part, prediction, values)
+        if fine
+        else _not_finite(part, columns, question.rows, finite.rows(prediction))
+        for part, question, prediction, fine, values in zip(
+            slices, questions, predictions, all_finite, unlike, strict=True
+        )
+    ]
 
 
 def _columns(parts: Sequence[Slice]) -> Columns:
@@ -145,14 +151,38 @@ def _columns(parts: Sequence[Slice]) -> Columns:
     return {name: column[only.start : only.stop] for name, column in only.job.columns.items()}
 
 
-def _unlike(part: Slice, columns: Columns, rows: slice, warned: NDArray[np.bool_] | None) -> list[UnfamiliarValue]:
-    """Returns the values of a slice that are unlike the training rows, with rows counted within the job."""
-    job = part.job
-    if warned is not None and not warned.any():
-        return []
-    own = {name: column[rows] for name, column in columns.items()}
-    found = job.model.input_warnings(own, job.max_outside - len(job.outside), among=warned)
-    return [replace(value, row=value.row + part.start) for value in found] if part.start else found
+def _unlike(
+    slices: Sequence[Slice], columns: Columns, warned: Sequence[NDArray[np.bool_] | None]
+) -> list[list[UnfamiliarValue]]:
+    """Returns the values of each slice that are unlike the training rows, with rows counted within its job.
+
+    Slices of few rows are searched together, because most of a search's time is the same for one row and for many.
+
+    Args:
+        slices: The rows of the pass.
+        columns: All their cells.
+        warned: Which rows of each slice have any such value; None: not known.
+    """
+    found: list[list[UnfamiliarValue]] = [[] for _ in slices]
+    together: list[tuple[int, int, int]] = []
+    start = 0
+    for place, (part, rows) in enumerate(zip(slices, warned, strict=True)):
+        most, first, start = part.job.max_outside - len(part.job.outside), start, start + part.rows
+        if rows is not None and not rows.any():
+            continue
+        if rows is not None and part.rows * len(columns) <= most:
+            together += [(first + row, place, part.start + row) for row in np.flatnonzero(rows).tolist()]
+            continue
+        own = {name: column[first:start] for name, column in columns.items()}
+        values = part.job.model.input_warnings(own, most, among=rows)
+        found[place] = [UnfamiliarValue(part.start + value.row, value.feature, value.message) for value in values]
+    if together:
+        numbers = [number for number, _, _ in together]
+        those = {name: column[numbers] for name, column in columns.items()}
+        for value in slices[0].job.model.input_warnings(those, among=np.ones(len(numbers), dtype=bool)):
+            _, place, row = together[value.row]
+            found[place].append(UnfamiliarValue(row, value.feature, value.message))
+    return found
 
 
 def _outcome(part: Slice, prediction: AnyPrediction, outside: list[UnfamiliarValue]) -> Outcome:

@@ -10,6 +10,7 @@ import hmac
 import math
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import structlog
@@ -92,7 +93,7 @@ class Security:
             UnauthorizedError: There is no key, or none that the service knows.
         """
         if not self.enabled:
-            return Caller(client, admin=True)
+            return _anybody(client)
         if self._file is not None:
             self._look_again()
         key = _presented(headers)
@@ -187,6 +188,12 @@ class Security:
         except OSError:
             return None
         return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+@lru_cache(4096)
+def _anybody(client: str) -> Caller:
+    """Returns the caller of an address, where there are no keys."""
+    return Caller(client, admin=True)
 
 
 def always_open(path: str) -> bool:

@@ -51,9 +51,9 @@ class AccessLog:
         if self._people is not None:
             self._people.info("request", **facts)
             return
-        at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        line = {**facts, "event": "request", "level": "debug" if quiet else "info", "timestamp": at}
-        self._lines.append(orjson.dumps(line, default=str))
+        level = "debug" if quiet else "info"
+        line = {**facts, "event": "request", "level": level, "timestamp": datetime.now(UTC)}
+        self._lines.append(orjson.dumps(line, str, orjson.OPT_UTC_Z))
         if len(self._lines) >= FLUSH_LINES:
             self.flush()
         elif self._timer is None:

@@ -51,5 +51,5 @@ def test_a_failure_to_announce_does_not_stop_the_service() -> None:
 def test_applications_share_nothing() -> None:
     first, second = (create_app(Settings(), source=FakeSource(FakeModel())) for _ in range(2))
     assert first.routes is not second.routes
-    assert first.user_middleware[0].kwargs["telemetry"] is not second.user_middleware[0].kwargs["telemetry"]
-    assert first.user_middleware[0].kwargs["lifecycle"] is not second.user_middleware[0].kwargs["lifecycle"]
+    assert first.outermost.telemetry is not second.outermost.telemetry
+    assert first.outermost.lifecycle is not second.outermost.lifecycle
