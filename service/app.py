@@ -176,7 +176,7 @@ def create_app(
     )
     # From the last to the first of those that a request meets.
     inner = BodyLimit(HeadRequests(app.framework), settings.max_body_bytes)
-    direct = DirectPaths(inner, parts, (predict.find, v2.find, invocations.find))
+    direct = DirectPaths(inner, parts, {"POST": (predict.find, v2.find, invocations.find), "GET": (health.find,)})
     guard = Guard(direct, parts.security)
     app.outermost = RequestLog(guard, parts.telemetry, parts.lifecycle, access_log)
     for routes in (predict, models, overview, administration, v2, invocations, health, docs, page):

@@ -1,6 +1,7 @@
 """ASGI middleware that answers predictions itself: the framework's own way to a route takes longer than a row's answer.
 
-Each protocol says which paths are its own (`find` of `routes.predict`, `routes.v2` and `routes.invocations`).
+Each protocol says which paths are its own (`find` of `routes.predict`, `routes.v2` and `routes.invocations`). So does
+`routes.health`, which machines ask often, and most impatiently while the service is busy.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from murho.service.parts import Parts
 from murho.service.responses import problem_response
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Send
@@ -30,22 +31,24 @@ Found: TypeAlias = tuple[str, Answering]
 
 
 class DirectPaths:
-    """Answers POST requests to the paths of some protocols, and hands everything else on.
+    """Answers requests to some paths, and hands everything else on.
 
     Args:
         app: Gets everything else.
         parts: The parts of the service.
-        find: One function for each protocol: from a path to what answers it.
+        find: For a method of HTTP, functions from a path to what answers it.
     """
 
-    def __init__(self, app: ASGIApp, parts: Parts, find: Sequence[Callable[[str], Found | None]]) -> None:
+    def __init__(
+        self, app: ASGIApp, parts: Parts, find: Mapping[str, Sequence[Callable[[str], Found | None]]]
+    ) -> None:
         self.app = app
         self.parts = parts
         self.find = find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
-        found = self._found(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        found = self._found(scope["method"], scope["path"]) if scope["type"] == "http" else None
         if found is None:
             await self.app(scope, receive, send)
             return
@@ -58,8 +61,8 @@ class DirectPaths:
                 raise
         await response(scope, receive, send)
 
-    def _found(self, path: str) -> Found | None:
-        for find in self.find:
+    def _found(self, method: str, path: str) -> Found | None:
+        for find in self.find.get(method, ()):
             if (found := find(path)) is not None:
                 return found
         return None

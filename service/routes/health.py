@@ -1,14 +1,35 @@
 """`GET /healthz`, `/readyz` and `/metrics`, for machines. A service with a full queue is still alive and ready."""
 
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import choose_encoder
+from starlette.types import Receive, Scope
 
-from murho.service.parts import PartsDependency
+from murho.service.parts import Parts, PartsDependency
 from murho.service.responses import JSONBytes
 
-__all__ = ["router"]
+if TYPE_CHECKING:
+    from murho.service.middleware.direct_paths import Found
+
+__all__ = ["find", "router"]
 
 router = APIRouter(tags=["operations"])
+
+
+def find(path: str) -> "Found | None":
+    """Returns the route template and the answer of `/healthz` and `/readyz`; None for any other path."""
+    if path == "/healthz":
+        return path, _alive
+    return (path, _ready) if path == "/readyz" else None
+
+
+async def _alive(parts: Parts, _scope: Scope, _receive: Receive) -> Response:
+    return await alive(parts)
+
+
+async def _ready(parts: Parts, _scope: Scope, _receive: Receive) -> Response:
+    return await ready(parts)
 
 
 @router.get("/healthz", summary="Alive: the process answers, and its engine does not hang")

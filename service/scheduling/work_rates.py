@@ -14,7 +14,7 @@ __all__ = ["WorkRates"]
 FIRST_SECONDS_PER_COST = 2e-7
 """Before anything was measured: a network of 2 x 64 units on one core."""
 LARGE = 8192.0
-"""Passes of less cost say little of the rate: most of their time is the same for every pass."""
+"""A pass of less cost only shows that work isn't slower than this: most of its time is the same for every pass."""
 MEMORY = 0.9
 """Weight of all earlier passes at each new one."""
 
@@ -39,7 +39,9 @@ class WorkRates:
             cost: The work of the pass, in row-draws.
             seconds: How long it took.
         """
-        if cost < LARGE:
+        # A process that stood still in a pass would otherwise believe for ever that all work is long, and never
+        # again put requests together, whose passes would show that it isn't.
+        if cost < LARGE and seconds >= cost * self.seconds_per_cost(model):
             return
         seen = self._seen.setdefault(model, _Seen())
         seen.cost = MEMORY * seen.cost + cost
