@@ -39,9 +39,7 @@ class DirectPaths:
         find: For a method of HTTP, functions from a path to what answers it.
     """
 
-    def __init__(
-        self, app: ASGIApp, parts: Parts, find: Mapping[str, Sequence[Callable[[str], Found | None]]]
-    ) -> None:
+    def __init__(self, app: ASGIApp, parts: Parts, find: Mapping[str, Sequence[Callable[[str], Found | None]]]) -> None:
         self.app = app
         self.parts = parts
         self.find = find

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -250,6 +250,28 @@ def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
         assert [[value.row for value in answer.outside] for answer in found] == [[0, 1], [], [1]]
 
     asyncio.run(test())
+
+
+def test_unlike_rows_of_small_jobs_are_searched_together_and_those_of_large_ones_alone() -> None:
+    class Marking(FakeModel):
+        searched: ClassVar[list[list[float]]] = []
+
+        def predict(self, columns: Columns, options: PredictOptions) -> Prediction:
+            return replace(super().predict(columns, options), warned=columns["Weight"] > 5000.0)
+
+        def input_warnings(self, columns: Columns, limit: int | None = None, **rows: Any) -> list[UnfamiliarValue]:
+            self.searched.append(columns["Weight"].tolist())
+            return super().input_warnings(columns, limit, **rows)
+
+    async def test() -> list[Any]:
+        weights = [[9000.0], [2000.0], [2000.0, 9500.0], [9100.0] * 30]
+        model = Marking()
+        return answers([job_about(model, rows, MIXED[0], max_outside=20) for rows in weights])
+
+    found = asyncio.run(test())
+    assert [[value.row for value in answer.outside] for answer in found] == [[0], [], [1], list(range(20))]
+    assert sorted(Marking.searched) == [[9000.0, 9500.0], [9100.0] * 30]
+    assert found[2].outside == predict(FakeModel(), columns([2000.0, 9500.0]), max_outside=20).outside
 
 
 def test_a_full_device_is_a_passing_state() -> None:
