@@ -28,7 +28,6 @@ Bad input is `model.errors.InputError`. A message tells a person what is wrong, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -240,33 +239,26 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     """
     if isinstance(error, HTTPException):
         return _http_problem(error)
-    found = _kind_of(type(error))
-    if found is None:
-        return ProblemDetails(
-            status=500,
-            type="urn:murho:problem:internal",
-            title="The service failed",
-            detail=f"This is an error of the service, not of the request. Its log says more under {request_id}.",
-        )
-    status, name, title = found
-    retry_after = getattr(error, "retry_after", None)
-    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    if isinstance(error, UnauthorizedError):
-        headers["WWW-Authenticate"] = "Bearer"
+    for kind, status, name, title in TABLE:
+        if isinstance(error, kind):
+            retry_after = getattr(error, "retry_after", None)
+            headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+            if isinstance(error, UnauthorizedError):
+                headers["WWW-Authenticate"] = "Bearer"
+            return ProblemDetails(
+                status=status,
+                type=f"urn:murho:problem:{name}",
+                title=title,
+                detail=_bad_input_detail(error) if isinstance(error, InputError) else str(error),
+                errors=error.problems if isinstance(error, InputError) else (),
+                headers=headers,
+            )
     return ProblemDetails(
-        status=status,
-        type=f"urn:murho:problem:{name}",
-        title=title,
-        detail=_bad_input_detail(error) if isinstance(error, InputError) else str(error),
-        errors=error.problems if isinstance(error, InputError) else (),
-        headers=headers,
+        status=500,
+        type="urn:murho:problem:internal",
+        title="The service failed",
+        detail=f"This is an error of the service, not of the request. Its log says more under {request_id}.",
     )
-
-
-@lru_cache
-def _kind_of(error: type[Exception]) -> tuple[int, str, str] | None:
-    """Returns status, name and title of a class of errors; None for what `TABLE` doesn't have."""
-    return next((row[1:] for row in TABLE if issubclass(error, row[0])), None)
 
 
 def _http_problem(error: HTTPException) -> ProblemDetails:

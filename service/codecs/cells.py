@@ -70,7 +70,10 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
         The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
         ascending order. The column has no meaning in refused rows.
     """
-    allowed = _allowed_types(feature.kind, type(feature.reading), missing=feature.missing or feature.imputed)
+    read = feature.reading is not None and (
+        feature.kind is FeatureKind.NUMERIC or isinstance(feature.reading, CountedDateReading)
+    )
+    allowed = _allowed_types(feature.kind, read=read, missing=feature.missing or feature.imputed)
     if set(map(type, cells)) <= allowed:
         return _convert(feature, cells)
     kept = [cell if type(cell) in allowed else None for cell in cells]
@@ -80,11 +83,9 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
 
 
 @lru_cache
-def _allowed_types(kind: FeatureKind, reading: type[Reading] | type[None], *, missing: bool) -> frozenset[type]:
-    """Returns the types of a feature's cells: where training read texts or counts, requests may have them, too."""
-    types = TYPES[kind]
-    if reading is not NoneType and (kind is FeatureKind.NUMERIC or issubclass(reading, CountedDateReading)):
-        types = frozenset({str, int, float})
+def _allowed_types(kind: FeatureKind, *, read: bool, missing: bool) -> frozenset[type]:
+    """Returns the types of a feature's cells: where training `read` texts or counts, requests may have them, too."""
+    types = frozenset({str, int, float}) if read else TYPES[kind]
     return types | {NoneType} if missing else types
 
 

@@ -36,7 +36,6 @@ def reader_of(content_type: str) -> Codec:
     raise MediaTypeError(f"{media_type[:80]!r} isn't read here. Send one of {', '.join(MEDIA_TYPES)}.")
 
 
-@lru_cache(256)  # most clients send the same header with every request
 def writer_of(accept: str, reader: Codec) -> Codec:
     """Returns the codec of the answer.
 
@@ -49,14 +48,21 @@ def writer_of(accept: str, reader: Codec) -> Codec:
     """
     if not accept.strip():
         return reader
-    ranges = [_range(part) for part in accept.split(",") if part.strip()]
-    best, weight = None, 0.0
-    for codec in (reader, *CODECS):
-        quality = _quality(codec.media_type, ranges)
-        if quality > weight:
-            best, weight = codec, quality
+    best = _heaviest(accept, reader.media_type)
     if best is None:
         raise NotAcceptableError(f"{accept[:80]!r} isn't written here. Accept one of {', '.join(MEDIA_TYPES)}.")
+    return reader if best == reader.media_type else CODECS[MEDIA_TYPES.index(best)]
+
+
+@lru_cache(256)  # most clients send the same header with every request
+def _heaviest(accept: str, own: str) -> str | None:
+    """Returns the media type of the answer, which is a request's own one unless another weighs more; None for none."""
+    ranges = [_range(part) for part in accept.split(",") if part.strip()]
+    best, weight = None, 0.0
+    for media_type in (own, *MEDIA_TYPES):
+        quality = _quality(media_type, ranges)
+        if quality > weight:
+            best, weight = media_type, quality
     return best
 
 
