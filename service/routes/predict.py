@@ -81,11 +81,12 @@ async def answer(
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
     with Call(parts, scope, receive) as call:
-        model = call.find(name, version)
+        found = call.find(name, version)
         headers = call.headers
         reader = reader_of(headers.get("content-type", ""))
         writer = writer_of(headers.get("accept", ""), reader)
         body = await call.body()
+        model = await call.model(found)
         query = scope["query_string"]
         coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
         asked = await parts.decoder.decode_request(body, coding, model.schema)

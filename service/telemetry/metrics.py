@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from murho.service.telemetry.doubt_metrics import DoubtMetrics
+from murho.service.telemetry.loading_metrics import LoadingMetrics
 
 if TYPE_CHECKING:
     from murho.service.checkpoints.registry import Snapshot
@@ -93,6 +94,7 @@ class Telemetry:
             registry=self.registry,
         )
         self.doubt = DoubtMetrics(self.registry)
+        self.loading = LoadingMetrics(self.registry)
         self.protocol_errors = Counter(
             "murho_protocol_errors_total",
             "Connections refused or cut off before a request was handled, by kind.",
@@ -162,6 +164,7 @@ class Telemetry:
         for labels in self._shown - served:
             self.model_info.remove(*labels)
         self._shown = served
+        self.loading.served = len(served)
         self.refused.set(sum(not item.waiting for item in snapshot.refused))
         self.listed.set(0 if snapshot.unreachable else 1)
         self.ready.set(1 if snapshot.models else 0)

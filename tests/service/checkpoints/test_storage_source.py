@@ -16,6 +16,7 @@ from murho.model.storage.object_store import ObjectStore
 from murho.model.storage.publishing import publish
 from murho.service.app import create_app
 from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.on_demand import at_hand
 from murho.service.checkpoints.registry import Registry
 from murho.service.checkpoints.source import DirectorySource
 from murho.service.checkpoints.storage_source import StorageSource, seconds_between_looks, source_of
@@ -166,7 +167,8 @@ def test_facts_of_a_report_come_from_the_copy_of_a_loaded_version(tmp_path: Path
     bench = Bench(tmp_path / "cache")
     bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
     bench.look()
-    model = bench.registry.snapshot.find("rents")
+    model = at_hand(bench.registry.snapshot.find("rents"))
+    assert model is not None
     assert bench.source.report_facts(model) == {"format": 1, "rows_are": "held out"}
 
 
