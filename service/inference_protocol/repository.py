@@ -28,7 +28,7 @@ def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[st
         ready: Whether to list those alone that are served.
     """
     served = [
-        _entry(model.name, version, READY, "" if at_hand(served) else NOT_IN_MEMORY)
+        _entry(model.name, version, READY, NOT_IN_MEMORY if at_hand(served) is None else "")
         for model in snapshot.models.values()
         for version, served in model.versions.items()
     ]
