@@ -13,7 +13,7 @@ from murho.service.checkpoints.on_demand import ListedVersion
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
 from murho.service.errors import BadInputError
-from murho.service.exchange import headers_of, read_body, wanted_within
+from murho.service.exchange import headers_of, read_body, timeout_said, wanted_within
 from murho.service.scheduling.predictor import RowsNotFiniteError, predict
 
 if TYPE_CHECKING:
@@ -98,11 +98,12 @@ class Call:
         settings = self.parts.settings
         return await read_body(self._receive, self.headers, settings.request_timeout, settings.max_body_bytes)
 
-    async def model(self, served: Served) -> ModelLike:
+    async def model(self, served: Served, body: bytes) -> ModelLike:
         """Returns the model that is to answer, once the body is read; waits while it is loaded, if it isn't in memory.
 
         Args:
             served: What `find` has returned.
+            body: The body, for the time in which the answer is wanted.
 
         Raises:
             MurhoError: As `Models.hold` does.
@@ -110,7 +111,8 @@ class Call:
         if not isinstance(served, ListedVersion):
             return served
         self._served = None  # what is refused has no statistics
-        seconds = wanted_within(None, self.headers, self.parts.settings.request_timeout)
+        said = timeout_said(body, self._scope["query_string"])
+        seconds = wanted_within(said, self.headers, self.parts.settings.request_timeout)
         self._held = await self.parts.models.hold(served, self._choose, self._begin + seconds, self._receive)
         model = self._served = self._held.model
         return model

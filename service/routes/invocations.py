@@ -68,7 +68,7 @@ async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
         json_reader = reader_of("application/json")
         writer = json_reader if json_wanted else writer_of(accept, json_reader)
         body = await call.body()
-        model = await call.model(found)
+        model = await call.model(found, body)
         query = QueryParams(scope["query_string"])
         if reader is json_reader:
             for name in query:

@@ -86,7 +86,7 @@ async def answer(
         reader = reader_of(headers.get("content-type", ""))
         writer = writer_of(headers.get("accept", ""), reader)
         body = await call.body()
-        model = await call.model(found)
+        model = await call.model(found, body)
         query = scope["query_string"]
         coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
         asked = await parts.decoder.decode_request(body, coding, model.schema)

@@ -56,7 +56,7 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
     with Call(parts, scope, receive) as call:
         found = call.find(name, version)
         body = await call.body()
-        model = await call.model(found)
+        model = await call.model(found, body)
         length = call.headers.get(LENGTH_HEADER.lower())
         read = partial(read_request, length=length, model=model, settings=parts.settings)
         asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)

@@ -60,7 +60,7 @@ class _Gate:
         self.source, self.open = source, threading.Event()
 
     def __enter__(self) -> threading.Event:
-        self.source.before = lambda: self.open.wait(20)  # type: ignore[assignment,return-value]
+        self.source.before = lambda: self.open.wait(20)  # type: ignore[assignment]
         return self.open
 
     def __exit__(self, *_: object) -> None:
@@ -198,11 +198,26 @@ def test_a_request_that_was_in_flight_ends_on_the_model_that_was_unloaded(servic
     assert service.in_memory() == ["a"]
 
 
-def test_a_wait_ends_at_the_requests_own_time(service: OnDemand) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"json": BODY, "headers": {"x-request-timeout": "0.05"}},
+        {"json": {**BODY, "timeout": 0.05}},
+        {"content": "Weight\n3000", "params": {"timeout": "0.05"}, "headers": {"content-type": "text/csv"}},
+    ],
+    ids=["header", "body", "query"],
+)
+def test_a_wait_ends_at_the_requests_own_time(service: OnDemand, said: dict[str, Any]) -> None:
     with service.gate():
-        answer = service.predict("b", **{"x-request-timeout": "0.05"})
+        answer = service.post("/models/b/predict", **said)
     assert answer.status_code == 504
     assert "b version 1 isn't loaded" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("timeout", [-1, "soon", None, [], {}, True])
+def test_a_timeout_that_is_none_is_refused_once_the_model_is_there(service: OnDemand, timeout: object) -> None:
+    answer = service.post("/models/b/predict", {**BODY, "timeout": timeout})
+    assert answer.status_code == (200 if timeout is None else 422)
 
 
 def test_too_many_who_wait_are_refused() -> None:
