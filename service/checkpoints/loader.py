@@ -201,14 +201,18 @@ class Loader:
             return () if served is None else tuple(served.versions)
 
     def refuse(self, version: ListedVersion, reason: str) -> None:
-        """Takes a version out of service that could not be loaded when it was asked for, until it changes."""
+        """Takes a version out of service that could not be loaded when it was asked for, until it changes.
+
+        One that has changed or is gone meanwhile is looked at again instead.
+        """
         key = version.name, version.version
         with self._turn:
             kept = self._kept.get(key)
             if kept is None or kept.model is not version:
                 return  # it has changed meanwhile, or somebody else was told first
-            self._refused(key, _Failed(kept.stamp, reason))
-            del self._kept[key]
+            if self._source.stamp(version.reference) == kept.stamp:
+                self._refused(key, _Failed(kept.stamp, reason))
+                del self._kept[key]
             self.refresh(retry=False)
 
     def _references(self, name: str) -> list[CheckpointReference]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from murho.service.checkpoints.loading import LoadingError
 from murho.service.checkpoints.on_demand import ListedVersion, Served
 from murho.service.checkpoints.registry import title_of
-from murho.service.errors import ClientGoneError, DeadlineError, NotReadyError, QueueFullError, UnknownModelError
+from murho.service.errors import ClientGoneError, DeadlineError, NotReadyError, QueueFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,19 +79,20 @@ class Models:
             QueueFullError: Too many requests wait.
             DeadlineError: The deadline came first.
             ClientGoneError: The client closed the connection.
-            NotReadyError: The storage can't be reached, the memory is full, or the service stops.
+            NotReadyError: The place of the checkpoints can't be reached, memory or files are short, or the service
+                stops.
         """
         while True:
             held = version.memory.use(version) or await self._loaded(version, deadline, receive)
             if not isinstance(held, LoadingError):
                 return held
-            if held.passing or held.short:
+            found: Served = version
+            if not held.passing and not held.short:
+                await self._wait(version, self._watcher.refuse(version, str(held)), deadline, receive)
+                found = choose(self._registry.snapshot)
+            if found is version or not isinstance(found, ListedVersion):  # or the place is gone for the moment
                 title = title_of(version.name, version.version)
                 raise NotReadyError(f"{title} can't be loaded now: {held}. Try again later.", retry_after=5)
-            await self._wait(version, self._watcher.refuse(version, str(held)), deadline, receive)
-            found = choose(self._registry.snapshot)
-            if found is version or not isinstance(found, ListedVersion):  # the place can't be listed just now
-                raise UnknownModelError(f"{title_of(version.name, version.version)} was refused: {held}")
             version = found
 
     async def _loaded(self, version: ListedVersion, deadline: float, receive: Receive | None) -> Held | LoadingError:

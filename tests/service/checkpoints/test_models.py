@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +15,16 @@ from murho.model.errors import StorageError
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource
+from tests.support import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import httpx
 
+RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 BODY = {"inputs": [ROW], "samples": 4}
 Found = FakeModel | tuple[str, str, str]
 
@@ -259,6 +263,20 @@ def test_a_storage_that_can_not_be_reached_is_no_fault_of_the_version(service: O
     assert (answer.status_code, "can't be loaded now: s3://bucket" in answer.json()["detail"]) == (503, True)
     service.source.before = lambda: None
     assert service.predict("b").status_code == 200
+
+
+def test_a_directory_that_is_gone_for_a_while_takes_no_model_out_of_service(tmp_path: Path) -> None:
+    root = tmp_path / "models"
+    for name in "ab":
+        shutil.copytree(RENTS, root / name / "1")
+    settings = Settings(checkpoints=root, loaded_models=1, watch_seconds=0, log_level="error")
+    with AppClient(create_app(settings)) as service:
+        service.wait_until_loaded()
+        root.rename(tmp_path / "away")
+        assert service.get("/models/b").status_code == 503
+        assert service.get("/readyz").status_code == 200
+        (tmp_path / "away").rename(root)
+        assert service.get("/models/b").json()["name"] == "b"
 
 
 def test_metrics_say_what_is_in_memory_and_what_came_and_went(service: OnDemand) -> None:
