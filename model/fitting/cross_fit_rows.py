@@ -174,6 +174,15 @@ class Judgements:
         into[self.judges, self.rows] = values[self.valid].to(into)
 
 
+def _described(network: BayesianNetwork, judges: int) -> int:
+    """Number of members that scores of so many judges are extrapolated to.
+
+    Where members read different inputs, two judges of a row differ more than two members that read the same. The line
+    through one and both would promise too much, so scores stay those of the judges.
+    """
+    return network.architecture.members if network.reads is None else judges
+
+
 def mixture_nll(
     network: BayesianNetwork,
     likelihood: Likelihood,
@@ -206,7 +215,7 @@ def mixture_nll(
     mixture = torch.logsumexp(single, dim=0) - math.log(judges)
     alone = -float(rows.mean(single.clamp_min(LEAST_LOG_DENSITY)).mean())
     together = -float(rows.mean(mixture.clamp_min(LEAST_LOG_DENSITY)))
-    return ensemble_score(alone, together, judges, members)
+    return ensemble_score(alone, together, judges, _described(network, judges))
 
 
 def held_out_row_scores(
@@ -256,5 +265,5 @@ def held_out_row_scores(
             for judge in range(judges if judges > 1 else 0):
                 alone[:, block] += scorer.scores([part[judge : judge + 1] for part in parts], targets[block]) / judges
     # The extrapolation is linear, so it may be made row by row.
-    scores = ensemble_score(alone, together, judges, members)
+    scores = ensemble_score(alone, together, judges, _described(network, judges))
     return scores if rows.weights is None else scores * (rows.weights / rows.weights.mean()).to(scores)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from murho.model.data.splits import folds_of
+from murho.model.encoding.encoder import MIXED, PIECEWISE
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import held_out_row_scores
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
@@ -137,6 +138,7 @@ class _Search:
         self.reporter.stage(self.stage_of(title, share))
         self.time_left -= share
         settling = initial is not None
+        members = folds_of(options.members) if stage == TRIAL and not self.few else options.members
         fit_options = FitOptions(
             prior=options.make_prior(),
             noise=candidate.noise,
@@ -147,7 +149,8 @@ class _Search:
             hidden=candidate.hidden,
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),
-            members=folds_of(options.members) if stage == TRIAL and not self.few else options.members,
+            members=members,
+            reads=data.reads(candidate.encoding, members, whitened=candidate.whitened),
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
             optimiser=options.optimiser,
@@ -351,11 +354,16 @@ class _Search:
         return Candidate(
             noise=self.task.first_likelihood(options),
             transform="none" if options.transform == "auto" else options.transform,
-            encoding="standard" if options.encoding == "auto" else options.encoding,
+            encoding=self._first_encoding() if options.encoding == "auto" else options.encoding,
             whitened=options.whiten == "yes" and self._whitening() is not None,
             hidden=HIDDEN if options.hidden is None else options.hidden,
             temperature=options.temperature or (None if temperature_path else first),
         )
+
+    def _first_encoding(self) -> str:
+        """The encoding that the search starts from: the mixed one for classes of few rows, if there are any bins."""
+        mixed = self.task.mixes_encodings and self.few and not self.options.quick and self.options.members > 1
+        return MIXED if mixed and self.data.encoder(PIECEWISE).bins else "standard"
 
     def _whitening(self) -> Whitening | None:
         """The whitened directions of the table; they are the same for every encoding."""
@@ -366,9 +374,8 @@ class _Search:
         options, data = self.options, self.data
         yield from self.task.dimensions(data, options)
         # After the noise: many inputs together with a flexible density would overfit a small table.
-        bins = data.encoder("piecewise").width - data.encoder("standard").width
-        if options.encoding == "auto" and bins:
-            yield SearchDimension("encoding", ("piecewise",))
+        if options.encoding == "auto" and self._first_encoding() != MIXED and data.encoder(PIECEWISE).bins:
+            yield SearchDimension("encoding", (PIECEWISE,))
         if options.whiten == "auto" and len(data.split.training) >= FEW_ROWS:
             whitening = self._whitening()
             if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
