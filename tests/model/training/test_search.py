@@ -21,6 +21,7 @@ from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.search import FEW_ROWS, warm_up_share
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, train_quickly
+from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Epoch, Fit
@@ -259,3 +260,25 @@ def test_stages_of_a_search_count_up_and_their_shares_add_up() -> None:
     assert [stage.done for stage in notes.stages] == sorted(stage.done for stage in notes.stages)
     assert all(stage.done + stage.share <= 1.0 for stage in notes.stages)
     assert last.title == "calibrating and scoring on held-out rows"
+
+
+def test_classes_of_few_rows_start_from_the_mixed_encoding() -> None:
+    table = rooms_table(rows=120)
+    quick = {"epochs": 4, "hidden": (6,), "members": 2}
+
+    def encodings(given: pa.Table, **options: Any) -> set[object]:
+        spec = train(given, "room", make_options(quick | options), reporter=Notes()).spec
+        return {one["encoding"] for one in spec.training["candidates"]}
+
+    assert encodings(table) == {"mixed"}
+    assert encodings(table, encoding="standard") == {"standard"}
+    assert encodings(table, members=1) == {"standard", "piecewise"}
+    assert encodings(table, quick=True) == {"standard"}
+    assert encodings(table.select(["district", "lift", "room"])) == {"standard"}  # no number, no bins
+
+
+def test_from_many_rows_on_classes_try_one_encoding_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "FEW_ROWS", 100)
+    options = make_options({"epochs": 4, "hidden": (6,), "members": 2})
+    spec = train(rooms_table(rows=200), "room", options, reporter=Notes()).spec
+    assert {one["encoding"] for one in spec.training["candidates"]} == {"standard", "piecewise"}
