@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from murho.model.likelihoods.registry import NOISE_KINDS
+from murho.model.networks.read_inputs import inputs_read
 from murho.model.training import search
 from murho.model.training.candidates import Attempt, Candidate
 from murho.model.training.options import make_options
@@ -282,3 +283,27 @@ def test_from_many_rows_on_classes_try_one_encoding_after_the_other(monkeypatch:
     options = make_options({"epochs": 4, "hidden": (6,), "members": 2})
     spec = train(rooms_table(rows=200), "room", options, reporter=Notes()).spec
     assert {one["encoding"] for one in spec.training["candidates"]} == {"standard", "piecewise"}
+
+
+@pytest.mark.parametrize(
+    ("binned", "plain", "kept"), [(0.3, 0.1, "standard"), (0.1, 0.3, "piecewise"), (0.3, 0.3, "mixed")]
+)
+def test_all_members_read_alike_where_one_kind_is_better_alone(
+    monkeypatch: pytest.MonkeyPatch, binned: float, plain: float, kept: str
+) -> None:
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([binned, plain, 0.2]))
+    options = make_options({"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3})
+    trained = train(rooms_table(rows=120), "room", options, reporter=Notes())
+    tried = [(one["stage"], one["encoding"]) for one in trained.spec.training["candidates"]]
+    again = [] if kept == "mixed" else [("full", kept)]
+    assert tried == [("full", "mixed"), *again, ("settling", kept)]
+    assert (inputs_read(trained.tensors) is None) == (kept != "mixed")
+
+
+def test_a_mixed_encoding_that_was_asked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([0.1, 0.3, 0.2]))
+    options = make_options(
+        {"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3, "encoding": "mixed"},
+    )
+    spec = train(rooms_table(rows=120), "room", options, reporter=Notes()).spec
+    assert {one["encoding"] for one in spec.training["candidates"]} == {"mixed"}
