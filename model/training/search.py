@@ -367,7 +367,7 @@ class _Search:
         members = self.options.members
         if candidate.encoding != MIXED or self.options.encoding != "auto" or members != 2 * folds_of(members):
             return None
-        _, validation = self.data.rows(candidate.encoding, candidate.transform)
+        _, validation = self.data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
         targets, scorer = self.judging(candidate, outcome, validation)
         binned, plain, both = scores_of_judges(
             outcome.network, validation, targets, scorer, seed=self.options.seed
@@ -391,8 +391,13 @@ class _Search:
         )
 
     def _first_encoding(self) -> str:
-        """The encoding that the search starts from: the mixed one for classes of few rows, if there are any bins."""
-        mixed = self.task.mixes_encodings and self.few and not self.options.quick and self.options.members > 1
+        """The encoding that the search starts from.
+
+        It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
+        """
+        options = self.options
+        both = options.members > folds_of(options.members)
+        mixed = self.task.mixes_encodings and self.few and both and not options.quick
         return MIXED if mixed and self.data.encoder(PIECEWISE).bins else "standard"
 
     def _whitening(self) -> Whitening | None:
