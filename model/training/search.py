@@ -368,6 +368,8 @@ class _Search:
         if candidate.encoding != MIXED or self.options.encoding != "auto" or members != 2 * folds_of(members):
             return None
         _, validation = self.data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+        if validation.judges(members) != 2:
+            return None
         targets, scorer = self.judging(candidate, outcome, validation)
         binned, plain, both = scores_of_judges(
             outcome.network, validation, targets, scorer, seed=self.options.seed
