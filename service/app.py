@@ -35,6 +35,7 @@ from murho.service.scheduling.scheduler import Scheduler
 from murho.service.scheduling.waiting import Waiting
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
+from murho.service.spool import SpoolRoom
 from murho.service.telemetry.access_log import AccessLog
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
@@ -104,6 +105,7 @@ def create_app(
         decoder=Decoder(settings),
         watcher=Watcher(loader, registry, seconds_between_looks(settings), changed),
         statistics=statistics,
+        spool_room=SpoolRoom(settings.spool_bytes),
     )
 
     access_log = AccessLog(settings.log_level, settings.log_format)

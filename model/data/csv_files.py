@@ -30,7 +30,9 @@ _ENCODING_HINT = "save it as UTF-8"
 _DIAGNOSED_BYTES = 2**22
 
 
-def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None) -> pa.Table:
+def parse_csv(
+    data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None, skipped: int = 0
+) -> pa.Table:
     """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
 
     Args:
@@ -39,6 +41,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separ
         most_columns: For data of strangers: the most columns, each of which takes memory. Errors in more than some
             megabytes of such data are not looked for line by line, because a line may be as long as all of them.
         separator: The separator, if it is known; by default the first lines tell it (`separator_and_names`).
+        skipped: Lines of the source behind the header line that the data don't have, for messages.
 
     Raises:
         TableError: The data are empty, aren't UTF-8, have ragged lines or more columns than that, or the header can't
@@ -49,7 +52,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separ
         raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
-    separator, names, more = _header(where, data[start:], separator)
+    separator, names, more = _header(where, data[start:], separator, skipped)
     if most_columns is not None and len(names) > most_columns:
         raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
@@ -73,7 +76,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separ
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
             raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
-        raise _diagnosis(where, data[start:], separator, len(names), error) from error
+        raise _diagnosis(where, data[start:], separator, len(names), error, skipped) from error
     tokens = text_array(sorted(MISSING_TOKENS))
     null = pa.nulls(1, pa.string())[0]
     columns = []
@@ -103,7 +106,7 @@ def _leading_blank_lines(data: bytes) -> int:
     return len(lines)
 
 
-def _header(where: str, data: bytes, known: str | None = None) -> tuple[str, list[str], bool]:
+def _header(where: str, data: bytes, known: str | None = None, skipped: int = 0) -> tuple[str, list[str], bool]:
     """Return the separator, the stripped names, and whether the file has rows.
 
     The separator is the one that splits the first lines into equal numbers of cells, and into the most cells, unless
@@ -114,7 +117,7 @@ def _header(where: str, data: bytes, known: str | None = None) -> tuple[str, lis
     try:
         text = sample.decode()
     except UnicodeDecodeError as error:
-        raise _not_utf8(where, data, error) from error
+        raise _not_utf8(where, data, error, skipped) from error
     best: tuple[bool, int, str, list[str], bool] | None = None
     for separator in _SEPARATORS if known is None else (known,):
         try:
@@ -136,27 +139,28 @@ def _header(where: str, data: bytes, known: str | None = None) -> tuple[str, lis
     return best[2:]
 
 
-def _diagnosis(where: str, data: bytes, separator: str, width: int, error: Exception) -> TableError:
+def _diagnosis(where: str, data: bytes, separator: str, width: int, error: Exception, skipped: int) -> TableError:
     """Find the line on which the fast reader failed, with a slower reader that counts lines."""
     try:
         text = data.decode()
     except UnicodeDecodeError as decoding:
-        return _not_utf8(where, data, decoding)
+        return _not_utf8(where, data, decoding, skipped)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     line = 1
     try:
         for row in reader:
             if row and len(row) != width:
                 return TableError(
-                    f"{where}, line {line}: {len(row)} cells where the header has {width}: "
+                    f"{where}, line {line + skipped}: {len(row)} cells where the header has {width}: "
                     "check for a missing or extra separator, or an unquoted one within a cell"
                 )
             line = reader.line_num + 1
     except csv.Error as broken:
-        return TableError(f"{where}, line {line}: {broken}: check the quotes from this line on")
+        return TableError(f"{where}, line {line + skipped}: {broken}: check the quotes from this line on")
     return TableError(f"{where} can't be read as CSV: {error}")
 
 
-def _not_utf8(where: str, data: bytes, error: UnicodeDecodeError) -> TableError:
+def _not_utf8(where: str, data: bytes, error: UnicodeDecodeError, skipped: int) -> TableError:
     line = data.count(b"\n", 0, error.start) + 1
+    line += skipped if line > 1 else 0
     return TableError(f"{where}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8: {_ENCODING_HINT}")

@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from murho.service.telemetry.doubt_metrics import DoubtMetrics
 
 if TYPE_CHECKING:
+    from murho.model.engines.target_models import AnyPrediction
     from murho.service.checkpoints.registry import Snapshot
-    from murho.service.scheduling.jobs import Answer
+    from murho.service.scheduling.jobs import Answer, Timing
     from murho.service.scheduling.scheduler import Scheduler
 
 __all__ = ["Telemetry"]
@@ -140,13 +141,21 @@ class Telemetry:
             answer: The prediction.
             noise: Whether it describes new observations; one of the function alone says nothing of the noise.
         """
-        counted, queue_seconds, compute_seconds = self._of_models(name, version)
-        counted.inc(rows)
-        queue_seconds.observe(answer.timing.queue)
-        compute_seconds.observe(answer.timing.compute)
-        if answer.outside:
+        self.record_rows(name, version, rows, answer.prediction, noise=noise)
+        self.record_timing(name, version, answer.timing, warned=bool(answer.outside))
+
+    def record_rows(self, name: str, version: str, rows: int, prediction: AnyPrediction, *, noise: bool = True) -> None:
+        """Counts the rows of a prediction, or of a part of one; see `record`."""
+        self._of_models(name, version)[0].inc(rows)
+        self.doubt.record(name, version, prediction, noise=noise)
+
+    def record_timing(self, name: str, version: str, timing: Timing, *, warned: bool) -> None:
+        """Counts a prediction, without its rows."""
+        _, queue_seconds, compute_seconds = self._of_models(name, version)
+        queue_seconds.observe(timing.queue)
+        compute_seconds.observe(timing.compute)
+        if warned:
             self.warned.labels(name, version).inc()
-        self.doubt.record(name, version, answer.prediction, noise=noise)
 
     def show(self, snapshot: Snapshot) -> None:
         """Sets the gauges of the loaded and refused checkpoints."""
