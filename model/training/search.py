@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from murho.model.data.splits import folds_of
+from murho.model.encoding.encoder import MIXED, PIECEWISE
 from murho.model.errors import FitError
-from murho.model.fitting.cross_fit_rows import held_out_row_scores
+from murho.model.fitting.cross_fit_rows import held_out_row_scores, scores_of_judges
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from murho.model.encoding.whitening import Whitening
     from murho.model.fitting.cross_fit_rows import Rows
     from murho.model.fitting.fit_types import Fit
+    from murho.model.fitting.row_scorers import RowScorer
     from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
@@ -137,6 +139,7 @@ class _Search:
         self.reporter.stage(self.stage_of(title, share))
         self.time_left -= share
         settling = initial is not None
+        members = folds_of(options.members) if stage == TRIAL and not self.few else options.members
         fit_options = FitOptions(
             prior=options.make_prior(),
             noise=candidate.noise,
@@ -147,7 +150,8 @@ class _Search:
             hidden=candidate.hidden,
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),
-            members=folds_of(options.members) if stage == TRIAL and not self.few else options.members,
+            members=members,
+            reads=data.reads(candidate.encoding, members, whitened=candidate.whitened),
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
             optimiser=options.optimiser,
@@ -214,12 +218,16 @@ class _Search:
 
     def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
         """Scores of every validation row: NLL and CRPS ``[2, N]``, or the log loss alone ``[1, N]``."""
+        targets, scorer = self.judging(candidate, outcome, validation)
+        scores = held_out_row_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
+        return scores[: self.task.scores_in_loss]
+
+    def judging(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[Tensor, RowScorer]:
+        """Targets of the validation rows, ``[N]``, and what scores a fit on them."""
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
         spread = float(validation.mean((targets - validation.mean(targets)).square()).sqrt())
-        scorer = self.task.scorer(outcome.likelihood, data.standardisation(candidate.transform), spread)
-        scores = held_out_row_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
-        return scores[: self.task.scores_in_loss]
+        return targets, self.task.scorer(outcome.likelihood, data.standardisation(candidate.transform), spread)
 
     def run(self) -> SearchResult:
         """Run all stages. A KeyboardInterrupt ends the search; once a fit is scored, the best one so far is kept.
@@ -330,6 +338,13 @@ class _Search:
             self._keep(attempt, outcome)
             return
         self.best, self.best_fit = attempt, outcome
+        alone = self._better_alone(chosen, outcome)
+        if alone is not None:
+            self.plan(FULL)
+            attempt, outcome = self.fit(replace(chosen, encoding=alone), FULL)
+            if outcome is None or self.interrupted:
+                return
+            self.best, self.best_fit = attempt, outcome
         start = learned_tensors(outcome.network, outcome.likelihood)
         settled, settled_fit = self.fit(attempt.candidate, SETTLING, start)
         if settled_fit is not None:
@@ -343,6 +358,26 @@ class _Search:
             # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
             self._keep(*self.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")
 
+    def _better_alone(self, candidate: Candidate, outcome: Fit) -> str | None:
+        """The encoding of one half of the members of a mixed fit, if it does without the other half.
+
+        It does if one member of this half is better on held-out rows than it is together with one of the other half.
+        This is judged after a full fit: members without bins need more steps than a trial has.
+        """
+        members = self.options.members
+        if candidate.encoding != MIXED or self.options.encoding != "auto" or members != 2 * folds_of(members):
+            return None
+        _, validation = self.data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+        if validation.judges(members) != 2:
+            return None
+        targets, scorer = self.judging(candidate, outcome, validation)
+        binned, plain, both = scores_of_judges(
+            outcome.network, validation, targets, scorer, seed=self.options.seed
+        ).tolist()
+        if min(binned, plain) >= both:
+            return None
+        return PIECEWISE if binned < plain else "standard"
+
     def _base(self) -> Candidate:
         """The candidate that the search starts from."""
         options = self.options
@@ -351,11 +386,21 @@ class _Search:
         return Candidate(
             noise=self.task.first_likelihood(options),
             transform="none" if options.transform == "auto" else options.transform,
-            encoding="standard" if options.encoding == "auto" else options.encoding,
+            encoding=self._first_encoding() if options.encoding == "auto" else options.encoding,
             whitened=options.whiten == "yes" and self._whitening() is not None,
             hidden=HIDDEN if options.hidden is None else options.hidden,
             temperature=options.temperature or (None if temperature_path else first),
         )
+
+    def _first_encoding(self) -> str:
+        """The encoding that the search starts from.
+
+        It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
+        """
+        options = self.options
+        both = options.members > folds_of(options.members)
+        mixed = self.task.mixes_encodings and self.few and both and not options.quick
+        return MIXED if mixed and self.data.encoder(PIECEWISE).bins else "standard"
 
     def _whitening(self) -> Whitening | None:
         """The whitened directions of the table; they are the same for every encoding."""
@@ -366,9 +411,8 @@ class _Search:
         options, data = self.options, self.data
         yield from self.task.dimensions(data, options)
         # After the noise: many inputs together with a flexible density would overfit a small table.
-        bins = data.encoder("piecewise").width - data.encoder("standard").width
-        if options.encoding == "auto" and bins:
-            yield SearchDimension("encoding", ("piecewise",))
+        if options.encoding == "auto" and self._first_encoding() != MIXED and data.encoder(PIECEWISE).bins:
+            yield SearchDimension("encoding", (PIECEWISE,))
         if options.whiten == "auto" and len(data.split.training) >= FEW_ROWS:
             whitening = self._whitening()
             if whitening is not None and whitening.variances.min() < WELL_HIDDEN:

@@ -18,6 +18,7 @@ from murho.model.engines.selection import engine_worth
 from murho.model.evaluation.cross_calibration import SAMPLES
 from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.named_tensors import learned_tensors
+from murho.model.networks.read_inputs import without_unread
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.candidates import Stage
@@ -229,7 +230,8 @@ def _finished(
 
     architecture = chosen.network.architecture
     encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
-    tensors = learned_tensors(chosen.network, chosen.likelihood)
+    reads = data.reads(candidate.encoding, architecture.members, whitened=candidate.whitened)
+    tensors = without_unread(learned_tensors(chosen.network, chosen.likelihood), architecture, reads)
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
@@ -269,7 +271,7 @@ def _finished(
     )
     if split.forward and split.validation is not split.training and not result.interrupted:
         served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
-        tensors = beyond_range(learned_tensors(served.network, served.likelihood))
+        tensors = beyond_range(without_unread(learned_tensors(served.network, served.likelihood), architecture, reads))
     facts = {
         "rows": len(split.learned),
         "validation_rows": len(split.validation),
