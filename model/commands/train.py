@@ -102,11 +102,11 @@ def train(
     store = store_at(checkpoints)
     store.check_writable(chosen_name)
     from murho.model.data.arrow_values import release_memory
-    from murho.model.data.tables import read_table
+    from murho.model.data.stored_tables import open_table
     from murho.model.training.prepared_table import prepare_table
     from murho.model.training.row_sample import rows_for_budget
 
-    table = read_table(data)
+    table = open_table(data)
     with naming(data):
         prepared = prepare_table(table, column, options)
         described = prepared.report()

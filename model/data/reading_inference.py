@@ -76,11 +76,12 @@ def hints_of_table(
     given = frozenset(name for name, value in (("decimal", decimal), ("day_first", day_first)) if value is not None)
     marks: set[DecimalMark] = set()
     orders: set[bool] = set()
+    first = table.slice(0, _ROWS_FOR_HINTS)
     for name in table.column_names:
         if name in skip or len(given) == 2:
             continue
         try:
-            cells = plain(table.column(name).slice(0, _ROWS_FOR_HINTS), name)
+            cells = plain(first.column(name), name)
         except TableError:
             continue
         if cell_type(cells) is not CellType.TEXT:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["csv_bytes", "read_table", "write_table"]
+__all__ = ["check_names", "csv_bytes", "read_table", "write_table"]
 
 
 def read_table(path: Path) -> pa.Table:
@@ -153,11 +153,12 @@ def _read_text(data: bytes, where: str) -> pa.Table:
 
 
 def _named(table: pa.Table, path: Path) -> pa.Table:
-    _check_names(path, table.column_names)
+    check_names(path, table.column_names)
     return table
 
 
-def _check_names(path: Path, names: list[str]) -> None:
+def check_names(path: Path, names: list[str]) -> None:
+    """Raise a TableError if a file has no columns, or one without a name, or two of the same name."""
     if not names:
         raise TableError(f"{path} has no columns")
     for position, name in enumerate(names, start=1):

@@ -89,7 +89,6 @@ def rows_for_budget(prepared: PreparedTable, options: TrainOptions) -> PreparedT
         prepared,
         given=rows_of(prepared.given, rows),
         table=rows_of(prepared.table, rows),
-        columns={name: column[rows] for name, column in prepared.columns.items()},
         targets=prepared.targets[rows],
         weights=None if prepared.weights is None else prepared.weights[rows],
         notes=(*prepared.notes, note),
