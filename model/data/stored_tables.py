@@ -29,7 +29,7 @@ __all__ = ["StoredTable", "open_table", "store_csv"]
 
 LEAST_BYTES = 2**24
 """Bytes of a file from which on it is kept packed; below, reading it at once is faster."""
-_BLOCK_BYTES = 2**22
+_BLOCK_BYTES = 2**20
 _START_BYTES = 2**21
 """First bytes of a file, which tell its encoding and its columns."""
 _MOST_OF_PACKED, _ROOM_BESIDE = 4, 2**20
@@ -192,7 +192,8 @@ def store_csv(path: Path, *, block_bytes: int = _BLOCK_BYTES) -> StoredTable | N
             write_statistics=False,
         ) as writer:
             for block in blocks:
-                writer.write_batch(block)
+                writer.write_table(pa.Table.from_batches([block]))  # write_batch would gather a million rows
+    release_memory()
     stored = pa.py_buffer(room).slice(0, sink.tell())
     return StoredTable(parquet.ParquetFile(pa.BufferReader(stored)), names, schema.names)
 
