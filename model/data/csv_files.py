@@ -62,9 +62,10 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separ
         raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
         return pa.table([pa.nulls(0, pa.string())] * len(names), names=names)
+    view = pa.py_buffer(data).slice(start)
     try:
         table = pa.csv.read_csv(
-            pa.py_buffer(data).slice(start),
+            _Blocks(pa.BufferReader(view)) if len(data) > _BLOCK_BYTES else view,
             **_reading(separator, len(names), _leading_blank_lines(data[start:]) + 1, _BLOCK_BYTES),
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -100,10 +101,26 @@ def csv_blocks(
     mark = len(_BYTE_ORDER_MARK) if start.startswith(_BYTE_ORDER_MARK) else 0
     separator, names, _ = _header(where, start[mark:])
     skipped = _leading_blank_lines(start[mark:]) + 1
-    reader = pa.csv.open_csv(stream, **_reading(separator, len(names), skipped, block_bytes))
+    reader = pa.csv.open_csv(_Blocks(stream), **_reading(separator, len(names), skipped, block_bytes))
     return names, (
         pa.record_batch([_trimmed(column) for column in block.columns], names=block.schema.names) for block in reader
     )
+
+
+class _Blocks(io.RawIOBase):
+    """A file, read in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream, self._kept = stream, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block: bytes = self._kept + self._stream.read(size - len(self._kept) if size > 0 else None)
+        cut = len(block) > 1 and block.endswith(b"\r")
+        self._kept = b"\r" if cut else b""
+        return block[:-1] if cut else block
 
 
 def _reading(separator: str, columns: int, skipped: int, block_bytes: int) -> dict[str, object]:

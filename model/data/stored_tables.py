@@ -62,6 +62,11 @@ class StoredTable:
         return list(self._names)
 
     @property
+    def num_columns(self) -> int:
+        """Number of columns."""
+        return len(self._names)
+
+    @property
     def num_rows(self) -> int:
         """Number of rows, N."""
         return int(self._file.metadata.num_rows)
