@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
+    from murho.model.training.time_to_finish import TimeToFinish
 
 __all__ = ["SHARE_OF_SEARCH", "search", "trial"]
 
@@ -95,7 +96,10 @@ class _Search:
         device: str,
         snapshots: Snapshots,
         began: float | None = None,
+        to_finish: TimeToFinish | None = None,
     ) -> None:
+        self.to_finish = to_finish
+        self.scoring = 0.0  # seconds of the last scoring, by the clock
         self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.task = task_of(data.schema.target)
         self.snapshots = snapshots
@@ -131,8 +135,12 @@ class _Search:
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
         left = self.budget - (began - self.began if options.budget else self.work)
+        if self.to_finish is not None:
+            left -= self.to_finish.kept_back(self.pace)
         share = self.time_of(stage)
         budget = max(0.1, left) * share / max(share, self.time_left)
+        if options.budget:
+            budget = max(0.1, budget - self.scoring)
         title = f"{stage_title(stage)}{candidate}"
         self.reporter.stage(self.stage_of(title, share))
         self.time_left -= share
@@ -191,6 +199,7 @@ class _Search:
             attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows, outcome.history)
             self.reporter.scored(attempt)
             self.interrupted = outcome.stopped == "interrupted"
+            self.scoring = max(0.0, scored.seconds - outcome.history[-1].seconds)
         self.attempts.append(attempt)
         return attempt, outcome
 
@@ -247,13 +256,18 @@ class _Search:
             self.interrupted,
             self.best,
             self._full_search() if self.options.quick else None,
+            self.pace,
         )
+
+    @property
+    def pace(self) -> float:
+        """Seconds by the clock that a reference second has taken in the fits so far; 1 before the first."""
+        return sum(attempt.seconds for attempt in self.attempts) / self.work if self.work else 1.0
 
     def _full_search(self) -> FullSearch:
         """What the search would have done, at the pace of the fits so far."""
-        seconds = sum(attempt.seconds for attempt in self.attempts)
         full = default_budget(len(self.data.split.training))
-        return FullSearch(self.fits_of_search, round(full * seconds / self.work, 1))
+        return FullSearch(self.fits_of_search, round(full * self.pace, 1))
 
     def _run(self) -> None:
         """Run the trials, then the full fit and the settling fit. An interruption of a fit ends the search."""
@@ -402,6 +416,7 @@ def search(
     device: str = "cpu",
     snapshots: Snapshots | None = None,
     began: float | None = None,
+    to_finish: TimeToFinish | None = None,
 ) -> SearchResult:
     """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
 
@@ -412,9 +427,10 @@ def search(
         device: Device of the fits.
         snapshots: Snapshots of an interrupted search to resume; this search adds its own.
         began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there. By default now.
+        to_finish: What follows the search within the budget; by default nothing is kept back for it.
 
     Raises:
         FitError: Every fit became non-finite.
         KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
-    return _Search(data, options, reporter, device, snapshots or Snapshots(), began).run()
+    return _Search(data, options, reporter, device, snapshots or Snapshots(), began, to_finish).run()
