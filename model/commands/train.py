@@ -202,10 +202,12 @@ def _say_report(described: DataReport, data: Path) -> None:
 def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, with_rows: bool) -> dict[str, bytes]:
     """The files of the report; none, with a warning, where it can't be made: it must never cost the checkpoint."""
     from murho.model.report.files import training_report
+    from murho.model.runtime.free_memory import give_back
     from murho.model.training.candidates import Stage
 
     fits = len(trained.evidence.attempts)
     reporter.stage(Stage("drawing the report", fits, fits, done=0.99, share=0.0))
+    give_back()
     try:
         return training_report(name, trained, with_rows=with_rows)
     except Exception as error:

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.model.runtime.free_memory import give_back
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -62,6 +64,7 @@ def rows_of(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
 def release_memory() -> None:
     """Give the memory of tables that no longer exist back to the system."""
     pa.default_memory_pool().release_unused()
+    give_back()
 
 
 def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -31,6 +31,7 @@ from murho.model.fitting.cross_fit_rows import held_out_row_scores
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
+from murho.model.runtime.free_memory import give_back
 from murho.model.training.candidates import Attempt, Candidate, SearchResult, Stage, stage_title
 from murho.model.training.comparison import is_better
 from murho.model.training.quick import QUICK_TEMPERATURE, FullSearch, default_budget, quick_budget
@@ -201,6 +202,7 @@ class _Search:
             self.interrupted = outcome.stopped == "interrupted"
             self.scoring = max(0.0, scored.seconds - outcome.history[-1].seconds)
         self.attempts.append(attempt)
+        give_back()
         return attempt, outcome
 
     def stage_of(self, title: str, share: float) -> Stage:
