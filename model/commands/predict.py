@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,9 +25,11 @@ from murho.model.commands.shared_options import (
 from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
-    from murho.model.commands.batch_prediction import ScoredTable
+    from murho.model.commands.batch_prediction import Scored
     from murho.model.data.schema import Schema
 
 __all__ = ["predict", "say_notes"]
@@ -106,9 +108,9 @@ def predict(
         directory = store.find(model or only_checkpoint(store), version)
     require_file(data)
     from murho.model.commands.early_checks import check_first_rows
-    from murho.model.data.tables import read_table, write_table
+    from murho.model.data.stored_tables import open_table
 
-    table = read_table(data)
+    table = open_table(data)
     if directory is not None:
         with naming(data):
             check_first_rows(table, directory, labelled=False)
@@ -118,9 +120,9 @@ def predict(
         ServiceScorer,
         connect,
         only_model,
-        score_table,
+        score_chunks,
     )
-    from murho.model.commands.written_cells import written_cells
+    from murho.model.commands.scored_output import scored_output
     from murho.model.engines.level_hint import level_hint
     from murho.model.engines.selection import engine_worth
     from murho.model.posterior.posterior import Posterior
@@ -143,31 +145,31 @@ def predict(
             thresholds=thresholds is not None,
             no_noise=not noise,
         )
-        with naming(data), advancing("scoring", table.num_rows) as advance:
-            scored = score_table(table, scorer, options, advance)
+        unlike, imputed, cut = 0, 0, False
+        with (
+            scored_output(output, keep_inputs=keep_inputs) as sink,
+            advancing("scoring", table.num_rows) as advance,
+        ):
+            for rows, scored in _naming_each(data, score_chunks(table, scorer, options, advance)):
+                sink.append(rows, scored.columns)
+                unlike, imputed = unlike + int(scored.unlike.sum()), imputed + int(scored.imputed.sum())
+                cut = cut or scored.cut
     hint = level_hint(options.percentiles)
     if hint is not None:
         sys.stderr.write(f"note: --percentiles: {hint}\n")
-    _say_notes(scored, warnings=warnings)
-    _say_extra(table, scorer.schema)
-    columns: dict[str, Any] = {}
-    if keep_inputs:
-        clash = sorted(set(scored.columns) & set(table.column_names))
-        if clash:
-            raise OptionError(f"--keep-inputs: the input already has a column {clash[0]!r}; rename it")
-        columns |= {name: table.column(name) for name in table.column_names}
-    as_csv = output is None or output.suffix.lower() == ".csv"
-    columns |= {name: written_cells(cells, as_csv=as_csv) for name, cells in scored.columns.items()}
-    write_table(output, columns)
-
-
-def _say_notes(scored: ScoredTable, *, warnings: bool) -> None:
-    say_notes(scored.unlike, scored.imputed, warnings=warnings)
-    if warnings and scored.cut:
+    say_notes(unlike, imputed, warnings=warnings)
+    if warnings and cut:
         sys.stderr.write(
             "note: a service lists the first 100 warnings of a request, so the column warnings is not complete; "
             "without --url it is\n"
         )
+    _say_extra(table, scorer.schema)
+
+
+def _naming_each(data: Path, chunks: Iterator[tuple[pa.Table, Scored]]) -> Iterator[tuple[pa.Table, Scored]]:
+    """The chunks; what is wrong with them, and not what becomes of them, is said with the name of the file."""
+    with naming(data):
+        yield from chunks
 
 
 def say_notes(unlike: int, imputed: int, *, warnings: bool) -> None:

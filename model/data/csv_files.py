@@ -108,7 +108,7 @@ def csv_blocks(
 
 
 class _Blocks(io.RawIOBase):
-    """A file, read in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
+    """A file in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self._stream, self._kept = stream, b""
