@@ -135,7 +135,8 @@ def test_any_rows_of_a_stored_table_are_those_of_the_table(tmp_path: Path) -> No
 )
 def test_files_are_opened_as_they_are_read(tmp_path: Path, all_stored: None, name: str, data: bytes) -> None:
     path = written(tmp_path, data, name)
-    opened, read = [], []
+    opened: list[Any] = []
+    read: list[Any] = []
     for reader, said in ((open_table, opened), (read_table, read)):
         try:
             table = reader(path)
