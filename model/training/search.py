@@ -135,11 +135,8 @@ class _Search:
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
-        left = self.budget - (began - self.began if options.budget else self.work)
-        if self.to_finish is not None:
-            left -= self.to_finish.kept_back(self.pace)
         share = self.time_of(stage)
-        budget = max(0.1, left) * share / max(share, self.time_left)
+        budget = max(0.1, self.left_at(began)) * share / max(share, self.time_left)
         if options.budget:
             budget = max(0.1, budget - self.scoring)
         title = f"{stage_title(stage)}{candidate}"
@@ -261,6 +258,18 @@ class _Search:
             self.pace,
         )
 
+    def left_at(self, moment: float) -> float:
+        """What is left of the budget for fits: seconds by the clock if the user has set it, else reference seconds."""
+        if not self.options.budget:
+            return self.budget - self.work
+        kept_back = 0.0 if self.to_finish is None else self.to_finish.kept_back(self.pace)
+        return self.budget - (moment - self.began) - kept_back
+
+    @property
+    def late(self) -> bool:
+        """Whether a budget in seconds has nothing left for trials: the full fit and its scores take the rest."""
+        return self.options.budget is not None and self.left_at(time.monotonic()) <= 0.0
+
     @property
     def pace(self) -> float:
         """Seconds by the clock that a reference second has taken in the fits so far; 1 before the first."""
@@ -281,7 +290,7 @@ class _Search:
             dimensions, stages = [], [FULL, SETTLING]
         self.time_left = self.time_planned = sum(self.time_of(stage) for stage in stages)
         self.fits_planned = len(stages)
-        if dimensions:
+        if dimensions and not self.late:
             self._keep(*self.fit(chosen, TRIAL))
             for dimension in dimensions:
                 chosen = self._search_dimension(dimension, chosen)
@@ -294,7 +303,7 @@ class _Search:
     def _search_dimension(self, dimension: SearchDimension, chosen: Candidate) -> Candidate:
         """Try the values of one dimension; returns the best candidate."""
         values = list(dimension.others)
-        while values and not self.interrupted:
+        while values and not self.interrupted and not self.late:
             value, before = values.pop(0), self.best.loss
             attempt, outcome = self.fit(replace(chosen, **{dimension.name: value}), TRIAL)
             won = self._keep(attempt, outcome, dimension.name)
@@ -309,7 +318,7 @@ class _Search:
         """Try values that lost narrowly again, together with the later choices; returns the best candidate."""
         for name, narrow_loser in self.narrow.items():
             candidate = replace(chosen, **{name: getattr(narrow_loser, name)})
-            if candidate not in (narrow_loser, chosen) and not self.interrupted:
+            if candidate not in (narrow_loser, chosen) and not self.interrupted and not self.late:
                 self.plan(TRIAL)
                 self._keep(*self.fit(candidate, TRIAL))
                 chosen = self._chosen(temperature_path=True)
