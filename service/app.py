@@ -14,37 +14,37 @@ from starlette.middleware import Middleware
 
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
-from murho.service.access_log import AccessLog
-from murho.service.decoding import Decoder
-from murho.service.direct_paths import DirectPaths
-from murho.service.guard import Guard
-from murho.service.hangup import on_hangup
-from murho.service.head_requests import HeadRequests
-from murho.service.heartbeat import Heartbeat
+from murho.service.checkpoints.hangup import on_hangup
+from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.registry import Registry
+from murho.service.checkpoints.storage_source import seconds_between_looks, source_of
+from murho.service.checkpoints.watcher import Watcher
+from murho.service.codecs.decoding import Decoder
 from murho.service.lifecycle import Lifecycle
-from murho.service.loader import Loader
-from murho.service.middleware import BodyLimit, RequestLog
-from murho.service.model_statistics import ModelStatistics
+from murho.service.middleware.direct_paths import DirectPaths
+from murho.service.middleware.guard import Guard
+from murho.service.middleware.head_requests import HeadRequests
+from murho.service.middleware.request_log import BodyLimit, RequestLog
 from murho.service.openapi import DESCRIPTION, install_openapi
 from murho.service.parts import Parts, State
-from murho.service.predictor import compute
-from murho.service.registry import Registry
 from murho.service.responses import handle_error
 from murho.service.routes import administration, docs, health, invocations, models, overview, page, predict, v2
-from murho.service.scheduler import Scheduler
-from murho.service.security import Security
+from murho.service.scheduling.heartbeat import Heartbeat
+from murho.service.scheduling.predictor import compute
+from murho.service.scheduling.scheduler import Scheduler
+from murho.service.scheduling.waiting import Waiting
+from murho.service.security.callers import Security
 from murho.service.settings import Settings
-from murho.service.storage_source import seconds_between_looks, source_of
-from murho.service.telemetry import Telemetry
+from murho.service.telemetry.access_log import AccessLog
+from murho.service.telemetry.metrics import Telemetry
+from murho.service.telemetry.model_statistics import ModelStatistics
 from murho.service.version_policy import VersionPolicy
-from murho.service.waiting import Waiting
-from murho.service.watcher import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from murho.service.checkpoint_source import CheckpointSource
-    from murho.service.registry import Snapshot
+    from murho.service.checkpoints.registry import Snapshot
+    from murho.service.checkpoints.source import CheckpointSource
 
 __all__ = ["create_app"]
 

@@ -13,7 +13,7 @@ from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
 from murho.service.errors import BadInputError
 from murho.service.exchange import headers_of, read_body, wanted_within
-from murho.service.predictor import RowsNotFiniteError, predict
+from murho.service.scheduling.predictor import RowsNotFiniteError, predict
 
 if TYPE_CHECKING:
     from typing import Self
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
     from murho.service.codecs.codec import Asked
-    from murho.service.jobs import ModelLike, Timing
     from murho.service.parts import Parts
+    from murho.service.scheduling.jobs import ModelLike, Timing
 
 __all__ = ["Call"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from murho.service.registry import Snapshot
+    from murho.service.checkpoints.registry import Snapshot
     from murho.service.settings import Settings
 
 __all__ = ["serve"]
@@ -72,7 +72,7 @@ def serve(
 
     from murho.model.storage.places import shown_place
     from murho.service.server import address_of, listen, serve_until_stopped
-    from murho.service.telemetry import configure_logging
+    from murho.service.telemetry.log import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     listening = listen(settings.host, settings.port)

@@ -12,7 +12,7 @@ from murho.model.data.schema import FeatureKind
 
 if TYPE_CHECKING:
     from murho.model.data.schema import Feature
-    from murho.service.jobs import ModelLike
+    from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["curl_line", "example_row"]
 

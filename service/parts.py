@@ -5,18 +5,18 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
-from murho.service.checkpoint_source import CheckpointSource
-from murho.service.decoding import Decoder
-from murho.service.heartbeat import Heartbeat
+from murho.service.checkpoints.registry import Registry
+from murho.service.checkpoints.source import CheckpointSource
+from murho.service.checkpoints.watcher import Watcher
+from murho.service.codecs.decoding import Decoder
 from murho.service.lifecycle import Lifecycle
-from murho.service.model_statistics import ModelStatistics
-from murho.service.registry import Registry
-from murho.service.scheduler import Scheduler
-from murho.service.security import Security
+from murho.service.scheduling.heartbeat import Heartbeat
+from murho.service.scheduling.scheduler import Scheduler
+from murho.service.scheduling.waiting import Waiting
+from murho.service.security.callers import Security
 from murho.service.settings import Settings
-from murho.service.telemetry import Telemetry
-from murho.service.waiting import Waiting
-from murho.service.watcher import Watcher
+from murho.service.telemetry.metrics import Telemetry
+from murho.service.telemetry.model_statistics import ModelStatistics
 
 __all__ = ["Parts", "PartsDependency", "State"]
 

@@ -17,12 +17,12 @@ import structlog
 import uvicorn
 
 from murho.service.app import create_app
-from murho.service.connection import NEW_SECONDS, Connection
-from murho.service.connection_gate import Gate
-from murho.service.connection_limits import ConnectionLimits, is_out_of_files
+from murho.service.connections.gate import Gate
+from murho.service.connections.limits import ConnectionLimits, is_out_of_files
+from murho.service.connections.protocol import NEW_SECONDS, Connection
 from murho.service.errors import ServiceError
 from murho.service.lifecycle import Lifecycle
-from murho.service.log_limit import LogLimit
+from murho.service.telemetry.log_limit import LogLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from murho.service.checkpoints.registry import Snapshot
     from murho.service.parts import Parts
-    from murho.service.registry import Snapshot
     from murho.service.settings import Settings
 
 __all__ = ["DrainingServer", "address_of", "configure", "listen", "serve_until_stopped"]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import PurePosixPath
 
-from murho.service.compression import gzipped
+from murho.service.codecs.compression import gzipped
 
 __all__ = ["CONTENT_SECURITY_POLICY", "WebFile", "file_names", "web_file"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from starlette.responses import Response
 
+from murho.service.codecs.compression import accepted_coding, compressed
 from murho.service.codecs.json_output import encode_document
-from murho.service.compression import accepted_coding, compressed
 from murho.service.inference_protocol.binary import LENGTH_HEADER, encode_values
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from murho.service.inference_protocol.outputs import outputs_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.jobs import ModelLike
+    from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["EXTENSIONS", "PLATFORM", "model_configuration", "model_metadata", "server_metadata"]
 

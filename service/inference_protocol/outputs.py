@@ -20,7 +20,7 @@ from murho.service.inference_protocol.tensors import BYTES
 if TYPE_CHECKING:
     from murho.model.engines.answer_fields import AnswerField
     from murho.model.engines.prediction import PredictOptions
-    from murho.service.jobs import ModelLike
+    from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["Output", "Values", "outputs_of"]
 

@@ -11,7 +11,7 @@ from murho.service.inference_protocol.tensors import wrong
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from murho.service.registry import Snapshot
+    from murho.service.checkpoints.registry import Snapshot
 
 __all__ = ["index_body", "load_body", "repository_index", "unload_body"]
 

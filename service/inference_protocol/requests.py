@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from murho.model.engines.prediction import PredictOptions
     from murho.service.inference_protocol.outputs import Output
-    from murho.service.jobs import ModelLike
+    from murho.service.scheduling.jobs import ModelLike
     from murho.service.settings import Settings
 
 __all__ = ["InferAsked", "read_request"]

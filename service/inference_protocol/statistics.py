@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from murho.service.model_statistics import Sum
+from murho.service.telemetry.model_statistics import Sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.jobs import ModelLike
-    from murho.service.model_statistics import ModelStatistics, Totals
+    from murho.service.scheduling.jobs import ModelLike
+    from murho.service.telemetry.model_statistics import ModelStatistics, Totals
 
 __all__ = ["statistics_document"]
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
-from murho.service.guard import AdminDependency
+from murho.service.middleware.guard import AdminDependency
 from murho.service.parts import PartsDependency
 from murho.service.responses import JSONBytes
 

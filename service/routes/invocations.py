@@ -13,10 +13,10 @@ from starlette.types import Receive, Scope
 
 from murho.model.errors import Problem
 from murho.service.call import Call
+from murho.service.codecs.compression import accepted_coding, compressed
+from murho.service.codecs.decoding import Coding
 from murho.service.codecs.formats import reader_of, writer_of
 from murho.service.codecs.problems import pointer, shorten
-from murho.service.compression import accepted_coding, compressed
-from murho.service.decoding import Coding
 from murho.service.errors import BadInputError
 from murho.service.parts import Parts, PartsDependency
 from murho.service.responses import JSONBytes
@@ -25,7 +25,7 @@ from murho.service.scoring import encode_predictions, read_scoring
 
 if TYPE_CHECKING:
     from murho.service.codecs.codec import Answered
-    from murho.service.direct_paths import Found
+    from murho.service.middleware.direct_paths import Found
 
 __all__ = ["find", "invoke", "router"]
 

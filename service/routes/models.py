@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from murho.service.calibration_summary import calibration_summary
 from murho.service.codecs.formats import MEDIA_TYPES
+from murho.service.model_facts.calibration_summary import calibration_summary
 from murho.service.parts import PartsDependency
 from murho.service.responses import JSONBytes
 
 if TYPE_CHECKING:
-    from murho.service.jobs import ModelLike
-    from murho.service.registry import LoadedModel
+    from murho.service.checkpoints.registry import LoadedModel
+    from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["router"]
 

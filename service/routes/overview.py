@@ -21,7 +21,7 @@ async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     row, `reliability` is how often raw bands held the held-out rows, `curves` are those of the training. What an older
     checkpoint does not have is null.
     """
-    from murho.service.overview import overview  # here: the service answers /healthz before torch is loaded
+    from murho.service.model_facts.overview import overview  # here: the service answers /healthz before torch is loaded
 
     model = parts.registry.snapshot.find(name)
     report = await asyncio.to_thread(parts.source.report_facts, model)  # in a thread: it reads a file
@@ -35,7 +35,7 @@ async def model_charts(name: str, parts: PartsDependency) -> JSONBytes:
     `charts` have `name`, `section`, `title`, `caption` and `specification`; `colours` says which role each colour of
     the specifications has, for whoever has colours of their own.
     """
-    from murho.service.report_charts import report_charts  # here, as above
+    from murho.service.model_facts.report_charts import report_charts  # here, as above
 
     model = parts.registry.snapshot.find(name)
 

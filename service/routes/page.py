@@ -8,7 +8,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from murho.service.compression import accepts_gzip
+from murho.service.codecs.compression import accepts_gzip
 from murho.service.web_files import CONTENT_SECURITY_POLICY, web_file
 
 __all__ = ["router"]

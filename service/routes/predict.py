@@ -1,7 +1,7 @@
 """`POST /predict` and its longer paths that name the model.
 
-Requests come by `service.direct_paths`, ahead of the framework. The routes of the framework call the same `answer`:
-they are there for OpenAPI, and answer methods other than POST.
+Requests come by `service.middleware.direct_paths`, ahead of the framework. The routes of the framework call the same
+`answer`: they are there for OpenAPI, and answer methods other than POST.
 """
 
 from functools import partial
@@ -13,14 +13,14 @@ from starlette.types import Receive, Scope
 
 from murho.model.engines.answer_fields import answer_size
 from murho.service.call import Call
+from murho.service.codecs.compression import accepts_gzip, gzipped
+from murho.service.codecs.decoding import Coding
 from murho.service.codecs.formats import reader_of, writer_of
-from murho.service.compression import accepts_gzip, gzipped
-from murho.service.decoding import Coding
 from murho.service.parts import Parts, PartsDependency
 
 if TYPE_CHECKING:
     from murho.service.codecs.codec import Answered, Codec
-    from murho.service.direct_paths import Found
+    from murho.service.middleware.direct_paths import Found
 
 __all__ = ["answer", "find", "router"]
 

@@ -1,6 +1,7 @@
 """The Open Inference Protocol V2: `/v2/…`. Its bodies are in `service.inference_protocol`.
 
-Requests for inference come by `service.direct_paths`, ahead of the framework; so do those of `routes.predict`.
+Requests for inference come by `service.middleware.direct_paths`, ahead of the framework; so do those of
+`routes.predict`.
 """
 
 import asyncio
@@ -12,18 +13,18 @@ from starlette.types import Receive, Scope
 
 from murho.service.call import Call
 from murho.service.exchange import headers_of, read_body
-from murho.service.guard import AdminDependency
 from murho.service.inference_protocol.answers import infer_response, values_in
 from murho.service.inference_protocol.binary import LENGTH_HEADER
 from murho.service.inference_protocol.metadata import model_configuration, model_metadata, server_metadata
 from murho.service.inference_protocol.repository import index_body, load_body, repository_index, unload_body
 from murho.service.inference_protocol.requests import read_request
 from murho.service.inference_protocol.statistics import statistics_document
+from murho.service.middleware.guard import AdminDependency
 from murho.service.parts import Parts, PartsDependency
 from murho.service.responses import JSONBytes
 
 if TYPE_CHECKING:
-    from murho.service.direct_paths import Found
+    from murho.service.middleware.direct_paths import Found
 
 __all__ = ["find", "infer", "router"]
 

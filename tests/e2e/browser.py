@@ -105,7 +105,7 @@ class Visit:
         Args:
             expected: Parts of console messages that belong to the test: a browser reports answers such as 422.
         """
-        assert [text for text in self.said if not any(part in text for part in expected)] == []
+        assert [text for text in self.said if not any(part in text for part in expected)] == [], self.said
         assert all(url == "" or url.startswith((self.address, "about:")) for url in self.hosts), self.hosts
 
     def accessibility(self, part: str = "body") -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.browser import PHONE, Visit, visiting
 from tests.e2e.support import serve
-from tests.service.test_security import KEY, stored
+from tests.service.security.test_callers import KEY, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +125,19 @@ def test_a_sweep_goes_along_any_feature(visit: Visit) -> None:
         visit.page.wait_for_selector(f'#sweep[aria-label*="along {feature}"] svg')
         visit.answered()
     assert "training rows" in visit.text("#sweep-legend")
+
+
+def test_a_sweep_follows_the_row_in_the_chart_that_is_there(visit: Visit) -> None:
+    visit.page.select_option("#sweep-feature", "Horsepower")
+    visit.page.wait_for_selector('#sweep[aria-label*="along Horsepower"] svg')
+    visit.answered()
+    visit.page.evaluate("() => { document.querySelector('#sweep svg').dataset.kept = 'yes'; }")
+    labels = visit.page.locator("#sweep .role-axis-label text")
+    before = labels.all_text_contents()
+    visit.field("Weight").locator("input[type=number]").fill("1700")
+    visit.answered()
+    assert labels.all_text_contents() != before, "the axis of the target reaches as far as the answers"
+    assert visit.page.locator("#sweep svg").get_attribute("data-kept") == "yes"
 
 
 def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> None:

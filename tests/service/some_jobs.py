@@ -7,14 +7,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from murho.model.engines.prediction import PredictOptions
-from murho.service.jobs import Answer, Job
+from murho.service.scheduling.jobs import Answer, Job
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.jobs import ModelLike, Slice
-    from murho.service.scheduler import Outcome
+    from murho.service.scheduling.jobs import ModelLike, Slice
+    from murho.service.scheduling.scheduler import Outcome
 
 MODEL = FakeModel()
 

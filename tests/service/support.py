@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from murho.model.data.schema import Columns, UnfamiliarValue
-    from murho.service.checkpoint_source import Stamp
-    from murho.service.jobs import ModelLike
+    from murho.service.checkpoints.source import Stamp
+    from murho.service.scheduling.jobs import ModelLike
 
 SCHEMA = Schema(
     features=(

@@ -82,6 +82,7 @@ async function answerAll() {
   }
   remember(row);
   const asked = overview;
+  const explored = explore(row); // side by side: the service computes both at once
   try {
     const answer = await predict(overview.name, { inputs: [row], ...kind.answer.options(choices(), overview) }, 'answer');
     if (answer === null || asked !== overview) return;
@@ -98,7 +99,7 @@ async function answerAll() {
   } catch (error) {
     explain(error);
   }
-  await explore(row);
+  await explored;
 }
 
 function show(answer) {

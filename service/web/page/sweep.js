@@ -30,7 +30,7 @@ export function drawSweep(feature, row, listed, curves, label, keys) {
   const colors = palette();
   const [low, high] = curves.domain;
   const floor = low - FLOOR * (high - low);
-  const y = (field) => ({ field, type: 'quantitative', ...curves.y, scale: { domain: [floor, high], nice: false, zero: false } });
+  const y = (field) => ({ field, type: 'quantitative', ...curves.y, scale: { domain: [{ expr: 'floor' }, { expr: 'high' }], nice: false, zero: false } });
   const { tooltip } = curves;
   const now = row[feature.name] === null ? [] : [{ at: place(feature, row[feature.name]) }];
   const data = { ...curves.data, now };
@@ -41,7 +41,7 @@ export function drawSweep(feature, row, listed, curves, label, keys) {
     layers.push(
       { data: { name: 'rows' }, mark: { type: 'bar', color: colors.grey, width: { band: 0.5 } }, encoding: { x, y: y('y'), y2: { field: 'y2' } } },
       ...curves.layers(x, y),
-      { data: { name: 'now' }, mark: { type: 'point', shape: 'triangle-up', filled: true, color: colors.ink, size: 60, opacity: 1 }, encoding: { x, y: { datum: floor, type: 'quantitative' } } },
+      { data: { name: 'now' }, mark: { type: 'point', shape: 'triangle-up', filled: true, color: colors.ink, size: 60, opacity: 1 }, encoding: { x, y: { datum: { expr: 'floor' }, type: 'quantitative' } } },
     );
   } else {
     const domain = [listed[0].at, listed[listed.length - 1].at];
@@ -58,6 +58,6 @@ export function drawSweep(feature, row, listed, curves, label, keys) {
     );
   }
   layers.push(...(curves.over?.(y) ?? []));
-  draw($('sweep'), { height: 300, layer: layers }, data, label);
+  draw($('sweep'), { height: 300, layer: layers }, data, label, { floor, high });
   $('sweep-legend').replaceChildren(...keys, data.rows.length ? key('grey', 'training rows') : '', isChoice(feature) ? '' : key('beyond', 'beyond the training range'));
 }

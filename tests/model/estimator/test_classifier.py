@@ -28,9 +28,9 @@ from murho.model.estimator_parameters import RENAMED
 from murho.model.training.options import make_options
 from murho.model.training.target_classes import OF_NUMBERS
 from murho.model.training.train import train
-from murho.service.checkpoint_source import DirectorySource
-from murho.service.loader import Loader
-from murho.service.registry import Registry
+from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.registry import Registry
+from murho.service.checkpoints.source import DirectorySource
 from tests.model.conftest import Notes, make_table
 from tests.support import sealed_again
 

@@ -36,9 +36,9 @@ from murho.model.posterior.checkpoint import find_checkpoint
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train
-from murho.service.checkpoint_source import DirectorySource
-from murho.service.loader import Loader
-from murho.service.registry import Registry
+from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.registry import Registry
+from murho.service.checkpoints.source import DirectorySource
 from tests.model.conftest import Notes, make_table
 from tests.support import ROOT, sealed_again
 

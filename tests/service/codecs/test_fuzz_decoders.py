@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.errors import MurhoError
+from murho.service.codecs.compression import decompressed
 from murho.service.codecs.formats import reader_of
-from murho.service.compression import decompressed
 from murho.service.settings import Settings
 from tests.service.support import NAMES, SCHEMA
 

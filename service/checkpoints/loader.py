@@ -1,0 +1,343 @@
+"""The loader: makes the next snapshot from what is in the source, and keeps every loaded version that has not changed.
+
+A new version is loaded and warmed up beside the old one, then the snapshot is swapped as a whole. A version that can't
+be loaded is refused with the reason, and what served before serves on. Nothing here computes answers: it may run in
+any one thread, and so it runs beside the compute thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import structlog
+
+from murho.model.errors import MurhoError, StorageError
+from murho.service.checkpoints.registry import LoadedModel, Refused, Snapshot, title_of
+from murho.service.errors import CheckpointRefusedError, UnknownModelError
+from murho.service.version_policy import VersionPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.service.checkpoints.registry import Registry
+    from murho.service.checkpoints.source import CheckpointSource, Stamp
+    from murho.service.scheduling.jobs import ModelLike
+
+__all__ = ["Loader", "Outcome"]
+
+Key: TypeAlias = tuple[str, str]
+"""Name and version."""
+Outcome: TypeAlias = Literal["loaded", "refused", "unloaded"]
+"""What happened to one version."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    stamp: Stamp
+    model: ModelLike
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Why a version could not be loaded.
+
+    Attributes:
+        stamp: Its stamp.
+        reason: The reason.
+        passing: Whether it says nothing about the version, which is tried again at every look.
+    """
+
+    stamp: Stamp
+    reason: str
+    passing: bool = False
+
+
+@dataclass(slots=True)
+class _Round:
+    """One look at the source.
+
+    Attributes:
+        retry: Whether refused versions are tried again though they have not changed.
+        patient: Whether a version that fails or is gone gets time until the next look: it may be in the middle of
+            being copied or replaced.
+    """
+
+    retry: bool
+    patient: bool
+    stopping: Callable[[], bool]
+    refused: list[Refused] = field(default_factory=list)
+
+
+class _StoppingError(Exception):
+    """The service stops: nothing is swapped."""
+
+
+class Loader:
+    """Loads what the policy wants served, and swaps the registry's snapshot. Calls from several threads take turns.
+
+    Args:
+        source: Where checkpoints come from.
+        registry: Gets the snapshots.
+        policy: Which versions are served.
+        count: Called with what happened to each version.
+    """
+
+    def __init__(
+        self,
+        source: CheckpointSource,
+        registry: Registry,
+        policy: VersionPolicy | None = None,
+        count: Callable[[Outcome], None] = lambda _: None,
+    ) -> None:
+        self._source, self._registry, self._count = source, registry, count
+        self._policy = policy or VersionPolicy()
+        self._turn = threading.RLock()
+        self._kept: dict[Key, _Kept] = {}
+        self._failed: dict[Key, _Failed] = {}
+        self._doubtful: dict[Key, Stamp] = {}
+        self._missing: set[Key] = set()
+        self._unloaded: set[str] = set()
+        self._chosen: dict[str, str] = {}
+        self._log = structlog.get_logger("murho.registry")
+
+    def refresh(
+        self,
+        *,
+        retry: bool = True,
+        patient: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> Snapshot:
+        """Looks at the source, loads what is new, and swaps the snapshot if anything changed; returns the current one.
+
+        Never raises: an error in one checkpoint becomes the reason why it is refused.
+
+        Args:
+            retry: Whether refused versions are tried again though they have not changed.
+            patient: Whether a version that fails or is gone gets time until the next look.
+            stopping: Called before each version; once it returns true, loading ends and nothing is swapped.
+        """
+        look = _Round(retry, patient, stopping)
+        with self._turn:
+            before = self._registry.snapshot
+            try:
+                references = self._source.list()
+            except MurhoError as error:
+                if not before.loaded or not before.unreachable:
+                    self._log.warning("checkpoints can't be listed", reason=str(error))
+                return self._swap(replace(before, refused=(Refused("", "", str(error)),), loaded=True))
+            if before.unreachable:
+                self._log.info("checkpoints can be listed again")
+            try:
+                return self._swap(self._snapshot(references, look))
+            except _StoppingError:
+                return before
+
+    def load(self, name: str, version: str | None = None) -> LoadedModel:
+        """Loads a name at once, also if it was unloaded, and returns what is served then.
+
+        Args:
+            name: The name.
+            version: The only version to serve from now on; None: what the policy says.
+
+        Raises:
+            UnknownModelError: There is no such name or version.
+            CheckpointRefusedError: It can't be loaded; what was served before is served on.
+        """
+        with self._turn:
+            references = {each.version: each for each in self._references(name)}
+            if version is not None and version not in references:
+                there = ", ".join(each for each in references if each) or "none"
+                raise UnknownModelError(f"Model {name!r} has no version {version[:80]!r}; there are: {there}.")
+            before = self._unloaded.copy(), self._chosen.copy()
+            self._unloaded.discard(name)
+            self._chosen.pop(name, None)
+            if version is not None:
+                self._chosen[name] = version
+            wanted = self._wanted(name, list(references.values()))
+            look = _Round(retry=True, patient=False, stopping=lambda: False)
+            if wanted is None or self._obtain(wanted, look) is None or look.refused:
+                self._unloaded, self._chosen = before
+            snapshot = self.refresh(retry=False)
+            problem = look.refused[0].reason if look.refused else None
+            if wanted is None:
+                problem = next((each.reason for each in snapshot.refused if each.name == name), "nothing to serve")
+            served = snapshot.models.get(name)
+            if problem is not None or served is None:
+                on = "" if served is None else f" Version {served.latest.version} is served on."
+                title = title_of(name, "" if wanted is None else wanted.version)
+                raise CheckpointRefusedError(f"{title} was refused: {problem}.{on}")
+            return served
+
+    def unload(self, name: str) -> tuple[str, ...]:
+        """Takes a name out of service until `load`; returns the versions that were served.
+
+        Raises:
+            UnknownModelError: There is no such name.
+        """
+        with self._turn:
+            served = self._registry.snapshot.models.get(name)
+            if served is None and name not in self._unloaded:
+                self._references(name)
+            self._unloaded.add(name)
+            self._chosen.pop(name, None)
+            self.refresh(retry=False)
+            return () if served is None else tuple(served.versions)
+
+    def _references(self, name: str) -> list[CheckpointReference]:
+        """The versions of a name in the source.
+
+        Raises:
+            UnknownModelError: There are none.
+        """
+        try:
+            found = self._source.list()
+        except MurhoError as error:
+            raise CheckpointRefusedError(f"{error}.") from error
+        mine = [each for each in found if each.name == name]
+        if not mine:
+            names = ", ".join(dict.fromkeys(each.name for each in found)) or "none"
+            raise UnknownModelError(f"There is no model {name[:80]!r} in {self._source.place}; there are: {names}.")
+        return mine
+
+    def _snapshot(self, references: list[CheckpointReference], look: _Round) -> Snapshot:
+        by_name: dict[str, list[CheckpointReference]] = {}
+        for reference in references:
+            by_name.setdefault(reference.name, []).append(reference)
+        for name in (*self._policy.pins, *(name for name, _ in self._kept)):
+            by_name.setdefault(name, [])
+        models, not_served = {}, {}
+        for name, mine in sorted(by_name.items()):
+            if name in self._unloaded:
+                continue
+            serving = self._serving(name, mine, look)
+            if serving:
+                models[name] = self._loaded_model(name, serving)
+            refused = {each.version for each in look.refused if each.name == name}
+            others = [each.version for each in mine if each.version not in {*serving, *refused}]
+            if others:
+                not_served[name] = tuple(others)
+        there = {(each.name, each.version) for each in references}
+        self._failed = {key: value for key, value in self._failed.items() if key in there}
+        self._doubtful = {key: value for key, value in self._doubtful.items() if key in there}
+        unloaded = tuple(sorted(name for name in self._unloaded if name in by_name))
+        place = self._source.place
+        return Snapshot(MappingProxyType(models), tuple(look.refused), True, place, not_served, unloaded)
+
+    def _serving(self, name: str, references: list[CheckpointReference], look: _Round) -> dict[str, ModelLike]:
+        """The versions of a name to serve, loaded; adds what is refused to the look."""
+        look.refused.extend(
+            Refused(name, each.version, each.problem) for each in references if each.problem is not None
+        )
+        unreadable = {each.version for each in references if each.unreadable}
+        there = {each.version: each for each in references if each.problem is None}
+        held: dict[str, ModelLike] = {}
+        for key in [key for key in self._kept if key[0] == name and key[1] not in there]:
+            if key[1] in unreadable or "" in unreadable or (look.patient and key not in self._missing):
+                held[key[1]] = self._kept[key].model
+                self._missing.add(key)
+        self._missing -= {(name, version) for version in there}
+        chosen = self._chosen.get(name)
+        if chosen is not None and chosen not in there and chosen not in held:
+            self._log.warning("the version chosen by hand is gone", model=name, version=chosen)
+            del self._chosen[name]
+        pin = self._chosen.get(name, self._policy.pins.get(name))
+        if pin is not None:
+            if pin not in {each.version for each in references} and pin not in held:
+                look.refused.append(Refused(name, pin, "it is pinned, and is not there"))
+            there = {pin: there[pin]} if pin in there else {}
+            held = {pin: held[pin]} if pin in held else {}
+        serving = {}
+        for version in sorted({*there, *held}, key=int, reverse=True):
+            model = held[version] if version in held else self._obtain(there[version], look)
+            if model is not None:
+                serving[version] = model
+                if not self._policy.every_version:
+                    break
+        return serving
+
+    def _wanted(self, name: str, references: list[CheckpointReference]) -> CheckpointReference | None:
+        """The version that the policy wants most; None if there is none or it has a problem."""
+        good = {each.version: each for each in references if each.problem is None}
+        pin = self._chosen.get(name, self._policy.pins.get(name))
+        if pin is not None:
+            return good.get(pin)
+        return good[max(good, key=int)] if good else None
+
+    def _obtain(self, reference: CheckpointReference, look: _Round) -> ModelLike | None:
+        """The model of a version: the one that is kept, if nothing changed, else loaded now.
+
+        A version that fails leaves the one in place that was loaded from the same directory before, if there is one.
+        """
+        if look.stopping():
+            raise _StoppingError
+        key = reference.name, reference.version
+        stamp = self._source.stamp(reference)
+        kept = self._kept.get(key)
+        if kept is not None and kept.stamp == stamp:
+            return kept.model
+        fallback = None if kept is None else kept.model
+        if stamp is None:
+            look.refused.append(Refused(*key, f"there is no {self._source.marker} yet", waiting=True))
+            return fallback
+        failed = self._failed.get(key)
+        if failed is not None and failed.stamp == stamp and not failed.passing and not look.retry:
+            look.refused.append(Refused(*key, failed.reason))
+            return fallback
+        model, reason, passing = self._try(reference)
+        if model is not None:
+            self._kept[key] = _Kept(stamp, model, datetime.now(UTC))
+            self._failed.pop(key, None)
+            self._count("loaded")
+            return model
+        if look.patient and not passing and self._doubtful.get(key) != stamp:
+            self._doubtful[key] = stamp
+            return fallback
+        now = _Failed(stamp, reason, passing)
+        if failed != now:
+            self._log.warning("checkpoint refused", model=key[0], version=key[1], reason=reason)
+            self._count("refused")
+        self._failed[key] = now
+        look.refused.append(Refused(*key, reason))
+        return fallback
+
+    def _try(self, reference: CheckpointReference) -> tuple[ModelLike | None, str, bool]:
+        """The loaded and warm model, or None, the reason, and whether that says nothing about the version."""
+        try:
+            model = self._source.load(reference)
+            model.warm_up()
+        except MurhoError as error:
+            return None, str(error), isinstance(error, StorageError)
+        except Exception as error:
+            self._log.exception("checkpoint failed", model=reference.name, version=reference.version)
+            return None, f"loading failed unexpectedly with {type(error).__name__}: {error}", False
+        self._log.info("checkpoint loaded", model=reference.name, version=reference.version)
+        return model, "", False
+
+    def _loaded_model(self, name: str, serving: Mapping[str, ModelLike]) -> LoadedModel:
+        versions = {version: serving[version] for version in sorted(serving, key=int)}
+        since = {version: self._kept[name, version].since for version in versions}
+        return LoadedModel(name, MappingProxyType(versions), MappingProxyType(since))
+
+    def _swap(self, snapshot: Snapshot) -> Snapshot:
+        """Makes a snapshot the current one, and lets go of the versions that are no longer in it."""
+        before = self._registry.snapshot
+        served = {(model.name, version) for model in snapshot.models.values() for version in model.versions}
+        self._registry.snapshot = snapshot
+        for key in [key for key in self._kept if key not in served]:
+            del self._kept[key]
+            self._missing.discard(key)
+            self._count("unloaded")
+            self._log.info("checkpoint unloaded", model=key[0], version=key[1])
+        for name, model in snapshot.models.items():
+            old = before.models.get(name)
+            if old is not None and old.latest is not model.latest:
+                self._log.info(
+                    "checkpoint swapped", model=name, version=model.latest.version, before=old.latest.version
+                )
+        return snapshot

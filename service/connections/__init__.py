@@ -1,0 +1,1 @@
+"""Connections to clients: HTTP on top of uvicorn's protocol, its limits, and clients that leave."""

@@ -1,0 +1,1 @@
+"""What the page and `GET /models/{name}` tell of a model."""

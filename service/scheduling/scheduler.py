@@ -1,0 +1,311 @@
+"""The bounded queue in front of the one thread that computes, and what this thread computes next.
+
+Work is admitted up to a bound, in requests and in cost (row-draws). Above the bound it is refused at once, with the
+time after which there will be room. One long-lived thread computes: PyTorch keeps its buffers and threads per calling
+thread, and a second computation at the same time would only share the same processors.
+
+The thread works in passes of about `PASS_SECONDS`. A pass takes all short jobs of one lane that wait (`Job.lane`), or
+some rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at
+most. Before each pass, jobs are dropped whose deadline has passed or for which nobody waits any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
+from murho.service.scheduling.heartbeat import Heartbeat
+from murho.service.scheduling.jobs import Answer, Job, Slice
+from murho.service.scheduling.turns import Turns
+from murho.service.scheduling.work_rates import WorkRates
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Outcome", "Scheduler"]
+
+PASS_SECONDS = 0.04
+"""Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""
+LEAST_ROWS = 16
+"""Rows of a long job in a pass, however slow the model."""
+
+Outcome: TypeAlias = "Answer | BaseException | None"
+"""What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
+
+
+class Scheduler:
+    """A bounded queue in front of one compute thread.
+
+    Attributes:
+        rates: How long the work of each model takes.
+        noticed: Called in the compute thread after each pass, with its number of jobs and its seconds.
+
+    Args:
+        compute: Computes one pass, called in the compute thread; returns one outcome for each slice, and never raises.
+        max_pending: The most jobs waiting or in computation.
+        max_pending_cost: The most cost waiting or in computation.
+        max_delay: Seconds that the first short job waits for company; 0: not at all.
+        heartbeat: Is told when a pass begins and ends.
+        clock: Monotonic seconds; deadlines are on this clock.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[[Sequence[Slice]], Sequence[Outcome]],
+        max_pending: int,
+        max_pending_cost: float,
+        *,
+        max_delay: float = 0.0,
+        heartbeat: Heartbeat | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.max_pending, self.max_pending_cost, self.max_delay = max_pending, max_pending_cost, max_delay
+        self.clock = clock
+        self.rates = WorkRates()
+        self._compute = compute
+        self.noticed: Callable[[int, float], None] = lambda _jobs, _seconds: None
+        self._heartbeat = heartbeat or Heartbeat()
+        self._changed = threading.Condition(threading.Lock())
+        self._short, self._long = Turns(), Turns()
+        self._long_is_next = False
+        self._arriving: list[Job] = []
+        self._pending = 0
+        self._pending_cost = 0.0
+        self._pending_seconds = 0.0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def pending(self) -> int:
+        """Jobs waiting or in computation."""
+        return self._pending
+
+    @property
+    def pending_cost(self) -> float:
+        """Cost waiting or in computation, in row-draws."""
+        return self._pending_cost
+
+    def start(self, first: Callable[[], None] | None = None) -> None:
+        """Starts the compute thread.
+
+        Args:
+            first: Called in the compute thread before any job, for example to load the checkpoints.
+        """
+        self._thread = threading.Thread(target=self._run, args=(first,), name="compute", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Admits no more jobs and lets the thread finish those admitted.
+
+        Args:
+            timeout: The most seconds to wait for the thread.
+
+        Returns:
+            Whether the thread has ended.
+        """
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def require_room(self, cost: float = 0.0, rows: int = 1) -> None:
+        """Checks that a job of this cost and number of rows would be admitted now.
+
+        Raises:
+            TooLargeError: The cost alone is above the bound.
+            QueueFullError: Too much is pending.
+            NotReadyError: The scheduler is closed.
+        """
+        if self._closed:
+            raise NotReadyError("The service is shutting down.", retry_after=5)
+        if cost > self.max_pending_cost:
+            most = int(self.max_pending_cost * rows / cost)
+            raise TooLargeError(
+                f"{rows} rows cost {cost:.0f} row-draws (rows x samples, and more for many levels), and this "
+                f"service takes at most {self.max_pending_cost:.0f} at once. "
+                + (f"Send at most {most} rows, or ask for fewer samples." if most else "Ask for fewer samples.")
+            )
+        if self._pending >= self.max_pending or self._pending_cost + cost > self.max_pending_cost:
+            raise QueueFullError(
+                f"{self._pending} requests with {self._pending_cost:.0f} row-draws are pending, which is all that this "
+                f"service takes on; they take about {self._pending_seconds:.1f} s. Try again later.",
+                retry_after=max(1, min(3600, round(self._pending_seconds))),
+            )
+
+    def submit(self, job: Job) -> None:
+        """Admits a job. Its future gets an `Answer` or an error.
+
+        Raises:
+            TooLargeError: The cost alone is above the bound.
+            QueueFullError: Too much is pending.
+            NotReadyError: The scheduler is closed.
+        """
+        job.submitted = self.clock()
+        seconds = job.cost * self.rates.seconds_per_cost(job.model)
+        with self._changed:
+            self.require_room(job.cost, job.rows)
+            self._pending += 1
+            self._pending_cost += job.cost
+            self._pending_seconds += seconds
+        self._arriving.append(job)
+        if len(self._arriving) == 1:
+            # All requests that have arrived by now are read first. So they share a pass, and the interpreter's lock
+            # does not go to and fro between the threads.
+            job.future.get_loop().call_soon(self._admit_arriving)
+
+    def _admit_arriving(self) -> None:
+        """Hands the jobs that have arrived to the compute thread."""
+        arriving, self._arriving = self._arriving, []
+        with self._changed:
+            for job in arriving:
+                if not job.over:
+                    self._enqueue(job)
+            self._changed.notify()
+
+    def forget(self, job: Job) -> None:
+        """Drops a job for which nobody waits any more; a pass that computes some of its rows goes on."""
+        with self._changed:
+            self._end(job)
+
+    def _enqueue(self, job: Job) -> None:
+        """Puts a job, or what is left of it, into the queue."""
+        left = self._left(job)
+        if job.done == 0 and left * self.rates.seconds_per_cost(job.model) <= PASS_SECONDS:
+            self._short.add(job, left)
+        else:
+            self._long.add(job, left * self._rows_per_pass(job) / (job.rows - job.done))
+
+    def _run(self, first: Callable[[], None] | None) -> None:
+        if first is not None:
+            first()
+        while (slices := self._next()) is not None:
+            if not slices:
+                continue
+            begin = self.clock()
+            for part in slices:
+                if part.start == 0:
+                    part.job.begun = begin
+                    part.job.timing.queue = begin - part.job.submitted
+            self._heartbeat.busy()
+            outcomes = self._compute(slices)
+            self._heartbeat.idle()
+            seconds = self.clock() - begin
+            self._after(slices, outcomes, seconds)
+            self.noticed(len(slices), seconds)
+            # Otherwise finished jobs keep their arrays alive until the next ones come.
+            del slices, outcomes
+
+    def _next(self) -> list[Slice] | None:
+        """Waits for jobs and returns the slices of the next pass; None once the scheduler is closed and empty."""
+        with self._changed:
+            while not (self._short or self._long):
+                if self._closed and not self._pending:
+                    return None
+                self._changed.wait()
+            if self.max_delay and not self._long:
+                self._wait_for_company()
+            turns = self._long if self._long and (self._long_is_next or not self._short) else self._short
+            self._long_is_next = turns is self._short
+            if turns is self._short:
+                head = turns.head()
+                room = 0.0 if head is None else PASS_SECONDS / self.rates.seconds_per_cost(head.model)
+                jobs = turns.take(room, self._left)
+            else:
+                jobs = turns.take(0.0, self._left)
+            now = self.clock()
+            late = [job for job in jobs if now >= job.deadline]
+            for job in late:
+                self._end(job)
+            slices = [Slice(job, job.done, self._stop(job, turns)) for job in jobs if now < job.deadline]
+        if late:
+            _settle([(job, self.too_late(job)) for job in late])
+        return slices
+
+    def _stop(self, job: Job, turns: Turns) -> int:
+        return job.rows if turns is self._short else min(job.rows, job.done + self._rows_per_pass(job))
+
+    def _wait_for_company(self) -> None:
+        head = self._short.head()
+        while head is not None and (left := head.submitted + self.max_delay - self.clock()) > 0 and not self._closed:
+            self._changed.wait(left)
+
+    def _after(self, slices: Sequence[Slice], outcomes: Sequence[Outcome], seconds: float) -> None:
+        """Learns from a pass, settles the jobs that are through, and puts the others back into the queue."""
+        settled = []
+        cost = 0.0
+        with self._changed:
+            for part, outcome in zip(slices, outcomes, strict=True):
+                job = part.job
+                job.timing.compute += seconds
+                cost += job.cost * part.rows / job.rows
+                if outcome is not None:
+                    settled.append((job, outcome))
+                    self._end(job)
+                elif not job.over:
+                    self._enqueue(job)
+            self.rates.record(slices[0].job.model, cost, seconds)
+        _settle(settled)
+
+    def _end(self, job: Job) -> None:
+        """Counts a job as no longer pending, once."""
+        if job.over:
+            return
+        job.over = True
+        self._pending -= 1
+        self._pending_cost -= job.cost
+        # Rates change while jobs wait, so what was added is not what is taken away; the empty queue sets it right.
+        left = self._pending_seconds - job.cost * self.rates.seconds_per_cost(job.model)
+        self._pending_seconds = max(0.0, left) if self._pending else 0.0
+        if self._closed:
+            self._changed.notify()
+
+    def _left(self, job: Job) -> float:
+        """Returns the cost of the rows that are left."""
+        return job.cost * (job.rows - job.done) / job.rows
+
+    def _rows_per_pass(self, job: Job) -> int:
+        seconds_per_row = self.rates.seconds_per_cost(job.model) * job.cost / job.rows
+        return min(job.rows - job.done, max(LEAST_ROWS, int(PASS_SECONDS / max(seconds_per_row, 1e-9))))
+
+    def too_late(self, job: Job) -> DeadlineError:
+        """Returns the error of a job whose deadline has passed; it says what took the time, and what helps."""
+        seconds = job.deadline - job.submitted
+        said = f"There was no answer within {round(seconds, 1 if seconds > 0.09 else 3):g} seconds: "
+        if job.begun is None:
+            others = max(0, self._pending - 1)
+            return DeadlineError(f"{said}the request waited for its turn behind {others} others. Try again later.")
+        waited = f"after {job.timing.queue:.2g} seconds in the queue, "
+        if job.rows == 1:
+            return DeadlineError(f"{said}{waited}its computation took the rest. Ask for fewer samples, or try later.")
+        return DeadlineError(
+            f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
+            "allow more time."
+        )
+
+
+def _settle(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
+    """Hands outcomes to the event loops that wait for them, all of a loop at once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Job, Answer | BaseException]]] = {}
+    for job, outcome in outcomes:
+        by_loop.setdefault(job.future.get_loop(), []).append((job, outcome))
+    for loop, those in by_loop.items():
+        # The loop is closed if the service stops while a job is still in computation.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_set, those)
+
+
+def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
+    for job, outcome in outcomes:
+        if job.future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            job.future.set_exception(outcome)
+        else:
+            job.future.set_result(outcome)

@@ -1,0 +1,1 @@
+"""API keys, and what a caller may take."""

@@ -1,0 +1,226 @@
+"""Who calls, and how much a caller may take: API keys, and limits of requests and of work.
+
+It knows no framework. `guard` applies it to the routes of the application, the predict routes call it themselves.
+Without keys everybody may do everything, as it fits a service that only its own machine reaches.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from murho.model.errors import OptionError
+from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
+from murho.service.security.api_keys import LEAST_KEY_LENGTH, StoredKey, digest_of, parse_lines, read_keys
+from murho.service.security.rate_limits import Buckets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from murho.service.settings import Settings
+
+__all__ = ["Caller", "Security", "always_open"]
+
+ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/ping", "/v2/health/live", "/v2/health/ready", "/"})
+"""Paths that need no key: those who ask whether the service lives have none, and nothing is said there. Nor does the
+page at `/` say anything. It is the same files everywhere, and asks people for their key."""
+OF_THE_PAGE = "/web/"
+SECONDS_BETWEEN_LOOKS = 1.0
+MOST_KEY_LENGTH = 1024
+HOW = "Send the header `Authorization: Bearer KEY`, or `X-API-Key: KEY`."
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request.
+
+    Attributes:
+        name: The name of the key; the address of the client where the service has no keys.
+        admin: Whether the caller may load and unload models.
+        requests: Requests a second of this key; None for the limit of the settings.
+        cost: Row-draws a second of this key; None for the limit of the settings.
+    """
+
+    name: str
+    admin: bool = False
+    requests: float | None = None
+    cost: float | None = None
+
+
+class Security:
+    """The keys and the limits of one service.
+
+    Its methods are called in the event loop. None of them waits.
+
+    Args:
+        settings: Keys, their file, open paths and limits.
+        clock: Monotonic seconds.
+
+    Raises:
+        OptionError: A key is stored in a wrong form, or the file of keys can't be read.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._given = parse_lines(settings.api_keys)
+        self._file = settings.api_keys_file
+        self._seen = self._look()
+        self._looked = clock()
+        self._keys: tuple[tuple[bytes, Caller], ...] = ()
+        self.enabled = bool(self._given) or self._file is not None
+        self._use(read_keys(self._file) if self._file is not None else ())
+        self._open = frozenset(path.rstrip("/") or "/" for path in settings.open_paths)
+        self._requests = settings.requests_per_second
+        self._cost = settings.row_draws_per_second
+        self._burst = settings.burst_seconds
+        self._request_buckets = Buckets(clock=clock)
+        self._cost_buckets = Buckets(clock=clock)
+
+    def caller_of(self, headers: Iterable[tuple[bytes, bytes]], client: str) -> Caller:
+        """Returns who sent a request.
+
+        Args:
+            headers: The request's headers, their names in lower case, as ASGI has them.
+            client: The client's address, which names the caller where there are no keys.
+
+        Raises:
+            UnauthorizedError: There is no key, or none that the service knows.
+        """
+        if not self.enabled:
+            return Caller(client, admin=True)
+        if self._file is not None:
+            self._look_again()
+        key = _presented(headers)
+        if len(key) < LEAST_KEY_LENGTH:
+            # No hash of a short key is accepted either: such keys can be guessed.
+            raise UnauthorizedError(
+                f"The API key is shorter than {LEAST_KEY_LENGTH} characters: `murho key NAME` makes one that isn't."
+            )
+        digest = digest_of(key)
+        found: Caller | None = None
+        for stored, caller in self._keys:  # all of them, so that the time says nothing about which one fits
+            if hmac.compare_digest(stored, digest):
+                found = caller
+        if found is None:
+            raise UnauthorizedError("The API key isn't one of this service's.")
+        return found
+
+    def is_open(self, path: str) -> bool:
+        """Returns whether a path needs no key."""
+        if not self.enabled or always_open(path) or path in self._open:
+            return True
+        # The page at /docs loads its script and its style from below.
+        return path.startswith("/docs/") and "/docs" in self._open
+
+    def admit(self, caller: Caller, cost: float = 0.0, *, requests: int = 1) -> None:
+        """Takes a request, or its work, off what a caller may take.
+
+        A predict route calls it twice: before the body is read, and with `requests=0` once the cost is known.
+
+        Args:
+            caller: Who sent the request.
+            cost: Its cost in row-draws.
+            requests: Number of requests to count.
+
+        Raises:
+            RateLimitError: It is too much for now.
+        """
+        rate = self._requests if caller.requests is None else caller.requests
+        if rate is not None and requests:
+            wait = self._request_buckets.take(caller.name, requests, rate, max(1.0, rate * self._burst))
+            if wait:
+                raise _too_fast(caller, f"{rate:g} requests a second", wait)
+        rate = self._cost if caller.cost is None else caller.cost
+        if rate is not None and cost > 0:
+            wait = self._cost_buckets.take(caller.name, cost, rate, max(1.0, rate * self._burst))
+            if wait:
+                raise _too_fast(caller, f"{rate:g} row-draws (rows x samples) a second", wait)
+
+    def require_admin(self, caller: Caller) -> None:
+        """Checks that a caller may load and unload models.
+
+        Raises:
+            ForbiddenError: The caller's key is an ordinary one.
+        """
+        if not caller.admin:
+            raise ForbiddenError(
+                f"The API key {caller.name!r} may predict, but not load or unload models. Use an admin key."
+            )
+
+    def reload(self) -> None:
+        """Reads the file of keys again. If that fails, the keys stay as they are and the log says why."""
+        if self._file is None:
+            return
+        self._seen = self._look()
+        log = structlog.get_logger("murho.security")
+        try:
+            self._use(read_keys(self._file))
+        except OptionError as error:
+            log.error("the API keys stay as they are", reason=str(error))  # noqa: TRY400 - no traceback: it's for people
+        else:
+            log.info("API keys read", keys=[caller.name for _, caller in self._keys])
+
+    def _use(self, of_file: tuple[StoredKey, ...]) -> None:
+        keys = {key.digest: key for key in (*self._given, *of_file)}
+        self._keys = tuple(
+            (digest, Caller(key.name, key.admin, key.requests, key.cost)) for digest, key in keys.items()
+        )
+
+    def _look_again(self) -> None:
+        now = self._clock()
+        if now - self._looked >= SECONDS_BETWEEN_LOOKS:
+            self._looked = now
+            if self._look() != self._seen:
+                self.reload()
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """Returns what changes when the file does: a mounted secret is replaced by another file behind a link."""
+        if self._file is None:
+            return None
+        try:
+            status = self._file.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def always_open(path: str) -> bool:
+    """Returns whether a path needs no key, whatever the settings, and counts for no limit."""
+    return path in ALWAYS_OPEN or path.startswith(OF_THE_PAGE)
+
+
+def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns the key of a request.
+
+    Raises:
+        UnauthorizedError: There is none, or more than one.
+    """
+    found: set[bytes] = set()
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, credentials = value.partition(b" ")
+            if scheme.lower() != b"bearer":
+                raise UnauthorizedError(f"The Authorization header isn't of the kind Bearer. {HOW}")
+            found.add(credentials.strip())
+        elif name == b"x-api-key":
+            found.add(value.strip())
+    if not found:
+        raise UnauthorizedError(f"This service needs an API key. {HOW}")
+    if len(found) > 1:
+        raise UnauthorizedError("The request has more than one API key. Send one.")
+    key = found.pop()
+    if len(key) > MOST_KEY_LENGTH:
+        raise UnauthorizedError("The API key isn't one of this service's.")
+    return key
+
+
+def _too_fast(caller: Caller, limit: str, wait: float) -> RateLimitError:
+    seconds = min(3600, max(1, math.ceil(wait)))
+    return RateLimitError(
+        f"{caller.name!r} may take {limit}, and has taken them. Try again in {seconds} s.", retry_after=seconds
+    )

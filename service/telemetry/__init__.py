@@ -1,0 +1,1 @@
+"""Metrics, the log, and what each version has done."""

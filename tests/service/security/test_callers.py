@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from murho.model.errors import OptionError
+from murho.service.errors import ForbiddenError, RateLimitError, UnauthorizedError
+from murho.service.security.api_keys import digest_of, make_key
+from murho.service.security.callers import Caller, Security
+from murho.service.settings import Settings
+from tests.service.security.test_rate_limits import Clock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY, ADMIN, OTHER = "k" * 43, "a" * 43, "o" * 43
+
+
+def stored(name: str, key: str, more: str = "") -> str:
+    return f"{name}:sha256:{digest_of(key.encode()).hex()}{more}"
+
+
+def security(clock: Clock | None = None, **settings: Any) -> Security:
+    settings.setdefault("api_keys", (stored("web", KEY), stored("ops", ADMIN, ":admin")))
+    return Security(Settings(**settings), clock=clock or Clock())
+
+
+def bearer(key: str) -> list[tuple[bytes, bytes]]:
+    return [(b"host", b"x"), (b"authorization", b"Bearer " + key.encode())]
+
+
+def test_without_keys_everybody_may_do_everything() -> None:
+    open_to_all = Security(Settings())
+    assert open_to_all.caller_of(bearer("whatever"), "10.0.0.1") == Caller("10.0.0.1", admin=True)
+    assert open_to_all.is_open("/models")
+    open_to_all.require_admin(open_to_all.caller_of([], "10.0.0.1"))
+
+
+def test_a_key_names_its_caller() -> None:
+    guarded = security()
+    assert guarded.caller_of(bearer(KEY), "10.0.0.1").name == "web"
+    assert guarded.caller_of([(b"x-api-key", ADMIN.encode())], "10.0.0.1") == Caller("ops", admin=True)
+    assert guarded.caller_of([(b"authorization", b"bearer  " + KEY.encode())], "").name == "web"
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ([], "needs an API key"),
+        (bearer(OTHER), "isn't one of"),
+        (bearer(KEY + "x"), "isn't one of"),
+        (bearer("x" * 5000), "isn't one of"),
+        (bearer("short"), "shorter than 32"),
+        (bearer(""), "shorter than 32"),
+        ([(b"authorization", b"Basic " + KEY.encode())], "kind Bearer"),
+        ([*bearer(KEY), (b"x-api-key", ADMIN.encode())], "more than one"),
+        ([(b"authorization", b"Bearer \xff" + KEY.encode())], "isn't one of"),
+    ],
+)
+def test_others_are_refused_and_their_key_is_not_repeated(headers: list[tuple[bytes, bytes]], message: str) -> None:
+    with pytest.raises(UnauthorizedError, match=message) as caught:
+        security().caller_of(headers, "10.0.0.1")
+    assert not any(value.decode("latin-1") in str(caught.value) for _, value in headers[1:] if len(value) > 7)
+
+
+def test_the_hash_of_a_short_key_opens_nothing() -> None:
+    with pytest.raises(UnauthorizedError, match="shorter"):
+        security(api_keys=(stored("web", "secret"),)).caller_of(bearer("secret"), "")
+
+
+def test_only_admin_keys_are_admins() -> None:
+    guarded = security()
+    guarded.require_admin(guarded.caller_of(bearer(ADMIN), ""))
+    with pytest.raises(ForbiddenError, match="'web' may predict"):
+        guarded.require_admin(guarded.caller_of(bearer(KEY), ""))
+
+
+def test_open_paths() -> None:
+    guarded = security(open_paths=("/metrics", "/docs"))
+    assert [
+        guarded.is_open(path)
+        for path in ("/healthz", "/readyz", "/metrics", "/", "/docs", "/docs/swagger-ui.css", "/models", "/docsx", "")
+    ] == [True, True, True, True, True, True, False, False, False]
+    assert not security().is_open("/docs")
+
+
+def test_the_page_needs_no_key_as_it_asks_for_one() -> None:
+    assert [security().is_open(path) for path in ("/", "/web/page/main.js", "/webs", "/models")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_requests_and_work_are_limited_for_each_caller() -> None:
+    clock = Clock()
+    limited = security(clock, requests_per_second=2, row_draws_per_second=100, burst_seconds=1)
+    web, ops = Caller("web"), Caller("ops")
+    limited.admit(web)
+    limited.admit(web)
+    with pytest.raises(RateLimitError, match="2 requests a second") as caught:
+        limited.admit(web)
+    assert caught.value.retry_after == 1
+    limited.admit(ops, 1000)
+    with pytest.raises(RateLimitError, match="100 row-draws") as caught:
+        limited.admit(ops, 50, requests=0)
+    assert caught.value.retry_after == 10
+    clock.now += 10
+    limited.admit(ops, 50, requests=0)
+
+
+def test_a_key_may_have_limits_of_its_own() -> None:
+    limited = security(api_keys=(stored("slow", KEY, ":requests=1"),), requests_per_second=1000, burst_seconds=1)
+    slow = limited.caller_of(bearer(KEY), "")
+    limited.admit(slow)
+    with pytest.raises(RateLimitError):
+        limited.admit(slow)
+
+
+def test_a_changed_file_is_read_again_and_a_bad_one_is_not(tmp_path: Path) -> None:
+    path, clock = tmp_path / "keys", Clock()
+    path.write_text(stored("web", KEY))
+    guarded = Security(Settings(api_keys_file=path), clock=clock)
+    assert guarded.caller_of(bearer(KEY), "").name == "web"
+    path.write_text(stored("new", OTHER) + "\n" + stored("web", KEY))
+    clock.now += 2
+    assert guarded.caller_of(bearer(OTHER), "").name == "new"
+    path.write_text("")
+    clock.now += 2
+    assert guarded.caller_of(bearer(OTHER), "").name == "new"
+    path.unlink()
+    clock.now += 2
+    assert guarded.caller_of(bearer(OTHER), "").name == "new"
+    path.write_text(stored("last", ADMIN))
+    os.utime(path, (1, 1))
+    guarded.reload()
+    assert guarded.caller_of(bearer(ADMIN), "").name == "last"
+    with pytest.raises(UnauthorizedError):
+        guarded.caller_of(bearer(OTHER), "")
+
+
+def test_a_service_does_not_start_without_the_keys_it_is_told_to_have(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="can't be read"):
+        Security(Settings(api_keys_file=tmp_path / "none"))
+    with pytest.raises(OptionError, match="isn't stored as"):
+        Security(Settings(api_keys=("web:" + make_key(),)))
