@@ -34,15 +34,17 @@ def test_quotes_begin_where_a_text_needs_them(tmp_path: Path) -> None:
     assert read_table(path).to_pydict() == {"c": ["x", 'y, "z"', "w"], "d": ["1"] * 3}
 
 
-def _fail_after(_: None) -> None:
-    raise TableError("write it again")
+def _begun_and_failed(path: Path) -> None:
+    with CsvWriter(path) as file:
+        file.write(TABLE)
+        raise TableError("write it again")
 
 
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("old")
-    with pytest.raises(TableError, match="write it again"), CsvWriter(path) as file:
-        _fail_after(file.write(TABLE))
+    with pytest.raises(TableError, match="write it again"):
+        _begun_and_failed(path)
     with pytest.raises(TableError, match=r"write \.parquet instead"), CsvWriter(path) as file:
         file.write(pa.table({"a": [[1]]}))
     assert path.read_text() == "old"
