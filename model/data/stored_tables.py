@@ -154,7 +154,7 @@ def open_table(path: Path) -> pa.Table | StoredTable:
             stored = store_csv(path)
         elif extension in _PARQUET and not _is_packed(path):
             stored = _parquet_columns(path)
-    except (pa.ArrowException, OSError, TableError, UnicodeDecodeError):
+    except (pa.ArrowException, OSError, MemoryError, TableError, UnicodeDecodeError):
         stored = None
     if stored is None:
         return read_table(path)
