@@ -32,6 +32,7 @@ from murho.model.fitting.cross_fit_rows import held_out_row_scores, scores_of_ju
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
+from murho.model.runtime.free_memory import give_back
 from murho.model.training.candidates import Attempt, Candidate, SearchResult, Stage, stage_title
 from murho.model.training.comparison import is_better
 from murho.model.training.quick import QUICK_TEMPERATURE, FullSearch, default_budget, quick_budget
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
+    from murho.model.training.time_to_finish import TimeToFinish
 
 __all__ = ["SHARE_OF_SEARCH", "search", "trial"]
 
@@ -97,7 +99,10 @@ class _Search:
         device: str,
         snapshots: Snapshots,
         began: float | None = None,
+        to_finish: TimeToFinish | None = None,
     ) -> None:
+        self.to_finish = to_finish
+        self.scoring = 0.0  # seconds of the last scoring, by the clock
         self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.task = task_of(data.schema.target)
         self.snapshots = snapshots
@@ -132,9 +137,10 @@ class _Search:
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
-        left = self.budget - (began - self.began if options.budget else self.work)
         share = self.time_of(stage)
-        budget = max(0.1, left) * share / max(share, self.time_left)
+        budget = max(0.1, self.left_at(began)) * share / max(share, self.time_left)
+        if options.budget:
+            budget = max(0.1, budget - self.scoring)
         title = f"{stage_title(stage)}{candidate}"
         self.reporter.stage(self.stage_of(title, share))
         self.time_left -= share
@@ -195,7 +201,9 @@ class _Search:
             attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows, outcome.history)
             self.reporter.scored(attempt)
             self.interrupted = outcome.stopped == "interrupted"
+            self.scoring = max(0.0, scored.seconds - outcome.history[-1].seconds)
         self.attempts.append(attempt)
+        give_back()
         return attempt, outcome
 
     def stage_of(self, title: str, share: float) -> Stage:
@@ -255,13 +263,30 @@ class _Search:
             self.interrupted,
             self.best,
             self._full_search() if self.options.quick else None,
+            self.pace,
         )
+
+    def left_at(self, moment: float) -> float:
+        """What is left of the budget for fits: seconds by the clock if the user has set it, else reference seconds."""
+        if not self.options.budget:
+            return self.budget - self.work
+        kept_back = 0.0 if self.to_finish is None else self.to_finish.kept_back(self.pace)
+        return self.budget - (moment - self.began) - kept_back
+
+    @property
+    def late(self) -> bool:
+        """Whether a budget in seconds has nothing left for trials: the full fit and its scores take the rest."""
+        return self.options.budget is not None and self.left_at(time.monotonic()) <= 0.0
+
+    @property
+    def pace(self) -> float:
+        """Seconds by the clock that a reference second has taken in the fits so far; 1 before the first."""
+        return sum(attempt.seconds for attempt in self.attempts) / self.work if self.work else 1.0
 
     def _full_search(self) -> FullSearch:
         """What the search would have done, at the pace of the fits so far."""
-        seconds = sum(attempt.seconds for attempt in self.attempts)
         full = default_budget(len(self.data.split.training))
-        return FullSearch(self.fits_of_search, round(full * seconds / self.work, 1))
+        return FullSearch(self.fits_of_search, round(full * self.pace, 1))
 
     def _run(self) -> None:
         """Run the trials, then the full fit and the settling fit. An interruption of a fit ends the search."""
@@ -273,7 +298,7 @@ class _Search:
             dimensions, stages = [], [FULL, SETTLING]
         self.time_left = self.time_planned = sum(self.time_of(stage) for stage in stages)
         self.fits_planned = len(stages)
-        if dimensions:
+        if dimensions and not self.late:
             self._keep(*self.fit(chosen, TRIAL))
             for dimension in dimensions:
                 chosen = self._search_dimension(dimension, chosen)
@@ -286,7 +311,7 @@ class _Search:
     def _search_dimension(self, dimension: SearchDimension, chosen: Candidate) -> Candidate:
         """Try the values of one dimension; returns the best candidate."""
         values = list(dimension.others)
-        while values and not self.interrupted:
+        while values and not self.interrupted and not self.late:
             value, before = values.pop(0), self.best.loss
             attempt, outcome = self.fit(replace(chosen, **{dimension.name: value}), TRIAL)
             won = self._keep(attempt, outcome, dimension.name)
@@ -301,7 +326,7 @@ class _Search:
         """Try values that lost narrowly again, together with the later choices; returns the best candidate."""
         for name, narrow_loser in self.narrow.items():
             candidate = replace(chosen, **{name: getattr(narrow_loser, name)})
-            if candidate not in (narrow_loser, chosen) and not self.interrupted:
+            if candidate not in (narrow_loser, chosen) and not self.interrupted and not self.late:
                 self.plan(TRIAL)
                 self._keep(*self.fit(candidate, TRIAL))
                 chosen = self._chosen(temperature_path=True)
@@ -446,6 +471,7 @@ def search(
     device: str = "cpu",
     snapshots: Snapshots | None = None,
     began: float | None = None,
+    to_finish: TimeToFinish | None = None,
 ) -> SearchResult:
     """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
 
@@ -456,9 +482,10 @@ def search(
         device: Device of the fits.
         snapshots: Snapshots of an interrupted search to resume; this search adds its own.
         began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there. By default now.
+        to_finish: What follows the search within the budget; by default nothing is kept back for it.
 
     Raises:
         FitError: Every fit became non-finite.
         KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
-    return _Search(data, options, reporter, device, snapshots or Snapshots(), began).run()
+    return _Search(data, options, reporter, device, snapshots or Snapshots(), began, to_finish).run()
