@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +21,17 @@ from benchmarks.class_tables import CLASSES
 from benchmarks.command_line import add_cache, add_options, mean_and_error
 from benchmarks.comparison import (
     MURHO,
-    add_peer_options,
     behind_cells,
-    chosen_peers,
     error_of,
     kinds_of,
-    reports_of_peer,
+    lowest_line,
     standing,
     with_error,
 )
 from benchmarks.datasets import chosen_sets, read_set, splits
 from benchmarks.fits import Job, fit_all, sources
-from benchmarks.peer_runs import kept_runs, run_peer
-from benchmarks.peers import RESULTS, peers_of
+from benchmarks.peer_reports import add_peer_options, reports_of_peers, title_of
+from benchmarks.peers import peers_of
 from benchmarks.results import facts, table, write_json
 from murho.model.errors import MurhoError
 
@@ -61,7 +58,7 @@ def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> st
             chosen = kind == verdict["answer"][system]
             rows.append(
                 [
-                    _title(system) if kind == kinds_of(reports)[0] else "",
+                    title_of(system, PEERS) if kind == kinds_of(reports)[0] else "",
                     kind + (" *" if chosen else ""),
                     str(len(reports)),
                     *(with_error(_mean(reports, kind, score), error_of(reports, kind, score)) for score in BOTH),
@@ -88,13 +85,15 @@ def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
             for system in systems
         ]
         rows.append([name, *cells, *behind_cells(verdict)])
-    lines = [table(["log loss", *map(_title, systems), "best peer", "Murho behind it", "lowest"], rows)]
+    lines = [
+        table(
+            ["log loss", *(title_of(system, PEERS) for system in systems), "best peer", "Murho behind it", "lowest"],
+            rows,
+        )
+    ]
     compared = [verdict for verdict in verdicts if "behind" in verdict]
     if compared:
-        lines.append(
-            f"\nMurho has the lowest log loss on {sum(verdict['lowest'] for verdict in compared)} of {len(compared)} "
-            f"sets; at worst it is {max(verdict['behind'] for verdict in compared):+.1f} % from the best peer."
-        )
+        lines.append(f"\n{lowest_line(compared, 'log loss')}.")
     errors = {
         name: _mean(of_set[MURHO], "calibrated", "ece")
         for name, of_set in runs.items()
@@ -113,10 +112,6 @@ def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 def _mean(reports: Sequence[Mapping[str, Any]], kind: str, score: str) -> float:
     """The mean over splits; NaN if a split has no such score."""
     return float(np.mean([np.nan if report[kind][score] is None else report[kind][score] for report in reports]))
-
-
-def _title(system: str) -> str:
-    return PEERS[system].title if system in PEERS else system
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -153,29 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Set → system → reports of its splits; sets without any are left out."""
     names = chosen_sets(options.sets, CLASSES)
-    runs: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
-    for name in names:
-        for peer in chosen_peers(options, PEERS):
-            reports = reports_of_peer(
-                peer,
-                name,
-                options,
-                partial(kept_runs, PEERS[peer], name, RESULTS),
-                partial(
-                    run_peer,
-                    PEERS[peer],
-                    CLASSES[name],
-                    options.data,
-                    options.splits,
-                    results=RESULTS,
-                    cache=options.cache,
-                    rerun=options.rerun_peers,
-                    say=lambda line: print(line, file=sys.stderr, flush=True),
-                    trials=ClassTrials.of,
-                ),
-            )
-            if reports:
-                runs[name][peer] = reports
+    runs = reports_of_peers(options, [CLASSES[name] for name in names], PEERS, ClassTrials.of)
     if not options.only_peers:
         jobs = []
         for name in names:

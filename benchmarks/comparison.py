@@ -6,28 +6,21 @@ its calibrated answer, which is its default, a peer with the better of its two.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.command_line import mean_and_error, positive
-from murho.model.errors import OptionError
+from benchmarks.command_line import mean_and_error
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Mapping, Sequence
-
-    from benchmarks.peers import Peer
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "MURHO",
-    "add_peer_options",
     "behind_cells",
-    "chosen_peers",
     "error_of",
     "kinds_of",
-    "reports_of_peer",
+    "lowest_line",
     "standing",
     "with_error",
 ]
@@ -118,58 +111,14 @@ def behind_cells(verdict: Mapping[str, Any]) -> list[str]:
     return [verdict["best_peer"] or "-", behind, lowest]
 
 
-def add_peer_options(parser: argparse.ArgumentParser, peers: Mapping[str, Peer]) -> None:
-    """Adds ``--splits``, ``--peers``, ``--only-peers``, ``--only-murho``, ``--kept-peers`` and ``--rerun-peers``."""
-    parser.add_argument("--splits", type=positive, default=5, metavar="N", help="the first N splits (default 5)")
-    parser.add_argument("--peers", metavar="NAMES", help=f"some of {','.join(peers)} (default all)")
-    only = parser.add_mutually_exclusive_group()
-    only.add_argument("--only-peers", action="store_true", help="do not fit Murho")
-    only.add_argument("--only-murho", action="store_true", help="neither show nor run peers")
-    parser.add_argument("--kept-peers", action="store_true", help="show peers' kept scores; run no peer")
-    parser.add_argument("--rerun-peers", action="store_true", help="measure peers anew")
-
-
-def chosen_peers(options: argparse.Namespace, peers: Mapping[str, Peer]) -> list[str]:
-    """Names of the peers that the options choose.
-
-    Raises:
-        OptionError: One is unknown.
-    """
-    if options.only_murho:
-        return []
-    if options.peers is None:
-        return list(peers)
-    chosen = [name.strip() for name in options.peers.split(",") if name.strip()]
-    for name in chosen:
-        if name not in peers:
-            raise OptionError(f"--peers: {name!r} is none of {', '.join(peers)}")
-    return chosen
-
-
-def reports_of_peer(
-    peer: str,
-    name: str,
-    options: argparse.Namespace,
-    kept: Callable[[], Mapping[int, dict[str, Any]]],
-    measure: Callable[[], Mapping[int, dict[str, Any]]],
-) -> list[dict[str, Any]]:
-    """Reports of a peer's splits of a set: kept or measured ones, as the options say; empty if there are none.
+def lowest_line(verdicts: Sequence[Mapping[str, Any]], score: str) -> str:
+    """On how many sets Murho has the lowest score, and how far it is from the best peer at worst; without a full stop.
 
     Args:
-        peer: Its name.
-        name: Name of the set.
-        options: Options of `add_peer_options`.
-        kept: Reads the saved scores.
-        measure: Measures those that are not saved.
+        verdicts: What `standing` returned for sets with Murho and a peer, at least one.
+        score: What the score is called.
     """
-    if options.kept_peers:
-        on_disk = kept()
-        scores = {number: on_disk[number] for number in range(options.splits) if number in on_disk}
-        if 0 < len(scores) < options.splits:
-            # Means over other splits than those of the other systems are not comparable.
-            line = f"left out {peer} on {name}: {len(scores)} of {options.splits} splits are on disk"
-            print(line, file=sys.stderr)
-            return []
-    else:
-        scores = dict(measure())
-    return [scores[number] for number in sorted(scores)]
+    return (
+        f"Murho has the lowest {score} on {sum(verdict['lowest'] for verdict in verdicts)} of {len(verdicts)} sets; "
+        f"at worst it is {max(verdict['behind'] for verdict in verdicts):+.1f} % from the best peer"
+    )

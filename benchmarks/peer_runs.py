@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import orjson
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INNER_SHARE",
+    "MakeTrials",
     "QuantileTrials",
     "Trials",
     "features_and_target",
@@ -77,6 +78,10 @@ class Trials(Protocol):
         ...
 
 
+MakeTrials: TypeAlias = "Callable[[pa.Table, DataSet, Sequence[Split]], Trials]"
+"""Makes the tasks of a table and its splits."""
+
+
 def kept_runs(peer: Peer, dataset: str, results: Path) -> dict[int, dict[str, Any]]:
     """Saved scores by split; empty if they were made with other packages."""
     path = _path(peer, dataset, results)
@@ -98,7 +103,7 @@ def run_peer(
     cache: Path,
     rerun: bool = False,
     say: Callable[[str], None],
-    trials: Callable[[pa.Table, DataSet, Sequence[Split]], Trials] | None = None,
+    trials: MakeTrials | None = None,
 ) -> dict[int, dict[str, Any]]:
     """Scores of a peer on the first splits of a set; measures those that are not saved yet.
 

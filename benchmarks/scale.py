@@ -25,7 +25,7 @@ import orjson
 from benchmarks.command_line import add_output, add_rounds
 from benchmarks.processes import ProcessError
 from benchmarks.results import ROOT, facts, table, write_json
-from benchmarks.scale_parts.plans import check_rows, jump_rows, model_rows, request_rows, row_rows
+from benchmarks.scale_parts.plans import check_rows, jump_rows, model_rows, request_rows, request_size_rows, row_rows
 from benchmarks.scale_parts.unit_costs import UnitCosts, costs_of, measure
 from murho.model.errors import MurhoError
 
@@ -37,6 +37,7 @@ __all__ = ["main"]
 TITLES = {
     "check": ["one service", "measured", "simulated", "ratio"],
     "requests": ["requests/s", "replicas of one core", "machines of 64 cores", "p99, ms"],
+    "request_sizes": ["rows a request", "requests/s", "rows/s", "time beside one row"],
     "rows": ["rows", "core hours", "cores to end in a day"],
     "models": ["models, all loaded", "GB", "machines of 256 GB"],
     "jump": ["seconds to ready", "refused", "seconds until none is", "most replicas", "p99 in the end, ms"],
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = {
         "check": check_rows(measured, costs),
         "requests": request_rows(costs),
+        "request_sizes": request_size_rows(measured),
         "rows": row_rows(measured),
         "models": model_rows(measured),
         "jump": jump_rows(costs),

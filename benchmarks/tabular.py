@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +18,18 @@ import numpy as np
 from benchmarks.command_line import add_cache, add_options, mean_and_error, shown
 from benchmarks.comparison import (
     MURHO,
-    add_peer_options,
     behind_cells,
-    chosen_peers,
     error_of,
     kinds_of,
-    reports_of_peer,
+    lowest_line,
     standing,
     with_error,
 )
 from benchmarks.datasets import TABULAR, chosen_sets, read_set, splits
 from benchmarks.distributions import COVERAGES
 from benchmarks.fits import Job, fit_all, sources
-from benchmarks.peer_runs import kept_runs, run_peer
-from benchmarks.peers import RESULTS, peers_of
+from benchmarks.peer_reports import add_peer_options, reports_of_peers, title_of
+from benchmarks.peers import peers_of
 from benchmarks.results import facts, table, write_json
 from murho.model.errors import MurhoError
 
@@ -84,7 +81,7 @@ def render_set(name: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> st
             closed = [report["crps_closed"] for report in reports if report.get("crps_closed") is not None]
             rows.append(
                 [
-                    _title(system) if kind == kinds_of(reports)[0] else "",
+                    title_of(system, PEERS) if kind == kinds_of(reports)[0] else "",
                     kind + (" *" if kind == verdict["answer"][system] else ""),
                     str(len(reports)),
                     with_error(
@@ -133,20 +130,14 @@ def render_summary(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
     compared = [verdict for verdict in verdicts if "behind" in verdict]
     if compared:
         lines.append(
-            f"\nMurho has the lowest CRPS on {sum(verdict['lowest'] for verdict in compared)} of {len(compared)} "
-            f"sets; at worst it is {max(verdict['behind'] for verdict in compared):+.1f} % from the best peer; its "
-            f"calibrated {WIDTH_OF} % bands are no wider than the best peer's on "
-            f"{sum(verdict['width_ratio'] <= 1.0 for verdict in compared)}."
+            f"\n{lowest_line(compared, 'CRPS')}; its calibrated {WIDTH_OF} % bands are no wider than the best peer's "
+            f"on {sum(verdict['width_ratio'] <= 1.0 for verdict in compared)}."
         )
     return "\n".join(lines)
 
 
 def _mean(reports: Sequence[Mapping[str, Any]], kind: str, score: str, level: str) -> float:
     return float(np.mean([report[kind][score][level] for report in reports]))
-
-
-def _title(system: str) -> str:
-    return PEERS[system].title if system in PEERS else system
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -179,29 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _runs(options: argparse.Namespace) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Set → system → reports of its splits."""
     names = chosen_sets(options.sets, TABULAR)
-    peers = chosen_peers(options, PEERS)
-    runs: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
-    for name in names:
-        for peer in peers:
-            reports = reports_of_peer(
-                peer,
-                name,
-                options,
-                partial(kept_runs, PEERS[peer], name, RESULTS),
-                partial(
-                    run_peer,
-                    PEERS[peer],
-                    TABULAR[name],
-                    options.data,
-                    options.splits,
-                    results=RESULTS,
-                    cache=options.cache,
-                    rerun=options.rerun_peers,
-                    say=lambda line: print(line, file=sys.stderr, flush=True),
-                ),
-            )
-            if reports:
-                runs[name][peer] = reports
+    runs = reports_of_peers(options, [TABULAR[name] for name in names], PEERS)
     if not options.only_peers:
         jobs = []
         for name in names:

@@ -46,6 +46,12 @@ class TableError(MurhoError):
         super().__init__(message)
         self.row = row
 
+    def moved(self, rows: int) -> TableError:
+        """The same error, where so many rows come before the table that it speaks of."""
+        if self.row is None:
+            return self
+        return TableError(str(self).replace(f"row {self.row}:", f"row {self.row + rows}:", 1), row=self.row + rows)
+
 
 class OptionError(MurhoError):
     """An option has a value that can't be used."""

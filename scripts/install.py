@@ -12,7 +12,7 @@ the build:
     TORCH_VARIANT      cpu (the default) or cuda
     TORCH_INDEX_URL    an index to take torch from, instead of PyTorch's own (a mirror, another CUDA version)
 
-With --runtime-dependencies, EXTRAS names further extras, such as ``s3``.
+With --runtime-dependencies, EXTRAS names further extras, parted by commas, such as ``s3``.
 
 The script uses the standard library only, because it runs before anything is installed.
 """
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["CPU_INDEX", "Source", "Torch", "pinned_version", "torch_sources"]
 
@@ -232,6 +232,27 @@ def install_through_constraints(*arguments: str) -> None:
         )
 
 
+def chosen_extras(text: str, offered: Mapping[str, Sequence[str]]) -> list[str]:
+    """The extras in a text such as ``s3,excel``.
+
+    Args:
+        text: The value of EXTRAS; may be empty.
+        offered: Extra → its packages. One that asks for Murho itself, such as ``dev``, is none for an image: Murho is
+            copied into that, and a package index may know another package of this name.
+
+    Raises:
+        SystemExit: One is unknown; the message names those that there are.
+    """
+    known = [
+        extra for extra, packages in offered.items() if not any(package.startswith("murho") for package in packages)
+    ]
+    chosen = [extra.strip() for extra in text.split(",") if extra.strip()]
+    for extra in chosen:
+        if extra not in known:
+            raise SystemExit(f"EXTRAS: there is no extra {extra!r}; there are: {', '.join(sorted(known))}.")
+    return chosen
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Install torch, then the project or its runtime dependencies.
 
@@ -250,6 +271,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit("There is no CUDA on macOS: leave TORCH_VARIANT out.")
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    # A mistake is said before gigabytes are downloaded.
+    offered = project["project"]["optional-dependencies"]
+    extras = chosen_extras(os.environ.get("EXTRAS", ""), offered) if options.runtime_dependencies else []
     version = pinned_version("torch", CONSTRAINTS.read_text(encoding="utf-8"))
     # The files of an image cannot be written later, so all modules are compiled now. Elsewhere, Python compiles only
     # the modules that it imports, which saves half a minute here.
@@ -260,20 +284,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # The build tools are installed with the constraints too, so the build needs no environment of its own.
     install_through_constraints("--quiet", *common, *project["build-system"]["requires"])
     if options.runtime_dependencies:
-        offered = project["project"]["optional-dependencies"]
         client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))
-        chosen = [extra for extra in ("compiled", *os.environ.get("EXTRAS", "").split(",")) if extra]
-        unknown = set(chosen) - set(offered)
-        if unknown:
-            raise SystemExit(
-                f"EXTRAS: there is no extra {sorted(unknown)[0]!r}; there are: {', '.join(sorted(offered))}."
-            )
         wanted = [*project["project"]["dependencies"], *client["project"]["dependencies"]]
-        wanted += [package for extra in chosen for package in offered[extra]]
+        wanted += [package for extra in ("compiled", *extras) for package in offered[extra]]
         install_through_constraints(*common, *wanted)
     else:
-        extras = ",".join(SERVING_EXTRAS) if options.serving else "dev"
-        editable = ("--editable", f"{ROOT}[{extras}]", "--editable", str(ROOT / "client"))
+        own = ",".join(SERVING_EXTRAS) if options.serving else "dev"
+        editable = ("--editable", f"{ROOT}[{own}]", "--editable", str(ROOT / "client"))
         install_through_constraints(*common, "--no-build-isolation", *editable)
 
 

@@ -39,6 +39,7 @@ from murho.service.scheduling.scheduler import Scheduler
 from murho.service.scheduling.waiting import Waiting
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
+from murho.service.spool import SpoolRoom
 from murho.service.telemetry.access_log import AccessLog
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
@@ -122,6 +123,7 @@ def create_app(
         decoder=Decoder(settings),
         watcher=watcher,
         statistics=statistics,
+        spool_room=SpoolRoom(settings.spool_bytes),
     )
 
     access_log = AccessLog(settings.log_level, settings.log_format)

@@ -13,22 +13,28 @@ from murho.service.checkpoints.on_demand import ListedVersion
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
 from murho.service.errors import BadInputError
-from murho.service.exchange import headers_of, read_body, timeout_said, wanted_within
+from murho.service.exchange import headers_of, read_body, spool_body, timeout_said, wanted_within
 from murho.service.scheduling.predictor import RowsNotFiniteError, predict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Self
 
     from starlette.types import Receive, Scope
 
+    from murho.model.data.schema import UnfamiliarValue
+    from murho.model.engines.prediction import PredictOptions
     from murho.service.checkpoints.model_cache import Held
     from murho.service.checkpoints.on_demand import Served
     from murho.service.checkpoints.registry import Snapshot
     from murho.service.codecs.codec import Asked
+    from murho.service.codecs.inputs import Inputs
     from murho.service.parts import Parts
-    from murho.service.scheduling.jobs import ModelLike, Timing
+    from murho.service.scheduling.jobs import Answer, ModelLike, Reservation, Timing
+    from murho.service.security.callers import Caller
+    from murho.service.spool import Spool
 
-__all__ = ["Call"]
+__all__ = ["Call", "bad_rows", "warnings_of"]
 
 
 class Call:
@@ -83,9 +89,8 @@ class Call:
 
     def _choose(self, snapshot: Snapshot) -> Served:
         name, version = self._wanted
-        return (
-            snapshot.find_default(self.parts.settings.default_model) if name is None else snapshot.find(name, version)
-        )
+        default = self.parts.settings.default_model
+        return snapshot.find_default(default) if name is None else snapshot.find(name, version)
 
     async def body(self) -> bytes:
         """Returns the body as it was sent.
@@ -97,6 +102,17 @@ class Call:
         self.parts.scheduler.require_room()
         settings = self.parts.settings
         return await read_body(self._receive, self.headers, settings.request_timeout, settings.max_body_bytes)
+
+    async def spool(self, spool: Spool) -> None:
+        """Collects the body in a spool; see `body`."""
+        self.parts.scheduler.require_room()
+        settings = self.parts.settings
+        await spool_body(self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, spool)
+
+    async def until_gone(self) -> None:
+        """Waits until the client has closed the connection; once the body is read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
 
     async def model(self, served: Served, body: bytes) -> ModelLike:
         """Returns the model that is to answer, once the body is read; waits while it is loaded, if it isn't in memory.
@@ -112,8 +128,7 @@ class Call:
             return served
         self._served = None  # what is refused has no statistics
         said = timeout_said(body, self._scope["query_string"])
-        seconds = wanted_within(said, self.headers, self.parts.settings.request_timeout)
-        self._held = await self.parts.models.hold(served, self._choose, self._begin + seconds, self._receive)
+        self._held = await self.parts.models.hold(served, self._choose, self.deadline(said), self._receive)
         model = self._served = self._held.model
         return model
 
@@ -124,34 +139,85 @@ class Call:
             MurhoError: There is none; `errors.problem_details` has the HTTP status.
         """
         parts, inputs, options = self.parts, asked.inputs, asked.options
-        caller, cost = self._scope["state"]["caller"], model.cost(inputs.count, options)
+        cost = model.cost(inputs.count, options)
         parts.scheduler.require_room(cost, inputs.count)
-        parts.security.admit(caller, cost, requests=0)
+        parts.security.admit(self.caller, cost, requests=0)
         try:
-            answer = await predict(
-                parts.scheduler,
-                parts.waiting,
-                model,
-                inputs.columns,
-                options,
-                cost=cost,
-                caller=caller.name,
-                max_outside=MAX_WARNINGS + 1,
-                deadline=self._begin + wanted_within(asked.timeout, self.headers, parts.settings.request_timeout),
-                receive=self._receive,
-            )
+            answer = await self.compute(model, inputs, options, cost, self.deadline(asked.timeout), MAX_WARNINGS + 1)
         except RowsNotFiniteError as error:
-            message = "The value is so far outside the training range that the prediction isn't finite."
-            problems = (Problem(inputs.pointer(row, feature), message) for row, feature in error.cells)
-            raise BadInputError(problems) from None
+            raise bad_rows(error, inputs) from None
         parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
-        parts.statistics.answered(model, inputs.count, answer.timing, parts.scheduler.clock() - self._begin)
-        self._scope["state"]["facts"] = _facts(caller.name, model, inputs.count, options.samples, answer.timing)
-        warnings = describe_outside(answer.outside, inputs) if answer.outside else []
-        hint = level_hint(options.percentiles)
-        if hint is not None:
-            warnings.insert(0, {"pointer": "/percentiles", "message": hint})
+        self.answered(model, inputs.count, options, answer.timing)
+        warnings = warnings_of(answer.outside, inputs, options)
         return Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, warnings)
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        caller: Caller = self._scope["state"]["caller"]
+        return caller
+
+    def deadline(self, timeout: float | None) -> float:
+        """Returns the time on the scheduler's clock after which the answer is no longer wanted.
+
+        Args:
+            timeout: Seconds that the options of the request give; None: none.
+
+        Raises:
+            BadInputError: The header that gives seconds is wrong.
+        """
+        return self._begin + wanted_within(timeout, self.headers, self.parts.settings.request_timeout)
+
+    async def compute(
+        self,
+        model: ModelLike,
+        inputs: Inputs,
+        options: PredictOptions,
+        cost: float,
+        deadline: float,
+        most_outside: int,
+        reservation: Reservation | None = None,
+    ) -> Answer:
+        """Returns the prediction for some rows of the request; see `predictor.predict`."""
+        return await predict(
+            self.parts.scheduler,
+            self.parts.waiting,
+            model,
+            inputs.columns,
+            options,
+            cost=cost,
+            caller=self.caller.name,
+            max_outside=most_outside,
+            deadline=deadline,
+            receive=self._receive,
+            reservation=reservation,
+        )
+
+    def answered(self, model: ModelLike, rows: int, options: PredictOptions, timing: Timing) -> None:
+        """Counts the request as answered."""
+        self.parts.statistics.answered(model, rows, timing, self.parts.scheduler.clock() - self._begin)
+        self._scope["state"]["facts"] = _facts(self.caller.name, model, rows, options.samples, timing)
+
+
+def bad_rows(error: RowsNotFiniteError, inputs: Inputs, first: int = 0) -> BadInputError:
+    """Returns the error of rows without a finite answer; `first` rows of the request come before them."""
+    message = "The value is so far outside the training range that the prediction isn't finite."
+    return BadInputError(Problem(inputs.pointer(first + row, feature), message) for row, feature in error.cells)
+
+
+def warnings_of(outside: Sequence[UnfamiliarValue], inputs: Inputs, options: PredictOptions) -> list[dict[str, str]]:
+    """Returns the warnings of an answer: its values unlike the training rows, and levels that may be meant otherwise.
+
+    Args:
+        outside: See `describe_outside`.
+        inputs: Gives pointers their form.
+        options: Options of the request.
+    """
+    warnings = describe_outside(outside, inputs) if outside else []
+    hint = level_hint(options.percentiles)
+    if hint is not None:
+        warnings.insert(0, {"pointer": "/percentiles", "message": hint})
+    return warnings
 
 
 def _facts(caller: str, model: ModelLike, rows: int, samples: int, timing: Timing) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def serve(
 
     from murho.model.storage.places import shown_place
     from murho.service.server import address_of, listen, serve_until_stopped
-    from murho.service.telemetry.metrics import configure_logging
+    from murho.service.telemetry.log import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     listening = listen(settings.host, settings.port)

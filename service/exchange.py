@@ -11,11 +11,14 @@ import orjson
 from murho.model.errors import Problem
 from murho.service.bodies import BodyChunks
 from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
+from murho.service.spool import WRITTEN_BYTES
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
-__all__ = ["headers_of", "read_body", "timeout_said", "wanted_within"]
+    from murho.service.spool import Spool
+
+__all__ = ["headers_of", "read_body", "spool_body", "timeout_said", "wanted_within"]
 
 SMALL_BODY = 2**16
 """Bytes of JSON that are read within a millisecond."""
@@ -40,9 +43,7 @@ async def read_body(receive: Receive, headers: dict[str, str], seconds: float, m
         SlowRequestError: The body takes longer.
         ClientGoneError: The client closed the connection before the end.
     """
-    announced = headers.get("content-length", "")
-    if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
-        raise _too_large(most)
+    _require_announced(headers, most)
     try:
         async with asyncio.timeout(seconds):
             body, last = await _next_part(receive)
@@ -61,6 +62,35 @@ async def read_body(receive: Receive, headers: dict[str, str], seconds: float, m
     if len(body) > most:
         raise _too_large(most)
     return body
+
+
+async def spool_body(receive: Receive, headers: dict[str, str], seconds: float, most: int, spool: Spool) -> None:
+    """Collects the whole body in a spool; takes the other arguments of `read_body`, and raises what it raises."""
+    _require_announced(headers, most)
+    waiting, last = bytearray(), False
+    try:
+        async with asyncio.timeout(seconds):
+            while not last:
+                part, last = await _next_part(receive)
+                waiting += part
+                if spool.size + len(waiting) > most:
+                    raise _too_large(most)
+                if last or len(waiting) >= WRITTEN_BYTES:
+                    await asyncio.to_thread(spool.write, bytes(waiting))
+                    waiting.clear()
+    except TimeoutError:
+        raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
+
+
+def _require_announced(headers: dict[str, str], most: int) -> None:
+    """Checks the size that a request announces.
+
+    Raises:
+        TooLargeError: It is above the limit.
+    """
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and (len(announced) > 18 or int(announced) > most):
+        raise _too_large(most)
 
 
 async def _next_part(receive: Receive) -> tuple[bytes, bool]:

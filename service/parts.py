@@ -16,6 +16,7 @@ from murho.service.scheduling.scheduler import Scheduler
 from murho.service.scheduling.waiting import Waiting
 from murho.service.security.callers import Security
 from murho.service.settings import Settings
+from murho.service.spool import SpoolRoom
 from murho.service.telemetry.metrics import Telemetry
 from murho.service.telemetry.model_statistics import ModelStatistics
 
@@ -39,6 +40,7 @@ class Parts:
     decoder: Decoder
     watcher: Watcher
     statistics: ModelStatistics
+    spool_room: SpoolRoom
 
 
 class State(TypedDict):

@@ -107,6 +107,12 @@ class Settings(BaseSettings):
         "by every request.",
     )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
+    spool_bytes: int = Field(
+        default=2**30,
+        ge=0,
+        description="The most bytes of large CSV and Arrow bodies and answers in temporary files (TMPDIR) at a time; "
+        "beyond it they stay in memory.",
+    )
 
     max_pending: int = Field(
         default=1_000,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarks.scale_parts.simulation import Costs
     from benchmarks.scale_parts.unit_costs import UnitCosts
 
-__all__ = ["RATES", "check_rows", "jump_rows", "model_rows", "request_rows", "row_rows"]
+__all__ = ["RATES", "check_rows", "jump_rows", "model_rows", "request_rows", "request_size_rows", "row_rows"]
 
 RATES = (1_000, 100_000, 10_000_000)
 CORES_A_MACHINE = 64
@@ -55,6 +55,13 @@ def request_rows(costs: Costs) -> list[list[str]]:
         machines = math.ceil(replicas / CORES_A_MACHINE)
         rows.append([f"{rate:,}", f"{replicas:,}", f"{machines:,}", f"{p99:.1f}"])
     return rows
+
+
+def request_size_rows(measured: UnitCosts) -> list[list[str]]:
+    """Requests and rows a second of one service by rows a request, and what a request costs beside one row."""
+    one = measured.rates[32]
+    rates = {1: one, **measured.row_rates}
+    return [[f"{rows}", f"{rate:.0f}", f"{rows * rate:,.0f}", f"{one / rate:.1f}"] for rows, rate in rates.items()]
 
 
 def row_rows(measured: UnitCosts, rows: float = 1e12, day: float = 86_400.0) -> list[list[str]]:

@@ -29,6 +29,8 @@ __all__ = ["CONNECTIONS", "UnitCosts", "costs_of", "measure"]
 
 CONNECTIONS = (1, 4, 8, 32, 128)
 """Connections whose rates are measured. The first and the fourth give the costs, the others judge the simulation."""
+ROWS_A_REQUEST = (10, 100)
+"""Rows of larger requests whose rates are measured, with 32 connections."""
 SAMPLES = 256
 COPIES = 20
 """Further models whose memory is measured."""
@@ -41,6 +43,7 @@ class UnitCosts:
 
     Attributes:
         rates: Requests a second by number of connections, one row and 256 draws each.
+        row_rates: The same with 32 connections, by number of rows a request; empty in files of before.
         half_load: ``p50`` and ``p99`` of answers at half of the rate with 32 connections, seconds.
         ready: Seconds from the start of a service to its first answer.
         memory: Bytes of a service with one model.
@@ -49,6 +52,7 @@ class UnitCosts:
     """
 
     rates: Mapping[int, float]
+    row_rates: Mapping[int, float]
     half_load: Mapping[str, float]
     ready: float
     memory: float
@@ -59,6 +63,7 @@ class UnitCosts:
         """For a file."""
         return {
             "rates": {str(connections): rate for connections, rate in self.rates.items()},
+            "row_rates": {str(rows): rate for rows, rate in self.row_rates.items()},
             "half_load": dict(self.half_load),
             **{name: getattr(self, name) for name in ("ready", "memory", "model_memory", "rows")},
         }
@@ -66,8 +71,13 @@ class UnitCosts:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> UnitCosts:
         """The inverse of `to_json`."""
-        rates = {int(connections): float(rate) for connections, rate in data["rates"].items()}
-        return cls(rates, **{name: data[name] for name in ("half_load", "ready", "memory", "model_memory", "rows")})
+        rates, row_rates = (
+            {int(number): float(rate) for number, rate in of.items()}
+            for of in (data["rates"], data.get("row_rates", {}))
+        )
+        return cls(
+            rates, row_rates, **{name: data[name] for name in ("half_load", "ready", "memory", "model_memory", "rows")}
+        )
 
 
 def costs_of(measured: UnitCosts, **limits: Any) -> Costs:
@@ -99,7 +109,7 @@ def measure(checkpoints: Path, model: str, directory: Path, *, rounds: int, seco
     """
     version = find_checkpoint(checkpoints, model, None)
     schema = Schema.from_json(orjson.loads((version / "model.json").read_bytes())["schema"])
-    bodies = [orjson.dumps({"inputs": [row], "samples": SAMPLES}) for row in rows_of(records(schema, 64))]
+    bodies = [_body([row]) for row in rows_of(records(schema, 64))]
     roots = {1: directory / "one", 1 + COPIES: directory / "many"}
     for count, root in roots.items():
         for number in range(count):
@@ -119,17 +129,28 @@ def measure(checkpoints: Path, model: str, directory: Path, *, rounds: int, seco
                 for connections in CONNECTIONS:
                     done = bench.rates([server], {"murho": requests}, connections)["murho"]
                     rates[connections] = middle([one["rate"] for one in done])
+                row_rates = {}
+                for rows in ROWS_A_REQUEST:
+                    larger = [_body(rows_of(records(schema, rows, seed=seed))) for seed in range(16)]
+                    of_rows = [http(server.server.path, body) for body in larger]
+                    sent = {"murho": stored(of_rows, directory / f"{rows}.http")}
+                    row_rates[rows] = middle([one["rate"] for one in bench.rates([server], sent, 32)["murho"]])
                 server.resume()
                 halves = bench.at_half_load(server, requests, rates[32])
         half_load = {level: middle([one["latency"][level] for one in halves]) for level in ("p50", "p99")}
     return UnitCosts(
         rates=rates,
+        row_rates=row_rates,
         half_load=half_load,
         ready=ready,
         memory=float(memories[1]),
         model_memory=(memories[1 + COPIES] - memories[1]) / COPIES,
         rows=_offline(roots[1], model, schema, directory),
     )
+
+
+def _body(rows: list[dict[str, Any]]) -> bytes:
+    return orjson.dumps({"inputs": rows, "samples": SAMPLES})
 
 
 def _offline(root: Path, model: str, schema: Schema, directory: Path) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,20 +18,29 @@ import pyarrow.csv
 from murho.model.data.arrow_values import text_array
 from murho.model.errors import TableError
 
-__all__ = ["MISSING_TOKENS", "parse_csv", "separator_and_names"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["MISSING_TOKENS", "csv_blocks", "parse_csv", "separator_and_names"]
 
 MISSING_TOKENS = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
 )
 """Texts that mark a missing cell in a CSV file."""
 
+_TOKENS = text_array(sorted(MISSING_TOKENS))
+_LONGEST_TOKEN = pc.max(pc.binary_length(_TOKENS))
+_NULL = pa.nulls(1, pa.string())[0]
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"
 _DIAGNOSED_BYTES = 2**22
+_BLOCK_BYTES = 2**24
 
 
-def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None) -> pa.Table:
+def parse_csv(
+    data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None, skipped: int = 0
+) -> pa.Table:
     """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
 
     Args:
@@ -39,6 +49,7 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separ
         most_columns: For data of strangers: the most columns, each of which takes memory. Errors in more than some
             megabytes of such data are not looked for line by line, because a line may be as long as all of them.
         separator: The separator, if it is known; by default the first lines tell it (`separator_and_names`).
+        skipped: Lines of the source behind the header line that the data don't have, for messages.
 
     Raises:
         TableError: The data are empty, aren't UTF-8, have ragged lines or more columns than that, or the header can't
@@ -49,39 +60,94 @@ def parse_csv(data: bytes, where: str, *, most_columns: int | None = None, separ
         raise TableError(f"{where} is empty: expected a header line with the column names, then one line a row")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
-    separator, names, more = _header(where, data[start:], separator)
+    separator, names, more = _header(where, data[start:], separator, skipped)
     if most_columns is not None and len(names) > most_columns:
         raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
         return pa.table([pa.nulls(0, pa.string())] * len(names), names=names)
+    view = pa.py_buffer(data).slice(start)
     try:
         table = pa.csv.read_csv(
-            pa.py_buffer(data).slice(start),
-            # One thread keeps the rows in order and the errors reproducible.
-            read_options=pa.csv.ReadOptions(
-                use_threads=False,
-                block_size=1 << 24,
-                column_names=[str(index) for index in range(len(names))],
-                skip_rows_after_names=_leading_blank_lines(data[start:]) + 1,
-            ),
-            parse_options=pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(
-                column_types={str(index): pa.string() for index in range(len(names))},
-                strings_can_be_null=False,
-            ),
+            _Blocks(pa.BufferReader(view)) if len(data) > _BLOCK_BYTES else view,
+            **_reading(separator, len(names), _leading_blank_lines(data[start:]) + 1, _BLOCK_BYTES),
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
             raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
-        raise _diagnosis(where, data[start:], separator, len(names), error) from error
-    tokens = text_array(sorted(MISSING_TOKENS))
-    null = pa.nulls(1, pa.string())[0]
+        raise _diagnosis(where, data[start:], separator, len(names), error, skipped) from error
     columns = []
     while table.num_columns:  # a column at a time: the bytes of those before are given back
-        column = pc.utf8_trim_whitespace(table.column(0))
+        column = table.column(0)
         table = table.remove_column(0)
-        columns.append(pc.if_else(pc.is_in(column, tokens), null, column))
+        columns.append(_trimmed(column))
     return pa.table(columns, names=names)
+
+
+def csv_blocks(
+    stream: pa.NativeFile, start: bytes, where: str, *, block_bytes: int
+) -> tuple[Sequence[str], Iterator[pa.RecordBatch]]:
+    """The rows of a CSV file in UTF-8, a block at a time: the cells are those of `parse_csv`.
+
+    Args:
+        stream: The file, from its beginning.
+        start: Its first bytes, two megabytes or all: they tell separator and names.
+        where: Its name, for messages.
+        block_bytes: Bytes that are read at a time; no row may be longer.
+
+    Returns:
+        The names of the columns, and the blocks; their columns are called ``0``, ``1``, … instead.
+
+    Raises:
+        TableError: The header line can't be read, as by `parse_csv`.
+        pa.ArrowException: Something is wrong with the file; `parse_csv` says what. The blocks may raise it, too.
+    """
+    mark = len(_BYTE_ORDER_MARK) if start.startswith(_BYTE_ORDER_MARK) else 0
+    separator, names, _ = _header(where, start[mark:])
+    skipped = _leading_blank_lines(start[mark:]) + 1
+    reader = pa.csv.open_csv(_Blocks(stream), **_reading(separator, len(names), skipped, block_bytes))
+    return names, (
+        pa.record_batch([_trimmed(column) for column in block.columns], names=block.schema.names) for block in reader
+    )
+
+
+class _Blocks(io.RawIOBase):
+    """A file in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream, self._kept = stream, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block: bytes = self._kept + self._stream.read(size - len(self._kept) if size > 0 else None)
+        cut = len(block) > 1 and block.endswith(b"\r")
+        self._kept = b"\r" if cut else b""
+        return block[:-1] if cut else block
+
+
+def _reading(separator: str, columns: int, skipped: int, block_bytes: int) -> dict[str, object]:
+    """Options of the fast reader: every cell is text."""
+    names = [str(index) for index in range(columns)]
+    return {
+        # One thread keeps the rows in order and the errors reproducible.
+        "read_options": pa.csv.ReadOptions(
+            use_threads=False, block_size=block_bytes, column_names=names, skip_rows_after_names=skipped
+        ),
+        "parse_options": pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        "convert_options": pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        ),
+    }
+
+
+def _trimmed(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The cells without blanks around them, null where they say that there is none."""
+    column = pc.utf8_trim_whitespace(column)
+    short = column.filter(pc.less_equal(pc.binary_length(column), _LONGEST_TOKEN))
+    if not pc.any(pc.is_in(short, _TOKENS), min_count=0).as_py():  # takes half the time
+        return column
+    return pc.if_else(pc.is_in(column, _TOKENS), _NULL, column)
 
 
 def separator_and_names(data: bytes, where: str) -> tuple[str, list[str]]:
@@ -103,7 +169,7 @@ def _leading_blank_lines(data: bytes) -> int:
     return len(lines)
 
 
-def _header(where: str, data: bytes, known: str | None = None) -> tuple[str, list[str], bool]:
+def _header(where: str, data: bytes, known: str | None = None, skipped: int = 0) -> tuple[str, list[str], bool]:
     """Return the separator, the stripped names, and whether the file has rows.
 
     The separator is the one that splits the first lines into equal numbers of cells, and into the most cells, unless
@@ -114,7 +180,7 @@ def _header(where: str, data: bytes, known: str | None = None) -> tuple[str, lis
     try:
         text = sample.decode()
     except UnicodeDecodeError as error:
-        raise _not_utf8(where, data, error) from error
+        raise _not_utf8(where, data, error, skipped) from error
     best: tuple[bool, int, str, list[str], bool] | None = None
     for separator in _SEPARATORS if known is None else (known,):
         try:
@@ -136,27 +202,28 @@ def _header(where: str, data: bytes, known: str | None = None) -> tuple[str, lis
     return best[2:]
 
 
-def _diagnosis(where: str, data: bytes, separator: str, width: int, error: Exception) -> TableError:
+def _diagnosis(where: str, data: bytes, separator: str, width: int, error: Exception, skipped: int) -> TableError:
     """Find the line on which the fast reader failed, with a slower reader that counts lines."""
     try:
         text = data.decode()
     except UnicodeDecodeError as decoding:
-        return _not_utf8(where, data, decoding)
+        return _not_utf8(where, data, decoding, skipped)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     line = 1
     try:
         for row in reader:
             if row and len(row) != width:
                 return TableError(
-                    f"{where}, line {line}: {len(row)} cells where the header has {width}: "
+                    f"{where}, line {line + skipped}: {len(row)} cells where the header has {width}: "
                     "check for a missing or extra separator, or an unquoted one within a cell"
                 )
             line = reader.line_num + 1
     except csv.Error as broken:
-        return TableError(f"{where}, line {line}: {broken}: check the quotes from this line on")
+        return TableError(f"{where}, line {line + skipped}: {broken}: check the quotes from this line on")
     return TableError(f"{where} can't be read as CSV: {error}")
 
 
-def _not_utf8(where: str, data: bytes, error: UnicodeDecodeError) -> TableError:
+def _not_utf8(where: str, data: bytes, error: UnicodeDecodeError, skipped: int) -> TableError:
     line = data.count(b"\n", 0, error.start) + 1
+    line += skipped if line > 1 else 0
     return TableError(f"{where}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8: {_ENCODING_HINT}")

@@ -14,6 +14,8 @@ from murho.model.fitting.training_data import select_rows
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from murho.model.data.schema import Columns
@@ -40,6 +42,8 @@ def permutation_importance(
     repeats: int = DEFAULT_REPEATS,
     most_rows: int = MOST_ROWS,
     seed: int = 0,
+    samples: int = DEFAULT_SAMPLES,
+    features: Collection[str] | None = None,
     advance: Advance = ignore_rows,
 ) -> dict[str, Any]:
     """Shuffle each feature among the rows, and compare the answers with those for the rows as they are.
@@ -60,6 +64,8 @@ def permutation_importance(
         repeats: Shuffles of each feature, at least 1.
         most_rows: At least 2.
         seed: Seed of the rows and of the shuffles.
+        samples: S, the draws behind each answer, at least 1.
+        features: Names of the features to shuffle; None: all.
         advance: Called with the number of rows of each finished shuffle.
 
     Returns:
@@ -81,13 +87,15 @@ def permutation_importance(
         chosen = np.sort(generator.choice(count, most_rows, replace=False))
         columns, count = select_rows(columns, chosen), most_rows
         targets = None if targets is None else targets[chosen]
-    plain = _measure(posterior, columns, targets)
+    plain = _measure(posterior, columns, targets, samples)
     found = []
     for feature in posterior.schema.features:
+        if features is not None and feature.name not in features:
+            continue
         moved: dict[str, NDArray[np.float64]] = {name: np.zeros(count) for name in plain}
         for _ in range(repeats):
             shuffled = {**columns, feature.name: columns[feature.name][generator.permutation(count)]}
-            for name, values in _measure(posterior, shuffled, targets).items():
+            for name, values in _measure(posterior, shuffled, targets, samples).items():
                 moved[name] += _moved(name, values, plain[name]) / repeats
             advance(count)
         entries = {name: _estimate(name, values) for name, values in moved.items()}
@@ -95,18 +103,19 @@ def permutation_importance(
     return {"rows": count, "repeats": repeats, "measures": list(plain), "features": found}
 
 
-def _measure(posterior: Posterior, columns: Columns, targets: NDArray[np.float64] | None) -> Measured:
+def _measure(posterior: Posterior, columns: Columns, targets: NDArray[np.float64] | None, samples: int) -> Measured:
     """The measures of all rows, in the order in which they are shown."""
+    options = PredictOptions(samples=samples, percentiles=())
     if posterior.schema.target.classes is not None:
-        named = posterior.predict(columns, PredictOptions(percentiles=()))
+        named = posterior.predict(columns, options)
         if named.epistemic_entropy is None:
             raise ValueError("an answer with draws has an epistemic entropy")
         losses = {} if targets is None else {"log_loss": row_log_loss(named.probabilities, targets.astype(np.int64))}
         return {"probabilities": named.probabilities, **losses, "epistemic_entropy": named.epistemic_entropy}
-    answer = posterior.predict(columns, PredictOptions(percentiles=()))
+    answer = posterior.predict(columns, options)
     if answer.epistemic_std is None:
         raise ValueError("an answer with draws has an epistemic standard deviation")
-    scores = {} if targets is None else {"crps": score_columns(posterior, columns, targets, DEFAULT_SAMPLES, None).crps}
+    scores = {} if targets is None else {"crps": score_columns(posterior, columns, targets, samples, None).crps}
     return {"mean": answer.mean, **scores, "epistemic_std": answer.epistemic_std}
 
 

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.python_interface.asked_rows import probability_levels
+from murho.model.python_interface.distribution import SHOWN, Distribution, require_sample_size
 from murho.model.python_interface.value_errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import UnfamiliarValue
     from murho.model.python_interface.asked_rows import AskedRows
 
 __all__ = ["ClassDistribution"]
 
-SHOWN = 5
 
-
-class ClassDistribution:
+class ClassDistribution(Distribution):
     """The probability of each of C classes, for each of B rows; calibrated if the model has a calibration.
 
     Attributes:
@@ -38,13 +36,9 @@ class ClassDistribution:
             places: Index of each of these among the model's classes, ``[C]``; None: they have the same order.
         """
         own = rows.posterior.schema.target.classes or ()
-        self._rows = rows
+        super().__init__(rows)
         self.classes: NDArray[Any] = np.array(own) if classes is None else classes
         self._places = np.arange(len(own)) if places is None else places
-
-    def __len__(self) -> int:
-        """B."""
-        return len(self._rows)
 
     def __getitem__(self, rows: Any) -> ClassDistribution:
         """The distributions of some rows, by a number, a slice, a mask or numbers."""
@@ -55,22 +49,6 @@ class ClassDistribution:
         shown = [f"{name} {share:.0%}" for name, share in zip(likeliest[:SHOWN], most[:SHOWN], strict=True)]
         more = ", …" if len(self) > SHOWN else ""
         return f"<{self._rows.posterior.schema.target.name} of {len(self)} rows: {', '.join(shown)}{more}>"
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether everything is calibrated, or all raw."""
-        return bool(self._rows.plain.calibrated)
-
-    @property
-    def warnings(self) -> tuple[UnfamiliarValue, ...]:
-        """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
-        return self._rows.warnings
-
-    @property
-    def outside(self) -> NDArray[np.bool_] | None:
-        """Whether each row lies beyond the training rows, ``[B]``; None: not known."""
-        mask: NDArray[np.bool_] | None = self._rows.plain.outside
-        return mask
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
@@ -160,8 +138,7 @@ class ClassDistribution:
         Raises:
             ParameterError: n is no whole number from 1.
         """
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise ParameterError(f"n: a whole number from 1, not {n!r}")
+        require_sample_size(n)
         levels = np.random.default_rng(seed).random((n, len(self)))
         upper = self.probabilities.cumsum(axis=1)
         codes = np.stack([np.searchsorted(ends, row, side="right") for ends, row in zip(upper, levels.T, strict=True)])
@@ -178,11 +155,6 @@ class ClassDistribution:
         """
         self._rows.require_draws("functions")
         return self._by_class(self._rows.answer(draws=True).draws)
-
-    def _drawn(self, name: str) -> NDArray[np.float64]:
-        self._rows.require_draws(name)
-        values: NDArray[np.float64] = getattr(self._rows.plain, name)
-        return values
 
     def _by_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values ``[..., C]`` in the order of `classes`."""

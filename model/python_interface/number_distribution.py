@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.python_interface.asked_rows import probability_levels
-from murho.model.python_interface.value_errors import ParameterError
+from murho.model.python_interface.distribution import SHOWN, Distribution, require_sample_size
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from murho.model.data.schema import UnfamiliarValue
-    from murho.model.python_interface.asked_rows import AskedRows
 
 __all__ = ["NumberDistribution"]
 
-SHOWN = 5
 
-
-class NumberDistribution:
+class NumberDistribution(Distribution):
     """The predictive distribution of the target for each of B rows, in the target's unit.
 
     It is the exact mixture over the draws of the posterior. If the model has a calibration, `interval`, `ppf`, `cdf`,
@@ -31,14 +27,6 @@ class NumberDistribution:
     Arguments follow NumPy's rules of broadcasting, as in SciPy: a number is for every row, ``[B]`` numbers are one a
     row, and ``[K, 1]`` numbers are K for every row, with the result ``[K, B]``.
     """
-
-    def __init__(self, rows: AskedRows) -> None:
-        """Describe the target of rows; nothing is computed before it is asked for."""
-        self._rows = rows
-
-    def __len__(self) -> int:
-        """B."""
-        return len(self._rows)
 
     def __getitem__(self, rows: Any) -> NumberDistribution:
         """The distributions of some rows, by a number, a slice, a mask or numbers."""
@@ -52,22 +40,6 @@ class NumberDistribution:
         unit = f" {target.unit}" if target.unit else ""
         return f"<{target.name} of {len(self)} rows: {', '.join(shown)}{more}{unit}>"
 
-    @property
-    def calibrated(self) -> bool:
-        """Whether everything but the mean is calibrated, or all is raw."""
-        return bool(self._rows.plain.calibrated)
-
-    @property
-    def warnings(self) -> tuple[UnfamiliarValue, ...]:
-        """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
-        return self._rows.warnings
-
-    @property
-    def outside(self) -> NDArray[np.bool_] | None:
-        """Whether each row lies beyond the training rows, ``[B]``; None: not known."""
-        mask: NDArray[np.bool_] | None = self._rows.plain.outside
-        return mask
-
     def mean(self) -> NDArray[np.float64]:
         """``[B]``."""
         mean: NDArray[np.float64] = self._rows.plain.mean
@@ -79,7 +51,7 @@ class NumberDistribution:
 
     def std(self) -> NDArray[np.float64]:
         """Standard deviation ``[B]``: the root of ``epistemic()**2 + aleatoric()**2``."""
-        return self._spread("std")
+        return self._drawn("std")
 
     def var(self) -> NDArray[np.float64]:
         """Variance ``[B]``."""
@@ -87,11 +59,11 @@ class NumberDistribution:
 
     def epistemic(self) -> NDArray[np.float64]:
         """Standard deviation of the doubt about the function, which more training rows reduce, ``[B]``."""
-        return self._spread("epistemic_std")
+        return self._drawn("epistemic_std")
 
     def aleatoric(self) -> NDArray[np.float64]:
         """Standard deviation of the observation noise, which no training row reduces, ``[B]``."""
-        return self._spread("aleatoric_std")
+        return self._drawn("aleatoric_std")
 
     def ppf(self, q: ArrayLike) -> NDArray[np.float64]:
         """Quantiles, the inverse of `cdf`.
@@ -166,8 +138,7 @@ class NumberDistribution:
             ParameterError: n is no whole number from 1, or there are no draws.
         """
         self._rows.require_draws("sample")
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise ParameterError(f"n: a whole number from 1, not {n!r}")
+        require_sample_size(n)
         generator = np.random.default_rng(seed)
         # 1 - random() lies in (0, 1]; half a rounding error keeps the level below 1, too.
         levels = (np.arange(n) + (1.0 - generator.random(n)) * (1.0 - np.finfo(np.float64).eps)) / n
@@ -187,8 +158,3 @@ class NumberDistribution:
         self._rows.require_draws("functions")
         draws: NDArray[np.float64] = self._rows.answer(noise=False, draws=True).draws
         return draws
-
-    def _spread(self, name: str) -> NDArray[np.float64]:
-        self._rows.require_draws(name)
-        values: NDArray[np.float64] = getattr(self._rows.plain, name)
-        return values

@@ -87,7 +87,7 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
                 "What predictions depend on",
                 f"How far answers for {importance['rows']} rows move when the cells of one feature are shuffled among "
                 "them, as a root mean square, with two standard errors each way. Features that tell the same share "
-                "their importance.",
+                f"their importance.{_judged(importance)}",
                 importance_chart(importance, facts["target"]["unit"]),
             )
         )
@@ -239,6 +239,18 @@ def _of_training(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dic
             candidate_chart(facts),
         ),
     ]
+
+
+def _judged(importance: Mapping[str, Any]) -> str:
+    """A sentence about the features that were not judged; empty where all were."""
+    judged = len(importance["features"])
+    of_features = importance.get("of_features", judged)  # facts of older checkpoints judge all
+    if judged == of_features:
+        return ""
+    return (
+        f" Judged are {judged} of {of_features} features, those that move the mean networks most in a quick screen; "
+        "`murho importance NAME DATA` judges all."
+    )
 
 
 def _percent(share: float) -> str:

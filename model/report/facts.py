@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from murho.model.evaluation.importance_screen import screened_features
 from murho.model.evaluation.permutation_importance import permutation_importance
 from murho.model.report.doubt_facts import doubt_facts, weight_facts
 from murho.model.report.held_out_facts import held_out_facts
+from murho.model.report.importance_chart import MOST_FEATURES
 from murho.model.report.table_facts import table_facts, target_facts
 from murho.model.report.training_facts import training_facts
 
@@ -49,8 +51,9 @@ SCORES = (
 """Scores of labelled rows that a report shows: those of numbers, those of classes, and what both have."""
 FORMAT = 1
 """Version of the layout of the facts; those of another one are not read."""
-ROWS_OF_IMPORTANCE = 200
-"""Most rows whose features are shuffled: a report is made in seconds; `murho importance` takes more."""
+ROWS_OF_IMPORTANCE, DRAWS_OF_IMPORTANCE = 200, 64
+PREDICTIONS_OF_IMPORTANCE = 4_000
+"""Rows times shuffles times features whose importance is judged, about a second: `murho importance` takes more."""
 FACTS_PATH = PurePosixPath("report/facts.json")
 """Where the facts lie in the directory of a version."""
 
@@ -126,10 +129,24 @@ def facts_of_data(
 
 
 def _importance(posterior: Posterior, columns: Columns) -> dict[str, Any] | None:
-    """Permutation importance of the features for the answers, of few rows; None where there is one row alone."""
-    if len(next(iter(columns.values()))) < 2:
+    """Permutation importance for the answers, of few rows and features; None where there is one row alone.
+
+    ``of_features`` is the number of all features: more than those that are judged, where a screen has chosen these.
+    """
+    count, of_features = len(next(iter(columns.values()))), len(posterior.schema.features)
+    if count < 2:
         return None
-    return permutation_importance(posterior, columns, repeats=2, most_rows=ROWS_OF_IMPORTANCE)
+    rows = min(count, ROWS_OF_IMPORTANCE)
+    features = screened_features(posterior, columns, MOST_FEATURES)
+    found = permutation_importance(
+        posterior,
+        columns,
+        repeats=2 if 2 * rows * len(features) <= PREDICTIONS_OF_IMPORTANCE else 1,
+        most_rows=rows,
+        samples=DRAWS_OF_IMPORTANCE,
+        features=features,
+    )
+    return found | {"of_features": of_features}
 
 
 def stored_facts(directory: Path) -> dict[str, Any] | None:

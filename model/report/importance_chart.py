@@ -9,7 +9,7 @@ from murho.model.report.chart_style import BLUE, INK, axis, named, number
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TITLES", "importance_chart", "ordered_features"]
+__all__ = ["MOST_FEATURES", "TITLES", "importance_chart", "ordered_features"]
 
 TITLES = {
     "mean": "change of the mean",
@@ -23,6 +23,7 @@ TITLES = {
 WITHOUT_UNIT = ("probabilities",)
 IN_NATS = ("log_loss", "epistemic_entropy")
 MOST_FEATURES = 20
+"""Bars of a chart; a report judges no more features."""
 
 
 def ordered_features(importance: Mapping[str, Any]) -> list[Mapping[str, Any]]:

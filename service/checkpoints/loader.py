@@ -212,7 +212,7 @@ class Loader:
                 return  # it has changed meanwhile, or somebody else was told first
             if self._source.stamp(version.reference) == kept.stamp:
                 self._refused(key, _Failed(kept.stamp, reason))
-                del self._kept[key]
+            del self._kept[key]
             self.refresh(retry=False)
 
     def _references(self, name: str) -> list[CheckpointReference]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Schema
     from murho.model.engines.prediction import PredictOptions
     from murho.model.engines.target_models import AnyPrediction
+    from murho.service.codecs.block_codec import BlockCodec
     from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings
 
@@ -59,6 +60,8 @@ class Codec(Protocol):
 
     media_type: str
     """Of the answers, and the first of those that are read."""
+    blocks: BlockCodec | None
+    """Reads and writes large tables in bounded memory; None for a format that is read and written as a whole."""
 
     def reads(self, media_type: str) -> bool:
         """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""

@@ -9,10 +9,21 @@ from murho.model.errors import Problem
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["accepted_coding", "accepts_gzip", "compressed", "decompressed", "gzipped"]
+__all__ = [
+    "GZIP",
+    "LEVEL",
+    "accepted_coding",
+    "accepts_gzip",
+    "compressed",
+    "decompressed",
+    "decompressed_pieces",
+    "gzipped",
+    "is_plain",
+]
 
+PIECE_BYTES = 2**20
 LEAST_BYTES = 1024
 """Smaller answers aren't worth it."""
 LEVEL = 1
@@ -35,22 +46,46 @@ def decompressed(body: bytes, coding: str, most: int) -> bytes:
         BadInputError: The body isn't whole data of this encoding.
         TooLargeError: The result is larger than `most`.
     """
-    coding = coding.strip().lower()
-    if coding in {"", "identity"}:
+    if is_plain(coding):
         return body
+    return b"".join(decompressed_pieces(memoryview(body), coding, most))
+
+
+def is_plain(coding: str) -> bool:
+    """Returns whether a `Content-Encoding` header says that the body isn't compressed."""
+    return coding.strip().lower() in {"", "identity"}
+
+
+def decompressed_pieces(body: memoryview, coding: str, most: int) -> Iterator[bytes]:
+    """Yields a compressed body without its `Content-Encoding`, at most `PIECE_BYTES` at a time; see `decompressed`."""
+    coding = coding.strip().lower()
     if coding not in WINDOWS:
         raise MediaTypeError(f"Content-Encoding {coding[:80]!r} isn't read here. Send gzip, or no compression.")
     reader = zlib.decompressobj(WINDOWS[coding])
     name = coding.removeprefix("x-")
+    size = 0
     try:
-        plain = reader.decompress(body, most + 1)
+        for piece in _pieces(reader, body):
+            size += len(piece)
+            if size > most:
+                raise TooLargeError(
+                    f"The body takes more than {most} bytes, the most that this service reads. Send parts."
+                )
+            yield piece
     except zlib.error as error:
         raise BadInputError([Problem("", f"The body isn't {name} data: {error}.")]) from None
-    if len(plain) > most:
-        raise TooLargeError(f"The body takes more than {most} bytes, the most that this service reads. Send parts.")
     if not reader.eof or reader.unused_data:
         raise BadInputError([Problem("", f"The {name} data in the body are cut, or go on after their end.")])
-    return plain
+
+
+def _pieces(reader: zlib._Decompress, body: memoryview) -> Iterator[bytes]:
+    for start in range(0, len(body), PIECE_BYTES):
+        data: bytes | memoryview = body[start : start + PIECE_BYTES]
+        while piece := reader.decompress(data, PIECE_BYTES):
+            yield piece
+            data = reader.unconsumed_tail
+        if reader.unused_data:
+            return
 
 
 def accepts_gzip(accept_encoding: str) -> bool:

@@ -6,7 +6,8 @@ wants the lock is one more for the event loop to wait for.
 
 What one request may take of the memory: its body (`max_body_bytes`, and as much again before decompression), its
 columns (8 bytes a cell of `max_rows` rows, and the texts of categories, which are in the body), and the answer. Tables
-of compressed formats may take `EXPANSION` times the largest body for a moment (`codecs.table_codecs`).
+of compressed formats may take `EXPANSION` times the largest body for a moment (`codecs.table_sizes`). Of large CSV and
+Arrow bodies only some blocks of rows are in memory (`service.large_tables`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from murho.service.codecs.compression import decompressed
+from murho.service.codecs.compression import decompressed, is_plain
 from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from murho.model.data.schema import Schema
+    from murho.model.engines.prediction import PredictOptions
     from murho.service.codecs.codec import Asked, Codec
     from murho.service.settings import Settings
 
-__all__ = ["SMALL_BODY_BYTES", "Coding", "Decoder"]
+__all__ = ["SMALL_BODY_BYTES", "Coding", "Decoder", "require_place"]
 
 Result = TypeVar("Result")
 AskedFor = TypeVar("AskedFor", bound="Asked")
@@ -93,8 +95,7 @@ class Decoder:
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        plain = encoding.strip().lower() in {"", "identity"}
-        large = len(body) > SMALL_BODY_BYTES or not plain
+        large = len(body) > SMALL_BODY_BYTES or not is_plain(encoding)
         return await self.in_thread_if(large, partial(self._decode, body, encoding, schema, read))
 
     async def in_thread_if(self, large: bool, work: Callable[[], Result]) -> Result:
@@ -111,22 +112,30 @@ class Decoder:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _decode(self, body: bytes, encoding: str, schema: Schema, read: Callable[[bytes], AskedFor]) -> AskedFor:
-        settings = self._settings
-        asked = read(decompressed(body, encoding, settings.max_body_bytes))
-        rows, options, classes = asked.inputs.count, asked.options, schema.target.classes
-        values = rows * options.samples * len(classes or (None,))
-        if options.draws and values > settings.max_draw_values:
-            of_classes = "" if classes is None else f" for {len(classes)} classes"
-            raise TooLargeError(
-                f"The draws of {rows} rows and {options.samples} samples{of_classes} are {values} numbers; this "
-                f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
-            )
-        if classes is not None:
-            _require_place(rows, len(classes), len(options.percentiles))
+        asked = read(decompressed(body, encoding, self._settings.max_body_bytes))
+        require_place(asked.inputs.count, asked.options, schema, self._settings)
         return asked
 
 
-def _require_place(rows: int, classes: int, levels: int) -> None:
+def require_place(rows: int, options: PredictOptions, schema: Schema, settings: Settings) -> None:
+    """Checks that the answer for so many rows isn't too large.
+
+    Raises:
+        TooLargeError: It is.
+    """
+    classes = schema.target.classes
+    values = rows * options.samples * len(classes or (None,))
+    if options.draws and values > settings.max_draw_values:
+        of_classes = "" if classes is None else f" for {len(classes)} classes"
+        raise TooLargeError(
+            f"The draws of {rows} rows and {options.samples} samples{of_classes} are {values} numbers; this "
+            f"service lists at most {settings.max_draw_values}. Send fewer rows, or ask for fewer samples."
+        )
+    if classes is not None:
+        _require_place_of_classes(rows, len(classes), len(options.percentiles))
+
+
+def _require_place_of_classes(rows: int, classes: int, levels: int) -> None:
     """Checks that the answer of a classifier, which has a number for each class and level, isn't too large.
 
     Raises:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Schema
     from murho.model.engines.prediction import PredictOptions
+    from murho.service.codecs.block_codec import BlockCodec
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings
 
@@ -31,6 +32,7 @@ class JSONCodec:
     """The codec of `application/json`; see `Codec`."""
 
     media_type = "application/json"
+    blocks: BlockCodec | None = None
 
     def reads(self, media_type: str) -> bool:
         """Returns true for JSON under each of its names, and for a body without a media type."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Feature, Schema
     from murho.model.engines.answer_columns import Column
     from murho.model.engines.prediction import PredictOptions
+    from murho.service.codecs.block_codec import BlockCodec
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings
 
@@ -41,6 +42,7 @@ class NpyCodec:
     """The codec of `application/x-npy`, for models whose features are all numbers or booleans; see `Codec`."""
 
     media_type = "application/x-npy"
+    blocks: BlockCodec | None = None
 
     def reads(self, media_type: str) -> bool:
         """Returns whether the media type is this codec's."""

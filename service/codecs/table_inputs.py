@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Feature, Schema
 
-__all__ = ["check_names", "inputs_of_table"]
+__all__ = ["check_names", "inputs_of_table", "sentence"]
 
 
 def check_names(names: Sequence[str], schema: Schema) -> None:
@@ -52,8 +52,14 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
     problems.raise_any()
 
 
-def inputs_of_table(table: pa.Table, schema: Schema, max_rows: int) -> Inputs:
+def inputs_of_table(table: pa.Table, schema: Schema, max_rows: int, first: int = 0) -> Inputs:
     """Returns the rows of a table whose names `check_names` has accepted.
+
+    Args:
+        table: The rows.
+        schema: The features.
+        max_rows: The most rows.
+        first: Rows of the request that come before these, for pointers and messages.
 
     Raises:
         BadInputError: There are no rows, or a cell can't be used: the first of each column is named.
@@ -69,15 +75,15 @@ def inputs_of_table(table: pa.Table, schema: Schema, max_rows: int) -> Inputs:
         try:
             column = canonical_column(table.column(feature.name), feature.kind, feature.name, feature.reading)
         except TableError as error:
-            row = (error.row or 1) - 1
+            row = (error.row or 1) - 1 + first
             where = pointer("inputs", feature.name) if error.row is None else pointer("inputs", feature.name, row)
-            problems.add(row, position, where, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            problems.add(row, position, where, sentence(error.moved(first)))
             continue
         columns[feature.name] = column
         if not feature.accepts_missing:
             absent = is_missing(column).nonzero()[0]
             problems.add_rows(
-                absent.tolist(),
+                (absent + first).tolist(),
                 position,
                 partial(pointer, "inputs", feature.name),
                 partial(_explain_missing, feature),
@@ -85,6 +91,11 @@ def inputs_of_table(table: pa.Table, schema: Schema, max_rows: int) -> Inputs:
     problems.raise_any()
     names = tuple(feature.name for feature in schema.features)
     return Inputs(Form.COLUMNS, columns, table.num_rows, names)
+
+
+def sentence(error: TableError) -> str:
+    """Returns the message of an error of a table as a sentence of its own."""
+    return f"{str(error)[:1].upper()}{str(error)[1:]}."
 
 
 def _explain_missing(feature: Feature, row: int) -> str:  # noqa: ARG001 - the same in every row

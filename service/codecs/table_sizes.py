@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.service.errors import TooLargeError
+
 if TYPE_CHECKING:
     from murho.model.data.schema import Schema
+    from murho.service.settings import Settings
 
-__all__ = ["arrow_bytes", "expanded_bytes", "most_columns"]
+__all__ = ["arrow_bytes", "arrow_rows", "check_columns", "check_memory", "expanded_bytes", "most_columns"]
 
+EXPANSION = 16
+"""A table may take this many times the memory of the largest body. Compressed tables could take any amount."""
 SPARE_COLUMNS = 1000
 BATCHES = {"record batch": 0, "dictionary": 1}
 
@@ -25,7 +30,30 @@ def most_columns(schema: Schema) -> int:
     return len(schema.features) + len(schema.left_out) + SPARE_COLUMNS
 
 
-def arrow_bytes(body: bytes) -> int:
+def check_columns(count: int, schema: Schema) -> None:
+    """Checks the number of a table's columns.
+
+    Raises:
+        TooLargeError: There are more than `most_columns`.
+    """
+    if count > most_columns(schema):
+        raise TooLargeError(f"The table has {count} columns; at most {most_columns(schema)} are read for this model.")
+
+
+def check_memory(taken: int, settings: Settings) -> None:
+    """Checks the bytes that a table takes in memory.
+
+    Raises:
+        TooLargeError: They are more than `EXPANSION` times the largest body.
+    """
+    most = EXPANSION * settings.max_body_bytes
+    if taken > most:
+        raise TooLargeError(
+            f"The table takes {taken} bytes, more than this service reads at once ({most}). Send parts."
+        )
+
+
+def arrow_bytes(body: bytes | memoryview) -> int:
     """Returns the bytes that the buffers of an Arrow stream take, after decompression.
 
     The metadata of a batch is a flatbuffer (Message.fbs of the Arrow format). In a compressed batch each buffer begins
@@ -39,6 +67,21 @@ def arrow_bytes(body: bytes) -> int:
         if message.type in BATCHES:
             total += _batch_bytes(memoryview(message.metadata), memoryview(message.body), BATCHES[message.type])
     return total
+
+
+def arrow_rows(body: bytes | memoryview) -> int:
+    """Returns the rows of an Arrow stream, as its batches declare them; no batch is read.
+
+    Raises:
+        ArrowException, struct.error: The stream is broken.
+    """
+    rows = 0
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
+        if message.type == "record batch":
+            metadata = memoryview(message.metadata)
+            length = _field(metadata, _follow(metadata, _field(metadata, _follow(metadata, 0), 2)), 0)
+            rows += struct.unpack_from("<q", metadata, length)[0] if length else 0  # RecordBatch.length
+    return rows
 
 
 def _batch_bytes(metadata: memoryview, body: memoryview, wrapped: int) -> int:

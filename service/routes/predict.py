@@ -16,7 +16,9 @@ from murho.service.call import Call
 from murho.service.codecs.compression import accepts_gzip, gzipped
 from murho.service.codecs.decoding import Coding
 from murho.service.codecs.formats import reader_of, writer_of
+from murho.service.large_tables import answer_in_blocks, may_be_large
 from murho.service.parts import Parts, PartsDependency
+from murho.service.spool import Spool
 
 if TYPE_CHECKING:
     from murho.service.codecs.codec import Answered, Codec
@@ -85,10 +87,19 @@ async def answer(
         headers = call.headers
         reader = reader_of(headers.get("content-type", ""))
         writer = writer_of(headers.get("accept", ""), reader)
-        body = await call.body()
-        model = await call.model(found, body)
         query = scope["query_string"]
         coding = Coding(reader, headers.get("content-encoding", ""), QueryParams(query) if query else {})
+        if may_be_large(coding, writer, headers):
+            with Spool(parts.spool_room) as spool:
+                await call.spool(spool)
+                model = await call.model(found, b"")
+                response = await answer_in_blocks(call, model, spool, coding, writer)
+                if response is not None:
+                    return response
+                body = bytes(spool.view())
+        else:
+            body = await call.body()
+            model = await call.model(found, body)
         asked = await parts.decoder.decode_request(body, coding, model.schema)
         writer.require_place(asked.options)
         answered = await call.predict(model, asked)

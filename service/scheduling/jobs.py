@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from murho.model.engines.target_models import AnyPrediction
     from murho.model.posterior.model_spec import ModelSpec
 
-__all__ = ["Answer", "Job", "ModelLike", "Slice", "Timing"]
+__all__ = ["Answer", "Job", "ModelLike", "Reservation", "Slice", "Timing"]
 
 
 class ModelLike(Protocol):
@@ -81,6 +81,23 @@ class Answer:
 
 
 @dataclass(slots=True, eq=False)
+class Reservation:
+    """Work that is admitted and comes as one job after the other.
+
+    Attributes:
+        left: Cost for which no job has come so far.
+    """
+
+    left: float
+
+    def take(self, cost: float) -> float:
+        """Takes the cost of a job, or what is left; returns what was taken."""
+        taken = min(cost, self.left)
+        self.left -= taken
+        return taken
+
+
+@dataclass(slots=True, eq=False)
 class Job:
     """One request for predictions, and how far it has come.
 
@@ -94,6 +111,7 @@ class Job:
         deadline: Time on the scheduler's clock after which the answer is no longer wanted.
         max_outside: The most values unlike the training rows to return.
         future: Gets the answer or an error, in its own event loop.
+        reservation: The admitted work that it is a part of; None: it is admitted by itself.
         submitted: When it was admitted, on the scheduler's clock.
         timing: Seconds in the queue and in computation so far.
         begun: When its first rows began to be computed, on the scheduler's clock; None: it waits.
@@ -112,6 +130,7 @@ class Job:
     deadline: float
     max_outside: int
     future: asyncio.Future[Answer]
+    reservation: Reservation | None = None
     submitted: float = 0.0
     timing: Timing = field(default_factory=Timing)
     begun: float | None = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns, UnfamiliarValue
     from murho.model.engines.prediction import PredictOptions
     from murho.model.engines.target_models import AnyPrediction
-    from murho.service.scheduling.jobs import ModelLike
+    from murho.service.scheduling.jobs import ModelLike, Reservation
     from murho.service.scheduling.scheduler import Outcome, Scheduler
     from murho.service.scheduling.waiting import Receive, Waiting
 
@@ -59,6 +59,7 @@ async def predict(
     max_outside: int = 0,
     deadline: float = float("inf"),
     receive: Receive | None = None,
+    reservation: Reservation | None = None,
 ) -> Answer:
     """Returns the prediction for a batch of rows.
 
@@ -73,6 +74,7 @@ async def predict(
         max_outside: The most values unlike the training rows to return.
         deadline: Time on the scheduler's clock after which the answer is no longer wanted.
         receive: Tells whether the client is gone (`Waiting.answer`).
+        reservation: Has admitted this work already.
 
     Raises:
         RowsNotFiniteError: The answer isn't finite for rows far outside the training range.
@@ -91,6 +93,7 @@ async def predict(
         deadline,
         max_outside,
         future,
+        reservation,
     )
     scheduler.submit(job)
     return await waiting.answer(job, receive)

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
 from murho.service.scheduling.heartbeat import Heartbeat
-from murho.service.scheduling.jobs import Answer, Job, Slice
+from murho.service.scheduling.jobs import Answer, Job, Reservation, Slice
 from murho.service.scheduling.turns import Turns
 from murho.service.scheduling.work_rates import WorkRates
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["Outcome", "Scheduler"]
 
@@ -139,6 +141,35 @@ class Scheduler:
                 retry_after=max(1, min(3600, round(self._pending_seconds))),
             )
 
+    @contextlib.contextmanager
+    def reserved(self, model: ModelLike, cost: float, rows: int) -> Iterator[Reservation]:
+        """Admits work that comes as one job after the other; these are then admitted without a question.
+
+        Args:
+            model: The checkpoint.
+            cost: Of all of it.
+            rows: Of all of it.
+
+        Raises:
+            TooLargeError: The cost alone is above the bound.
+            QueueFullError: Too much is pending.
+            NotReadyError: The scheduler is closed.
+        """
+        reservation = Reservation(cost)
+        with self._changed:
+            self.require_room(cost, rows)
+            self._pending += 1
+            self._add(model, cost)
+        try:
+            yield reservation
+        finally:
+            with self._changed:
+                self._pending -= 1
+                self._add(model, -reservation.left)
+                reservation.left = 0.0
+                if self._closed:
+                    self._changed.notify()
+
     def submit(self, job: Job) -> None:
         """Admits a job. Its future gets an `Answer` or an error.
 
@@ -148,12 +179,13 @@ class Scheduler:
             NotReadyError: The scheduler is closed.
         """
         job.submitted = self.clock()
-        seconds = job.cost * self.rates.seconds_per_cost(job.model)
         with self._changed:
-            self.require_room(job.cost, job.rows)
-            self._pending += 1
-            self._pending_cost += job.cost
-            self._pending_seconds += seconds
+            if job.reservation is None:
+                self.require_room(job.cost, job.rows)
+                self._pending += 1
+                self._add(job.model, job.cost)
+            else:
+                self._add(job.model, job.cost - job.reservation.take(job.cost))
         self._arriving.append(job)
         if len(self._arriving) == 1:
             # All requests that have arrived by now are read first. So they share a pass, and the interpreter's lock
@@ -258,13 +290,17 @@ class Scheduler:
         if job.over:
             return
         job.over = True
-        self._pending -= 1
-        self._pending_cost -= job.cost
-        # Rates change while jobs wait, so what was added is not what is taken away; the empty queue sets it right.
-        left = self._pending_seconds - job.cost * self.rates.seconds_per_cost(job.model)
-        self._pending_seconds = max(0.0, left) if self._pending else 0.0
+        self._pending -= job.reservation is None
+        self._add(job.model, -job.cost)
         if self._closed:
             self._changed.notify()
+
+    def _add(self, model: ModelLike, cost: float) -> None:
+        """Adds to the pending work, or takes away from it."""
+        self._pending_cost += cost
+        # Rates change while jobs wait, so what was added is not what is taken away; the empty queue sets it right.
+        seconds = self._pending_seconds + cost * self.rates.seconds_per_cost(model)
+        self._pending_seconds = max(0.0, seconds) if self._pending else 0.0
 
     def _left(self, job: Job) -> float:
         """Returns the cost of the rows that are left."""

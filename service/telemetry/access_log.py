@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 import structlog
 
-from murho.service.telemetry.metrics import for_people
+from murho.service.telemetry.log import for_people
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,26 +1,22 @@
-"""Telemetry: the Prometheus metrics of one application, and the log of the process."""
+"""The Prometheus metrics of one application."""
 
 from __future__ import annotations
 
-import logging
-import sys
-from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING
 
-import orjson
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from murho.service.telemetry.doubt_metrics import DoubtMetrics
 from murho.service.telemetry.loading_metrics import LoadingMetrics
 
 if TYPE_CHECKING:
+    from murho.model.engines.target_models import AnyPrediction
     from murho.service.checkpoints.registry import Snapshot
-    from murho.service.scheduling.jobs import Answer
+    from murho.service.scheduling.jobs import Answer, Timing
     from murho.service.scheduling.scheduler import Scheduler
 
-__all__ = ["Telemetry", "configure_logging", "for_people"]
+__all__ = ["Telemetry"]
 
 # Geometric buckets, in seconds: a single row takes about a millisecond, a batch of a million rows minutes.
 SECONDS = tuple(0.0005 * 2**step for step in range(18))
@@ -147,13 +143,21 @@ class Telemetry:
             answer: The prediction.
             noise: Whether it describes new observations; one of the function alone says nothing of the noise.
         """
-        counted, queue_seconds, compute_seconds = self._of_models(name, version)
-        counted.inc(rows)
-        queue_seconds.observe(answer.timing.queue)
-        compute_seconds.observe(answer.timing.compute)
-        if answer.outside:
+        self.record_rows(name, version, rows, answer.prediction, noise=noise)
+        self.record_timing(name, version, answer.timing, warned=bool(answer.outside))
+
+    def record_rows(self, name: str, version: str, rows: int, prediction: AnyPrediction, *, noise: bool = True) -> None:
+        """Counts the rows of a prediction, or of a part of one; see `record`."""
+        self._of_models(name, version)[0].inc(rows)
+        self.doubt.record(name, version, prediction, noise=noise)
+
+    def record_timing(self, name: str, version: str, timing: Timing, *, warned: bool) -> None:
+        """Counts a prediction, without its rows."""
+        _, queue_seconds, compute_seconds = self._of_models(name, version)
+        queue_seconds.observe(timing.queue)
+        compute_seconds.observe(timing.compute)
+        if warned:
             self.warned.labels(name, version).inc()
-        self.doubt.record(name, version, answer.prediction, noise=noise)
 
     def show(self, snapshot: Snapshot) -> None:
         """Sets the gauges of the loaded and refused checkpoints."""
@@ -168,69 +172,3 @@ class Telemetry:
         self.refused.set(sum(not item.waiting for item in snapshot.refused))
         self.listed.set(0 if snapshot.unreachable else 1)
         self.ready.set(1 if snapshot.models else 0)
-
-
-def for_people(style: Literal["auto", "console", "json"]) -> bool:
-    """Returns whether log lines are for people rather than machines."""
-    return style == "console" or (style == "auto" and sys.stderr.isatty())
-
-
-class _Stderr:
-    """stderr for a log: a full disk or a closed pipe loses lines, and stops nothing else."""
-
-    def write(self, text: str) -> int:
-        with suppress(OSError, ValueError):
-            sys.stderr.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-
-
-def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> None:
-    """Sends the log of the whole process to stderr, the web server's lines included, in one form.
-
-    Args:
-        level: The least level: debug, info, warning or error.
-        style: console for people, json for machines, auto by whether stderr is a terminal.
-    """
-    human = for_people(style)
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),
-    ]
-    render: list[structlog.typing.Processor] = (
-        [
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(),
-                # The default shows the variables of every frame. That is slow, and puts users' rows into the log.
-                exception_formatter=structlog.dev.plain_traceback,
-            )
-        ]
-        if human
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumps)]
-    )
-    structlog.configure(
-        processors=[*shared, *render],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Stderr())),
-        cache_logger_on_first_use=True,
-    )
-    handler = logging.StreamHandler(cast("TextIO", _Stderr()))
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
-        )
-    )
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    # The web server logs its own start and end at info; the service already says both.
-    root.setLevel(logging.DEBUG if level == "debug" else max(logging.WARNING, getattr(logging, level.upper())))
-    logging.getLogger("murho").setLevel(level.upper())
-
-
-def _dumps(value: Any, **_: Any) -> str:
-    return orjson.dumps(value, default=str).decode()

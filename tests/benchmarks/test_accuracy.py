@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from benchmarks import co2, shift, tabular, uci
+from benchmarks import co2, peer_reports, shift, tabular, uci
 from benchmarks.command_line import mean_and_error, shown
 from benchmarks.comparison import error_of
 from benchmarks.datasets import SETS, UCI
@@ -175,7 +175,7 @@ def test_kept_scores_of_peers_are_shown_without_running_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        tabular,
+        peer_reports,
         "kept_runs",
         lambda peer, *_: {number: run_of(1.0) for number in range(SPLITS_ON_DISK.get(peer.name, 0))},
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks import scale
+from benchmarks.scale_parts.plans import request_size_rows
 from benchmarks.scale_parts.unit_costs import UnitCosts, costs_of
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 COSTS: dict[str, Any] = {
     "rates": {"1": 7.0, "8": 14.0, "32": 17.0},
+    "row_rates": {"10": 8.5, "100": 1.7},
     "half_load": {"p50": 0.3, "p99": 0.6},
     "ready": 8.0,
     "memory": 6e8,
@@ -41,6 +43,13 @@ def test_it_prints_every_table_and_keeps_the_numbers(tmp_path: Path, capsys: pyt
     assert written["costs"] == COSTS
     assert written["tables"]["rows"] == [["1e+12", "5,556", "232"]]  # 2e7 s; a day has 86,400
     assert [row[0] for row in written["tables"]["requests"]] == ["1,000", "100,000", "10,000,000"]
+
+
+def test_rows_of_larger_requests_are_counted_beside_one_row() -> None:
+    rows = request_size_rows(UnitCosts.from_json(COSTS))
+    assert rows == [["1", "17", "17", "1.0"], ["10", "8", "85", "2.0"], ["100", "2", "170", "10.0"]]
+    before = {name: value for name, value in COSTS.items() if name != "row_rates"}
+    assert [row[0] for row in request_size_rows(UnitCosts.from_json(before))] == ["1"]
 
 
 def test_a_file_without_costs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

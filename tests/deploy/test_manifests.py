@@ -169,6 +169,15 @@ def test_with_a_storage_there_is_a_cache_in_place_of_a_claim() -> None:
     assert Settings().checkpoint_cache_bytes < 12 * 2**30  # the default size of that volume
 
 
+@pytest.mark.parametrize("name", PODS)
+def test_the_temporary_files_of_large_tables_find_room(name: str) -> None:
+    (volume,) = (volume for volume in PODS[name]["volumes"] if volume["name"] == "tmp")
+    size = volume["emptyDir"]["sizeLimit"]
+    assert size.endswith("Mi")
+    # A pod that takes more is evicted. The rest is for compiled code.
+    assert int(size.removesuffix("Mi")) * 2**20 >= Settings().spool_bytes + 200 * 2**20
+
+
 @pytest.mark.parametrize("name", [name for name in PODS if name in SETS])
 def test_services_policies_and_budgets_select_the_pods(name: str) -> None:
     objects = SETS[name]

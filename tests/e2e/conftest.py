@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.posterior.posterior import Posterior
-from tests.e2e.browser import started_browser
+from tests.e2e.browser import Visit, started_browser, visiting
 from tests.e2e.support import Service, serve
 from tests.service.classifiers import write_classifier
 from tests.service.support import train_checkpoint
@@ -64,6 +64,13 @@ def site(browser: Browser, request: pytest.FixtureRequest) -> str:
     """The address of the service ``busy``, for pages."""
     service: Service = request.getfixturevalue("busy")
     return service.address
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, site: str) -> Iterator[Visit]:
+    """A window for all tests that need no window of their own: the chart library is compiled once."""
+    with visiting(browser, site) as visit:
+        yield visit
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.browser import PHONE, Visit, visiting
+from tests.e2e.pages import answer_of, check_accessibility_of_tabs, check_width_on_phone, typical_row
 from tests.service.classifiers import CLASSES
 
 if TYPE_CHECKING:
@@ -16,15 +17,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-TABS = ("sweep", "compare", "map", "file", "request", "card")
-STATE, SHOWN = "#m=bodies", "#class-bars li"
-
-
-@pytest.fixture(scope="module")
-def window(browser: Browser, site: str) -> Iterator[Visit]:
-    """A window for all tests that need no window of their own: the chart library is compiled once."""
-    with visiting(browser, site) as visit:
-        yield visit
+MODEL = "bodies"
+STATE, SHOWN = f"#m={MODEL}", "#class-bars li"
 
 
 @pytest.fixture
@@ -33,18 +27,6 @@ def visit(window: Visit) -> Iterator[Visit]:
     window.forget()
     yield window.go(STATE, SHOWN)
     window.check()
-
-
-def asked(site: str, inputs: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
-    response = httpx.post(f"{site}/models/bodies/predict", json={"inputs": inputs, **options})
-    response.raise_for_status()
-    answer: dict[str, Any] = response.json()
-    return answer
-
-
-def typical(site: str) -> dict[str, Any]:
-    row: dict[str, Any] = httpx.get(f"{site}/models/bodies/overview").json()["typical"]
-    return row
 
 
 def number(text: str) -> float:
@@ -62,7 +44,7 @@ def cover(visit: Visit, coverage: int) -> None:
 
 
 def test_it_starts_with_the_likeliest_class_and_a_bar_for_each(visit: Visit, site: str) -> None:
-    answer = asked(site, [typical(site)])
+    answer = answer_of(site, MODEL, [typical_row(site, MODEL)])
     assert visit.text("#headline strong") == answer["prediction"][0]
     assert visit.page.locator("#class-bars .class-name").all_inner_texts() == list(CLASSES)
     shown = [number(text) for text in visit.page.locator("#class-bars .figure-text").all_inner_texts()]
@@ -76,10 +58,10 @@ def test_it_starts_with_the_likeliest_class_and_a_bar_for_each(visit: Visit, sit
 
 
 def test_the_set_follows_the_coverage_and_a_link_keeps_it(visit: Visit, site: str) -> None:
-    row = typical(site)
+    row = typical_row(site, MODEL)
     for coverage in (50, 99):
         cover(visit, coverage)
-        names = asked(site, [row], coverage=coverage / 100)["prediction_set"]["values"][0]
+        names = answer_of(site, MODEL, [row], coverage=coverage / 100)["prediction_set"]["values"][0]
         told = visit.text("#set-text")
         assert [name in told for name in CLASSES] == [name in names for name in CLASSES]
         assert visit.page.locator("#class-bars .value.accent").count() == len(names)
@@ -93,7 +75,7 @@ def test_the_set_follows_the_coverage_and_a_link_keeps_it(visit: Visit, site: st
 
 
 def test_the_entropy_is_split_into_noise_and_doubt(visit: Visit, site: str) -> None:
-    answer = asked(site, [typical(site)])
+    answer = answer_of(site, MODEL, [typical_row(site, MODEL)])
     entropy, doubt = answer["entropy"][0], answer["epistemic_entropy"][0]
     told = visit.text("#split-text")
     assert f"noise {entropy - doubt:.2f}" in told
@@ -133,8 +115,8 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
     visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
     visit.page.wait_for_selector("#change")
     visit.answered()
-    row = typical(site)
-    answer = asked(site, [row, {**row, "Weight": 1500}], include=["draws"])
+    row = typical_row(site, MODEL)
+    answer = answer_of(site, MODEL, [row, {**row, "Weight": 1500}], include=["draws"])
     draws, means = np.array(answer["draws"]), np.array(answer["probabilities"])
     change = means[1] - means[0]
     most = int(np.abs(change).argmax())
@@ -236,20 +218,10 @@ def test_the_set_is_changed_by_keyboard(visit: Visit) -> None:
 def test_axe_finds_nothing_on_any_tab(browser: Browser, site: str, dark: bool) -> None:
     with visiting(browser, site, dark=dark) as visit:
         visit.go(f"{STATE}&a.Weight=9000&b.Weight=1500", SHOWN)  # with a warning to be seen
-        for tab in TABS:
-            visit.page.click(f"#tab-{tab}")
-            visit.answered()
-            assert visit.accessibility("body" if tab == TABS[0] else f"#panel-{tab}") == [], tab
-        visit.check()
+        check_accessibility_of_tabs(visit)
 
 
 def test_on_a_phone_nothing_is_cut(browser: Browser, site: str) -> None:
     with visiting(browser, site, PHONE, has_touch=True) as visit:
         visit.go(f"{STATE}&b.Weight=1500", SHOWN)
-        for tab in TABS:
-            visit.page.click(f"#tab-{tab}")
-            visit.answered()
-            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0], tab
-        assert visit.text("#bar").startswith("Body")
-        assert visit.accessibility() == []
-        visit.check()
+        check_width_on_phone(visit, "Body")

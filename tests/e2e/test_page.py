@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.browser import PHONE, Visit, visiting
+from tests.e2e.pages import TABS, answer_of, check_accessibility_of_tabs, check_width_on_phone, typical_row
 from tests.e2e.support import serve
 from tests.service.security.test_callers import KEY, stored
 
@@ -22,15 +23,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-TABS = ("sweep", "compare", "map", "file", "request", "card")
 HEADER = "Weight,Horsepower,Automatic,Year,Origin/plant"
-
-
-@pytest.fixture(scope="module")
-def window(browser: Browser, site: str) -> Iterator[Visit]:
-    """A window for all tests that need no window of their own: the chart library is compiled once."""
-    with visiting(browser, site) as visit:
-        yield visit
 
 
 @pytest.fixture
@@ -45,20 +38,8 @@ def shown_mean(visit: Visit) -> float:
     return float(visit.text("#headline strong").replace("\u2212", "-").replace("\u202f", ""))
 
 
-def asked(site: str, body: dict[str, Any], model: str = "cars") -> dict[str, Any]:
-    response = httpx.post(f"{site}/models/{model}/predict", json=body)
-    response.raise_for_status()
-    answer: dict[str, Any] = response.json()
-    return answer
-
-
-def typical(site: str) -> dict[str, Any]:
-    row: dict[str, Any] = httpx.get(f"{site}/models/cars/overview").json()["typical"]
-    return row
-
-
 def test_it_starts_with_the_answer_for_the_typical_row(visit: Visit, site: str) -> None:
-    answer = asked(site, {"inputs": [typical(site)]})
+    answer = answer_of(site, "cars", [typical_row(site, "cars")])
     assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
     assert "more rows like this" in visit.text("#split-text")
     assert "90 % band from" in (visit.page.get_attribute("#density", "aria-label") or "")
@@ -69,7 +50,7 @@ def test_every_change_is_answered(visit: Visit, site: str) -> None:
     visit.field("Weight").locator("input[type=number]").fill("2000")
     visit.page.fill("#threshold", "31")
     visit.answered()
-    answer = asked(site, {"inputs": [{**typical(site), "Weight": 2000}], "thresholds": [31]})
+    answer = answer_of(site, "cars", [{**typical_row(site, "cars"), "Weight": 2000}], thresholds=[31])
     assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
     chance = 100 * answer["exceedance"]["values"][0][0]
     assert float(visit.text("#exceedance").rstrip(" %\u202f").lstrip("<>")) == pytest.approx(chance, abs=0.6)
@@ -114,7 +95,7 @@ def test_warnings_and_errors_stand_at_their_field(visit: Visit) -> None:
 def test_a_cell_can_be_missing(visit: Visit, site: str) -> None:
     visit.field("Horsepower").locator("input[type=checkbox]").check()
     visit.answered()
-    answer = asked(site, {"inputs": [{**typical(site), "Horsepower": None}]})
+    answer = answer_of(site, "cars", [{**typical_row(site, "cars"), "Horsepower": None}])
     assert shown_mean(visit) == pytest.approx(answer["mean"][0], abs=0.06)
     assert visit.field("Horsepower").locator("input[type=number]").is_disabled()
 
@@ -145,8 +126,8 @@ def test_two_inputs_are_compared_by_the_same_draws(visit: Visit, site: str) -> N
     visit.field("Weight", "#other").locator("input[type=number]").fill("1500")
     visit.page.wait_for_selector("#more")
     visit.answered()
-    row = typical(site)
-    answer = asked(site, {"inputs": [row, {**row, "Weight": 1500}], "include": ["draws"]})
+    row = typical_row(site, "cars")
+    answer = answer_of(site, "cars", [row, {**row, "Weight": 1500}], include=["draws"])
     draws = np.array(answer["draws"])
     mean, doubt, noise = (np.array(answer[key])[:, None] for key in ("mean", "epistemic_std", "aleatoric_std"))
     values = mean + (draws - draws.mean(1, keepdims=True)) * doubt / draws.std(1, keepdims=True)
@@ -341,23 +322,13 @@ def test_it_is_used_by_keyboard_alone(visit: Visit) -> None:
 def test_axe_finds_nothing_on_any_tab(browser: Browser, site: str, dark: bool) -> None:
     with visiting(browser, site, dark=dark) as visit:
         visit.go("#a.Weight=9000&a.Year=1975-01-01")  # with a warning to be seen
-        for tab in TABS:
-            visit.page.click(f"#tab-{tab}")
-            visit.answered()
-            assert visit.accessibility("body" if tab == TABS[0] else f"#panel-{tab}") == [], tab
-        visit.check()
+        check_accessibility_of_tabs(visit)
 
 
 def test_on_a_phone_nothing_is_cut(browser: Browser, site: str) -> None:
     with visiting(browser, site, PHONE, has_touch=True) as visit:
         visit.go()
-        for tab in TABS:
-            visit.page.click(f"#tab-{tab}")
-            visit.answered()
-            assert visit.page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0], tab
-        assert visit.text("#bar").startswith("Consumption")
-        assert visit.accessibility() == []
-        visit.check()
+        check_width_on_phone(visit, "Consumption")
 
 
 @pytest.mark.slow

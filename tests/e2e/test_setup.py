@@ -77,6 +77,24 @@ def test_cpu_builds_come_first_and_the_package_index_last(install: dict[str, Any
     assert install["CPU_INDEX"] in sources[1].options
 
 
+def test_extras_of_an_image_are_parted_by_commas(install: dict[str, Any]) -> None:
+    offered = {"s3": ["s3fs>=2025.3"], "excel": ["openpyxl>=3.1"]}
+    assert install["chosen_extras"]("", offered) == []
+    assert install["chosen_extras"]("s3, excel,", offered) == ["s3", "excel"]
+
+
+@pytest.mark.parametrize("extra", ["s4", "dev"])  # dev asks for murho itself, which an image does not get from an index
+def test_an_unknown_extra_is_refused_before_anything_is_installed(extra: str) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "install.py"), "--runtime-dependencies"]
+    done = subprocess.run(
+        command, env={**os.environ, "EXTRAS": f"s3,{extra}"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""  # it has not begun with torch
+    known = "az, charts, compiled, docs, excel, gs, ray, s3, sklearn"
+    assert done.stderr.strip() == f"EXTRAS: there is no extra {extra!r}; there are: {known}."
+
+
 def test_cuda_is_never_satisfied_by_a_cpu_wheel(install: dict[str, Any]) -> None:
     (source,) = install["torch_sources"](TORCH, "cuda", "Linux")
     assert source.requirement == f"torch==={TORCH}"

@@ -13,7 +13,7 @@ from tests.service.support import FakeModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murho.service.scheduling.jobs import ModelLike, Slice
+    from murho.service.scheduling.jobs import ModelLike, Reservation, Slice
     from murho.service.scheduling.scheduler import Outcome
 
 MODEL = FakeModel()
@@ -27,10 +27,13 @@ def job_of(
     model: ModelLike = MODEL,
     deadline: float = float("inf"),
     options: PredictOptions = PredictOptions(samples=4),  # noqa: B008 - immutable
+    reservation: Reservation | None = None,
 ) -> Job:
     """A job of the running event loop; each row costs 1 by default."""
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    return Job(model, {}, options, rows, float(rows) if cost is None else cost, caller, deadline, 0, future)
+    return Job(
+        model, {}, options, rows, float(rows) if cost is None else cost, caller, deadline, 0, future, reservation
+    )
 
 
 class Computation:

@@ -131,8 +131,12 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 @contextmanager
 def served(*others: FakeModel | tuple[str, str, str], **settings: Any) -> Iterator[Served]:
-    """Serves a fake checkpoint on a free port, and others (`FakeSource`)."""
-    chosen, lifecycle, model = Settings(drain_delay=0.2, **settings), Lifecycle(), FakeModel()
+    """Serves a fake checkpoint on a free port, and others (`FakeSource`).
+
+    It says warnings only, unless the settings have a ``log_level``: its access log would fill the output of the tests.
+    """
+    own: dict[str, Any] = {"drain_delay": 0.2, "log_level": "warning"} | settings
+    chosen, lifecycle, model = Settings(**own), Lifecycle(), FakeModel()
     application = create_app(chosen, source=FakeSource(model, *others), lifecycle=lifecycle)
     server = DrainingServer(configure(application, chosen), chosen, lifecycle)
     loops: list[asyncio.AbstractEventLoop] = []

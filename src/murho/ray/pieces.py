@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from murho.model.data.csv_files import parse_csv, separator_and_names
+from murho.model.data.csv_records import file_chunks, record_ends
 from murho.model.data.file_checks import require_file
 from murho.model.errors import OptionError, TableError
-from murho.ray.csv_records import record_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -133,7 +133,7 @@ def _cut(path: Path, number: int, separator: str, rows_per_piece: int) -> tuple[
     """The bytes of the header, and the pieces."""
     header_end, count, last = None, 0, 0  # `count` records after the header, the last of them ends at `last`
     cuts: list[int] = []  # offsets behind every `rows_per_piece` records
-    for ends in record_ends(path, separator):
+    for ends in record_ends(file_chunks(path), separator, str(path)):
         if header_end is None and len(ends):
             header_end, ends = int(ends[0]), ends[1:]
         if not len(ends):
@@ -180,7 +180,7 @@ def first_rows(path: Path, count: int) -> pa.Table:
         return parse_csv(start, str(path))
     separator = separator_and_names(start, str(path))[0]
     # To the end of a row: a line may end within a quoted cell.
-    ends = next(record_ends(path, separator, chunk_bytes=HEADER_BYTES))
+    ends = next(record_ends(file_chunks(path, HEADER_BYTES), separator, str(path)))
     with _as_table_errors(path), path.open("rb") as file:
         data = file.read(int(ends[-1]))
     return parse_csv(data, str(path), separator=separator).slice(0, count)

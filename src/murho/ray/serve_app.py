@@ -48,7 +48,7 @@ def _asgi_app(settings: Settings) -> Callable[[], ReplicaApp]:
 
         from murho.model.runtime.processors import let_threads_sleep
         from murho.ray.asgi import ReplicaApp
-        from murho.service.telemetry.metrics import configure_logging
+        from murho.service.telemetry.log import configure_logging
 
         let_threads_sleep()
         configure_logging(settings.log_level, settings.log_format)

@@ -56,6 +56,20 @@ def test_without_held_out_rows_and_curves_there_are_fewer_charts(facts: dict[str
     assert [chart.name for chart in charts(bare)] == ["weights", "candidates"]
 
 
+def test_where_a_screen_chose_the_features_the_caption_says_how_the_others_are_judged(facts: dict[str, Any]) -> None:
+    def caption(importance: dict[str, Any]) -> str:
+        return next(
+            chart.caption for chart in charts({**facts, "importance": importance}) if chart.name == "importance"
+        )
+
+    judged = facts["importance"]
+    assert "murho importance" not in caption(judged)
+    assert "Judged are 4 of 500 features" in caption({**judged, "of_features": 500})
+    assert "`murho importance NAME DATA` judges all" in caption({**judged, "of_features": 500})
+    before = {key: value for key, value in judged.items() if key != "of_features"}
+    assert "murho importance" not in caption(before)
+
+
 def test_without_rows_the_predictions_come_in_bins(facts: dict[str, Any], rows: dict[str, Any]) -> None:
     with_points, with_bins = (json.dumps(charts(facts, shown)[0].specification) for shown in (rows, None))
     assert '"inside"' in with_points

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from murho.model.posterior.checkpoint import write_checkpoint
-from murho.model.report.facts import FACTS_PATH, facts_of_spec, report_facts
+from murho.model.report.facts import FACTS_PATH, facts_of_spec, facts_of_training, report_facts
 from tests.support import ROOT
 
 if TYPE_CHECKING:
@@ -91,6 +91,20 @@ def test_the_epistemic_share_is_a_share_and_its_bins_hold_all_rows(facts: dict[s
             [p["share"] for p in feature["bins"]], weights=[p["rows"] * p["std"] ** 2 for p in feature["bins"]]
         )
         assert mean == pytest.approx(doubt["share"], rel=1e-3)
+
+
+def test_of_many_features_the_strongest_are_judged_and_all_are_counted(
+    facts: dict[str, Any], trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [feature["name"] for feature in facts["importance"]["features"]] == ["size", "district", "lift", "day"]
+    assert facts["importance"]["of_features"] == 4
+    monkeypatch.setattr("murho.model.report.facts.MOST_FEATURES", 2)
+    importance = facts_of_training(trained)["importance"]
+    means = {feature["name"]: feature["mean"]["value"] for feature in facts["importance"]["features"]}
+    assert [feature["name"] for feature in importance["features"]] == [
+        name for name in means if means[name] in sorted(means.values())[-2:]
+    ]
+    assert importance["of_features"] == 4
 
 
 def test_stored_facts_are_read_back_and_without_them_model_json_tells(

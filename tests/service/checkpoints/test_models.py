@@ -179,6 +179,15 @@ def test_a_new_version_is_loaded_at_once_only_where_one_is_in_memory(service: On
     assert service.predict("b").json()["model"]["version"] == "2"
 
 
+def test_what_was_replaced_by_a_bad_version_serves_until_it_leaves_the_memory() -> None:
+    found = (FakeModel("a"), FakeModel("b"))
+    with OnDemand(*found, loaded_models=1) as service:
+        service.look(("a", "1", "wrong hash"), found[1])
+        assert service.predict("a").status_code == 200
+        service.predict("b")
+        assert service.predict("a").json()["detail"] == "a version 1 was refused: wrong hash"
+
+
 def test_loading_by_hand_checks_the_version_and_leaves_what_served() -> None:
     with OnDemand(FakeModel("a"), FakeModel("b"), ("b", "2", "wrong hash"), versions="pinned", pinned="b=1") as service:
         answer = service.post("/models/b/load?version=2")

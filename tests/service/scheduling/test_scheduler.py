@@ -364,3 +364,39 @@ def test_the_times_in_the_queue_and_in_computation_are_told() -> None:
         assert second.timing.queue == 2.0
 
     run(scheduler, test)
+
+
+def test_reserved_work_is_pending_as_a_whole_and_its_jobs_ask_no_more() -> None:
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 2, 100)
+
+    async def test() -> None:
+        with scheduler.reserved(FakeModel(), 90.0, 90) as reservation:
+            assert (scheduler.pending, scheduler.pending_cost) == (1, 90.0)
+            with pytest.raises(QueueFullError):
+                scheduler.submit(job_of(20))
+            first, second = job_of(40, reservation=reservation), job_of(60, reservation=reservation)
+            scheduler.submit(first)
+            assert (scheduler.pending, scheduler.pending_cost) == (1, 90.0)
+            await computation.until_begun()
+            scheduler.submit(second)  # together a little more than was reserved
+            assert scheduler.pending_cost == 100.0
+            computation.release.set()
+            await asyncio.gather(first.future, second.future)
+            assert (scheduler.pending, scheduler.pending_cost) == (1, 0.0)
+        assert scheduler.pending == 0
+
+    run(scheduler, test)
+
+
+def test_what_is_reserved_and_not_used_is_given_back() -> None:
+    scheduler = Scheduler(Computation(), 2, 100)
+
+    async def test() -> None:
+        with pytest.raises(ValueError, match="broken"), scheduler.reserved(FakeModel(), 90.0, 90):
+            raise ValueError("broken")
+        assert (scheduler.pending, scheduler.pending_cost) == (0, 0.0)
+        with pytest.raises(TooLargeError), scheduler.reserved(FakeModel(), 101.0, 90):
+            pass
+
+    run(scheduler, test)

@@ -1,4 +1,4 @@
-"""Tests of `murho.ray.csv_records`: records end where the reader ends them."""
+"""Tests of `murho.model.data.csv_records`: records end where the reader ends them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murho.model.data.csv_files import parse_csv
+from murho.model.data.csv_records import file_chunks, record_ends
 from murho.model.errors import TableError
-from murho.ray import csv_records
-from murho.ray.csv_records import record_ends
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
 CELLS = st.text(alphabet='ab",;\n\r 5', max_size=6)
 
 
-def records(path: Path, **how: int) -> list[bytes]:
-    ends = np.concatenate([np.zeros(1, int), *record_ends(path, ",", **how)])
+def records(path: Path, chunk_bytes: int = 2**20, **how: int) -> list[bytes]:
+    found = record_ends(file_chunks(path, chunk_bytes), ",", str(path), **how)
+    ends = np.concatenate([np.zeros(1, int), *found])
     data = path.read_bytes()
     return [data[start:end] for start, end in pairwise(ends)]
 
@@ -60,9 +60,8 @@ def test_a_quote_within_a_cell_is_a_character(tmp_path: Path) -> None:
     assert len(records(path)) == 3
 
 
-def test_a_quote_that_is_not_closed_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_records, "MOST_RECORD_BYTES", 1_000)
+def test_a_quote_that_is_not_closed_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b'x,y\n1,"' + b"2,3\n" * 1_000)
     with pytest.raises(TableError, match=r"t\.csv, from byte 4 on: a row takes more than .* is a quote not closed"):
-        records(path, chunk_bytes=100)
+        records(path, chunk_bytes=100, most_bytes=1_000)

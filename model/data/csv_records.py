@@ -1,4 +1,4 @@
-"""Where the records of a CSV file end, found in one pass with bounded memory, so that workers can read pieces of it.
+"""Where the records of CSV end, found in one pass with bounded memory, so that pieces of it can be read by themselves.
 
 A line break ends a record unless it is within a quoted cell. As in the reader (`model.data.csv_files`), a quote opens a
 quoted cell only at the beginning of a cell; within it, two quotes stand for one.
@@ -7,6 +7,7 @@ quoted cell only at the beginning of a cell; within it, two quotes stand for one
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +15,12 @@ import numpy as np
 from murho.model.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["record_ends"]
+__all__ = ["file_chunks", "record_ends"]
 
 CHUNK_BYTES = 2**24
 MOST_RECORD_BYTES = 2**26
@@ -28,41 +29,53 @@ MOST_RECORD_BYTES = 2**26
 NEW_LINE, RETURN = 10, 13
 
 
-def record_ends(path: Path, separator: str, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[NDArray[np.int64]]:
-    """Yield the offsets behind the records of a file, rising, some thousands at a time.
+def record_ends(
+    chunks: Iterable[bytes], separator: str, where: str, *, most_bytes: int = MOST_RECORD_BYTES
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the offsets behind the records of a text, rising, some thousands at a time.
 
     Blank lines are no records. The header is the first record.
 
     Args:
-        path: The file.
+        chunks: The text from its beginning to its end, in parts of any size.
         separator: What separates its cells.
-        chunk_bytes: Bytes that are read at a time.
+        where: Its name, for messages.
+        most_bytes: The most bytes of a record.
 
     Raises:
-        TableError: A record has more than `MOST_RECORD_BYTES`, or the file can't be read.
+        TableError: A record has more bytes.
     """
     mark = re.escape(separator.encode())
     quoted = re.compile(rb"(?:\A|(?<=[\r\n])|(?<=" + mark + rb'))"[^"]*(?:""[^"]*)*("|\Z)')
     rest, begin = b"", 0  # what is read of a record that has not ended, and its offset
+    for chunk in chain(chunks, [b""]):
+        data = rest + chunk
+        last = not chunk
+        ends = _ends(data, quoted, last=last)
+        if len(ends):
+            yield begin + _not_blank(data, ends)
+            begin, rest = begin + int(ends[-1]), data[int(ends[-1]) :]
+        else:
+            rest = data
+        if last:
+            return
+        if len(rest) > most_bytes:
+            raise TableError(
+                f"{where}, from byte {begin} on: a row takes more than {most_bytes // 2**20} MiB: is a quote not "
+                "closed?"
+            )
+
+
+def file_chunks(path: Path, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield the content of a file, so many bytes at a time.
+
+    Raises:
+        TableError: It can't be read.
+    """
     try:
         with path.open("rb") as file:
-            while True:
-                chunk = file.read(chunk_bytes)
-                data = rest + chunk
-                last = not chunk
-                ends = _ends(data, quoted, last=last)
-                if len(ends):
-                    yield begin + _not_blank(data, ends)
-                    begin, rest = begin + int(ends[-1]), data[int(ends[-1]) :]
-                else:
-                    rest = data
-                if last:
-                    return
-                if len(rest) > MOST_RECORD_BYTES:
-                    raise TableError(
-                        f"{path}, from byte {begin} on: a row takes more than {MOST_RECORD_BYTES // 2**20} MiB: is a "
-                        "quote not closed?"
-                    )
+            while chunk := file.read(size):
+                yield chunk
     except OSError as error:
         raise TableError(f"{path} can't be read: {error.strerror or error}") from error
 

@@ -1,0 +1,159 @@
+"""CSV bodies, a block of rows at a time.
+
+The ends of the rows are found first, so that the number of rows is known before the work is admitted. Then each block
+is parsed with the header in front, as a small body would be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from murho.model.data.csv_files import parse_csv, separator_and_names
+from murho.model.data.csv_records import record_ends
+from murho.model.data.index_columns import without_index
+from murho.model.errors import Problem, TableError
+from murho.service.codecs.block_codec import BLOCK_BYTES, AskedInBlocks, block_rows, errors_of_bodies
+from murho.service.codecs.envelope import predict_options
+from murho.service.codecs.foreign_bodies import foreign_form
+from murho.service.codecs.inputs import check_rows
+from murho.service.codecs.query_options import parse_query
+from murho.service.codecs.table_answers import csv_text
+from murho.service.codecs.table_inputs import check_names, inputs_of_table
+from murho.service.codecs.table_sizes import most_columns
+from murho.service.errors import BadInputError, TooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from murho.model.data.schema import Schema
+    from murho.service.codecs.codec import Answered
+    from murho.service.codecs.inputs import Inputs
+    from murho.service.settings import Settings
+
+__all__ = ["CSVBlocks", "check_start"]
+
+MOST_HEADER_BYTES = 2**18
+MOST_ROW_BYTES = 2**24
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Spreadsheets write it before CSV in UTF-8."""
+LINE_ENDS = frozenset(b"\r\n")
+WHERE = "the body"
+
+
+def check_start(body: bytes | memoryview) -> None:
+    """Checks what the beginning of a body tells.
+
+    Raises:
+        BadInputError: It is another format.
+        TooLargeError: The header line is too long.
+    """
+    start = bytes(body[:MOST_HEADER_BYTES])
+    advice = foreign_form(start)
+    if advice and not start.startswith(BYTE_ORDER_MARK):
+        raise BadInputError([Problem("", f"The body isn't CSV in UTF-8. {advice}")])
+    if len(body) > MOST_HEADER_BYTES and not set(start) & LINE_ENDS:
+        raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
+
+
+class CSVBlocks:
+    """The block codec of CSV; see `BlockCodec`."""
+
+    def read(
+        self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings
+    ) -> AskedInBlocks | None:
+        """Returns the rows and the options of a request; None without rows, or if returns alone may end lines, too."""
+        asked = parse_query(query)
+        options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
+        check_start(body)
+        start = bytes(body[:BLOCK_BYTES])
+        if not start.strip():
+            return None
+        with errors_of_bodies():
+            separator, names = separator_and_names(start[: start.rfind(b"\n") + 1] or start, WHERE)
+            if len(names) > most_columns(schema):
+                raise TableError(
+                    f"{WHERE} has {len(names)} columns in its header line: at most {most_columns(schema)} are read"
+                )
+            ends = _ends(body, separator, settings.max_rows)
+        if ends is None or len(ends) < 2:
+            return None
+        blocks = _blocks(body, ends, separator, schema, settings)
+        return AskedInBlocks(len(ends) - 1, blocks, options, asked.timeout)
+
+    def encode(self, answered: Answered, *, first: bool) -> bytes:
+        """Returns one line a row, with the header in front of the first."""
+        return csv_text(answered, header=first)
+
+    def ends(self, answered: Answered) -> tuple[bytes, bytes]:  # noqa: ARG002 - those of the protocol
+        """Returns nothing, twice."""
+        return b"", b""
+
+
+def _ends(body: memoryview, separator: str, max_rows: int) -> NDArray[np.int64] | None:
+    """Returns the offsets behind the header and behind each row; None if a return alone may end lines, too.
+
+    Raises:
+        TooLargeError: There are too many rows.
+        TableError: A row has too many bytes.
+    """
+    lone = _Returns()
+    found, rows = [], -1
+    for ends in record_ends(lone.watch(_chunks(body)), separator, WHERE, most_bytes=MOST_ROW_BYTES):
+        found.append(ends)
+        rows += len(ends)
+        check_rows(rows, max_rows)
+        if lone.count:
+            return None
+    return None if lone.count or not found else np.concatenate(found)
+
+
+def _chunks(body: memoryview) -> Iterator[bytes]:
+    for start in range(0, len(body), BLOCK_BYTES):
+        yield bytes(body[start : start + BLOCK_BYTES])
+
+
+class _Returns:
+    """Counts the returns in a text that no new line follows."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def watch(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yields the chunks."""
+        open_end = False  # the chunk before ends with a return
+        for chunk in chunks:
+            self.count += open_end and not chunk.startswith(b"\n")
+            open_end = chunk.endswith(b"\r")
+            if b"\r" in chunk:
+                self.count += chunk.count(b"\r") - chunk.count(b"\r\n") - open_end
+            yield chunk
+        self.count += open_end
+
+
+def _blocks(
+    body: memoryview, ends: NDArray[np.int64], separator: str, schema: Schema, settings: Settings
+) -> Iterator[Inputs]:
+    header = bytes(body[: ends[0]])
+    most, columns = block_rows(schema), most_columns(schema)
+    begin, row, last = int(ends[0]), 0, len(ends) - 1
+    lines = 0  # behind the header, before the block
+    while row < last:
+        fits = int(np.searchsorted(ends, begin + BLOCK_BYTES, side="right")) - 1  # the last row that ends within
+        stop = min(last, row + most, max(fits, row + 1))
+        piece = bytes(body[begin : ends[stop]])
+        with errors_of_bodies():
+            table = parse_csv(header + piece, WHERE, most_columns=columns, separator=separator, skipped=lines)
+            if table.num_rows != stop - row:
+                raise TableError(
+                    f"{WHERE}, rows {row + 1} to {stop}: {table.num_rows} rows are read: check the quotes and line "
+                    "breaks there"
+                )
+            table = without_index(table)
+        check_names(table.column_names, schema)
+        yield inputs_of_table(table, schema, settings.max_rows, first=row)
+        lines += piece.count(b"\n")
+        begin, row = int(ends[stop]), stop

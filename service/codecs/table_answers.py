@@ -1,0 +1,74 @@
+"""Answers as tables: the lines of CSV, and Arrow tables."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from murho.model.data.tables import csv_bytes
+from murho.model.engines.answer_columns import table_columns
+from murho.model.engines.answer_fields import Unit
+from murho.service.codecs.answer_columns import answer_columns, answer_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from murho.model.engines.answer_columns import Column
+    from murho.service.codecs.codec import Answered
+
+__all__ = ["FACTS", "arrow_table", "csv_text"]
+
+FACTS = b"murho"
+"""Key of the schema's metadata that has the facts of an answer, as JSON."""
+
+
+def csv_text(answered: Answered, *, header: bool = True) -> bytes:
+    """Returns the answer `[B]` as CSV, one line a row; a list of classes is JSON."""
+    columns = answer_columns(answered)
+    text = csv_bytes({name: _csv_column(values) for name, values in columns.items()})
+    return text if header else text[len(csv_bytes(dict.fromkeys(columns, ()))) :]
+
+
+def _csv_column(values: NDArray[Any]) -> Any:
+    """Returns a column whose cells CSV has a text for."""
+    if values.dtype != object:
+        return values
+    return [json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in values]
+
+
+def arrow_table(answered: Answered) -> pa.Table:
+    """Returns the answer `[B]` as a table, with `draws` as lists, and its facts in the metadata of the schema."""
+    classes = answered.prediction.classes or ()
+    columns = table_columns(answered.prediction, answered.options)
+    arrays = {name: _arrow_column(column, classes) for name, column in columns.items()}
+    return pa.table(arrays).replace_schema_metadata({FACTS: orjson.dumps(answer_facts(answered))})
+
+
+def _arrow_column(column: Column, classes: tuple[str, ...]) -> pa.Array:
+    values = column.cells(classes)
+    if column.unit is Unit.CLASS:
+        return pa.array(values, pa.string())
+    if column.unit is Unit.CLASS_SET:
+        return pa.array(values, pa.list_(pa.string()))
+    if values.ndim == 1:
+        return pa.array(np.ascontiguousarray(values), from_pandas=True)  # NaN, which stands for none, becomes null
+    if not values.shape[1]:
+        return _empty_lists(len(values), values.ndim - 1)
+    lists = pa.array(np.ascontiguousarray(values).ravel())
+    for length in reversed(values.shape[1:]):
+        lists = pa.FixedSizeListArray.from_arrays(lists, length)
+    return lists
+
+
+def _empty_lists(rows: int, depth: int) -> pa.Array:
+    kind = pa.float64()
+    for _ in range(depth):
+        kind = pa.list_(kind)
+    none: Sequence[list[Any]] = [[]] * rows
+    return pa.array(none, kind)

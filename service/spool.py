@@ -1,0 +1,159 @@
+"""Bytes that are written once and then read: large ones in a temporary file, mapped into memory where they are read.
+
+A service holds large bodies and large answers so. Their pages belong to the file, and the system takes them back when
+it needs memory. Where there is no room for files, they stay in memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from io import RawIOBase
+    from typing import Self
+
+__all__ = ["IN_MEMORY_BYTES", "WRITTEN_BYTES", "Spool", "SpoolRoom"]
+
+IN_MEMORY_BYTES = 2**22
+"""What is no larger stays in memory, without a file."""
+WRITTEN_BYTES = 2**20
+"""Of one write to the file."""
+
+
+class SpoolRoom:
+    """How many bytes the temporary files of one service may take together.
+
+    Args:
+        most: Bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+        self._lock = threading.Lock()
+        self._told = False
+
+    @property
+    def taken(self) -> int:
+        """Bytes in files now."""
+        return self._taken
+
+    def take(self, count: int) -> bool:
+        """Takes room for so many bytes more; returns whether there was any."""
+        with self._lock:
+            if self._taken + count > self._most:
+                return False
+            self._taken += count
+            return True
+
+    def give_back(self, count: int) -> None:
+        """Gives room back."""
+        with self._lock:
+            self._taken -= count
+
+    def complain(self, error: OSError) -> None:
+        """Says once in the log that files can't be written."""
+        if not self._told:
+            self._told = True
+            advice = "set TMPDIR to a directory with room"
+            structlog.get_logger("murho.spool").warning(
+                "no temporary file for a large body: it stays in memory", reason=str(error), advice=advice
+            )
+
+
+class Spool:
+    """Some bytes: written from front to end, then read. While it is entered, it takes room.
+
+    Args:
+        room: Shared by all of a service.
+    """
+
+    def __init__(self, room: SpoolRoom) -> None:
+        self.size = 0
+        self._room = room
+        self._in_memory = bytearray()
+        self._file: RawIOBase | None = None
+        self._stays = False  # in memory, because there is no room for a file
+        self._in_file = 0
+        self._map: mmap.mmap | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Appends bytes. It may wait for the disk."""
+        self.size += len(data)
+        self._in_memory += data
+        if self.size > IN_MEMORY_BYTES and len(self._in_memory) >= WRITTEN_BYTES:
+            self._flush()
+
+    def view(self) -> memoryview:
+        """Returns all that was written. Nothing is written any more afterwards."""
+        if self._file is not None:
+            self._flush()
+        if self._file is None:
+            return memoryview(self._in_memory)
+        if self._map is None:
+            self._map = mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ)
+        return memoryview(self._map)
+
+    def forget_pages(self) -> None:
+        """Lets go of the pages that were read; they are read from the file again when they are needed."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Gives the room back. Views stay good until they are let go of."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._room.give_back(self._in_file)
+        self._in_file = 0
+        # Not closed: that would fail while somebody still holds a view. Its pages go with the last of them.
+        self._map = None
+        self._in_memory = bytearray()
+
+    def _flush(self) -> None:
+        """Moves what is in memory to the file; the whole back into memory if the file can't take it."""
+        count = len(self._in_memory)
+        if self._stays or not count:
+            return
+        if not self._room.take(count):
+            self._move_back()
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="murho-", buffering=0)  # noqa: SIM115 - closed in `close`
+            _write_all(self._file, self._in_memory)
+        except OSError as error:
+            self._room.give_back(count)
+            self._room.complain(error)
+            self._move_back()
+            return
+        self._in_file += count
+        self._in_memory = bytearray()
+
+    def _move_back(self) -> None:
+        self._stays = True
+        if self._file is None:
+            return
+        self._file.seek(0)
+        self._in_memory = bytearray(self._file.read(self._in_file)) + self._in_memory
+        self._file.close()
+        self._file = None
+        self._room.give_back(self._in_file)
+        self._in_file = 0
+
+
+def _write_all(file: RawIOBase, data: bytearray) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]

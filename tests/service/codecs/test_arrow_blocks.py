@@ -1,0 +1,73 @@
+"""Tests of `service.codecs.arrow_blocks`: blocks are the rows of the whole, however a stream is cut into batches."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from murho.service.codecs import block_codec
+from murho.service.codecs.arrow_blocks import ArrowBlocks
+from murho.service.codecs.formats import reader_of
+from murho.service.codecs.table_sizes import arrow_rows
+from murho.service.errors import BadInputError, TooLargeError
+from murho.service.settings import Settings
+from tests.service.support import ROW, SCHEMA
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def table_of(count: int) -> pa.Table:
+    columns = {name: [value] * count for name, value in ROW.items()}
+    columns["Weight"] = [1000 + row for row in range(count)]
+    made = pa.table(columns)
+    origin = pa.array(["Europe" if row % 3 else "USA" for row in range(count)]).dictionary_encode()
+    return made.set_column(made.column_names.index("Origin/plant"), "Origin/plant", origin)
+
+
+def stream(table: pa.Table, batch: int | None = None, compression: str | None = None) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table, max_chunksize=batch)
+    return sink.getvalue()
+
+
+def blocks_of(body: bytes, **limits: Any) -> list[dict[str, Any]]:
+    asked = ArrowBlocks().read(memoryview(body), {}, SCHEMA, Settings(**limits))
+    assert asked is not None
+    blocks = list(asked.blocks)
+    assert sum(block.count for block in blocks) == asked.rows
+    return [dict(block.columns) for block in blocks]
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("batch", [1, 3, 7, 8, None])
+def test_blocks_are_the_rows_of_the_whole(
+    batch: int | None, compression: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = stream(table_of(37), batch, compression)
+    assert arrow_rows(body) == 37
+    monkeypatch.setattr(block_codec, "BLOCK_ROWS", 7)
+    whole = reader_of(ARROW).decode(body, {}, SCHEMA, Settings()).inputs
+    blocks = blocks_of(body)
+    assert [len(block["Weight"]) for block in blocks] == [7] * 5 + [2]
+    for name, column in whole.columns.items():
+        np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), column)
+
+
+def test_a_stream_without_rows_is_for_the_reader_of_the_whole() -> None:
+    assert ArrowBlocks().read(memoryview(stream(table_of(0))), {}, SCHEMA, Settings()) is None
+
+
+def test_limits_and_names_hold_before_a_batch_is_read() -> None:
+    with pytest.raises(TooLargeError, match="at most 5"):
+        blocks_of(stream(table_of(6)), max_rows=5)
+    with pytest.raises(TooLargeError, match="takes"):
+        blocks_of(stream(table_of(50_000), compression="zstd"), max_body_bytes=2000)
+    with pytest.raises(BadInputError, match="absent"):
+        blocks_of(stream(table_of(6).drop_columns(["Weight"])))
+    with pytest.raises(BadInputError, match="not a whole Arrow stream"):
+        blocks_of(stream(table_of(60), 7)[:-700])
