@@ -180,7 +180,7 @@ class ModelCache:
                 load = self._loads[version] = Load(version)
             load.waiting += 1
         if mine:
-            self._run(load)
+            self._run(load, sparing=version.name)  # what it may replace serves on if it is bad
         self.release(load.future.result())
 
     def give_up(self, load: Load) -> None:
@@ -238,14 +238,14 @@ class ModelCache:
             self._run(load)
         return load is not None
 
-    def _run(self, load: Load) -> None:
-        """Loads a version, and tells all who wait for it."""
+    def _run(self, load: Load, sparing: str = "") -> None:
+        """Loads a version, and tells all who wait for it; no version of the spared name makes room for it."""
         if not load.future.set_running_or_notify_cancel():
             return
         begin = time.monotonic()
         with self._lock:
             self._running += 1
-            dropped = self._make_room()  # first, so that the bound holds meanwhile
+            dropped = self._make_room(sparing)  # first, so that the bound holds meanwhile
         del dropped
         try:
             if self._closing:
@@ -273,12 +273,12 @@ class ModelCache:
         self._running -= 1
         del self._loads[load.version]
 
-    def _make_room(self) -> list[Held]:
+    def _make_room(self, sparing: str = "") -> list[Held]:
         """Takes versions out until the bound holds, or all others are in use; the caller lets go of them."""
         surplus = len(self._held) + self._running - self._most
         if surplus <= 0:
             return []
-        idle = [version for version, held in self._held.items() if not held.users][:surplus]
-        for _ in idle:
+        idle = [version for version, held in self._held.items() if not held.users and version.name != sparing]
+        for _ in idle[:surplus]:
             self._noticed("evicted", 0.0)
-        return [self._held.pop(version) for version in idle]
+        return [self._held.pop(version) for version in idle[:surplus]]
