@@ -41,6 +41,7 @@ __all__ = [
     "ServiceScorer",
     "connect",
     "only_model",
+    "score_chunks",
     "score_table",
 ]
 
@@ -282,13 +283,31 @@ def score_table(
     Raises:
         TableError: The table has no rows, or a feature's cells can't be used.
     """
+    parts = list(score_chunks(table, scorer, options, advance))
+    scored = {name: np.concatenate([part.columns[name] for _, part in parts]) for name in parts[0][1].columns}
+    unlike, imputed = (sum(int(getattr(part, name).sum()) for _, part in parts) for name in ("unlike", "imputed"))
+    return ScoredTable(scored, unlike, imputed, any(part.cut for _, part in parts))
+
+
+def score_chunks(
+    table: pa.Table, scorer: Scorer, options: PredictOptions, advance: Advance = ignore_rows
+) -> Iterator[tuple[pa.Table, Scored]]:
+    """Predict every row, in order; yields each chunk of rows with its answer. See `score_table`.
+
+    Raises:
+        TableError: The table has no rows, or a feature's cells can't be used; the message names the row of the table.
+    """
     if table.num_rows == 0:
         raise TableError("the table has no rows to score")
-    parts = []
     for start in range(0, table.num_rows, ROWS_PER_CHUNK):
-        columns = columns_from_table(table.slice(start, ROWS_PER_CHUNK), scorer.schema)
-        parts.append(scorer.score(columns, options))
-        advance(len(next(iter(columns.values()))))
-    scored = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
-    unlike, imputed = (sum(int(getattr(part, name).sum()) for part in parts) for name in ("unlike", "imputed"))
-    return ScoredTable(scored, unlike, imputed, any(part.cut for part in parts))
+        chunk = table.slice(start, ROWS_PER_CHUNK)
+        try:
+            columns = columns_from_table(chunk, scorer.schema)
+        except TableError as error:
+            if error.row is None or not start:
+                raise
+            row = start + error.row
+            raise TableError(str(error).replace(f", row {error.row}:", f", row {row}:", 1), row=row) from error
+        answer = scorer.score(columns, options)
+        advance(chunk.num_rows)
+        yield chunk, answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,13 @@ from murho.model.commands.shared_options import (
     only_checkpoint,
     require_local,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from murho.model.commands.batch_prediction import Scored
 
 __all__ = ["predict"]
 
@@ -58,9 +65,9 @@ def predict(
         directory = store.find(model or only_checkpoint(store), version)
     require_file(data)
     from murho.model.commands.early_checks import check_first_rows
-    from murho.model.data.tables import read_table, write_table
+    from murho.model.data.stored_tables import open_table
 
-    table = read_table(data)
+    table = open_table(data)
     if directory is not None:
         with naming(data):
             check_first_rows(table, directory, labelled=False)
@@ -70,9 +77,9 @@ def predict(
         ServiceScorer,
         connect,
         only_model,
-        score_table,
+        score_chunks,
     )
-    from murho.model.commands.written_cells import written_cells
+    from murho.model.commands.scored_output import scored_output
     from murho.model.engines.level_hint import level_hint
     from murho.model.engines.selection import engine_worth
     from murho.model.posterior.posterior import Posterior
@@ -89,21 +96,25 @@ def predict(
             posterior = Posterior.load(directory, resolve_device(device), engine=engine)
             scorer = LocalScorer(posterior, warnings=asked.warnings)
         asked.require_fitting(scorer.schema)
-        with naming(data), advancing("scoring", table.num_rows) as advance:
-            scored = score_table(table, scorer, asked.options, advance)
+        unlike, imputed, cut = 0, 0, False
+        with (
+            scored_output(output, keep_inputs=asked.keep_inputs) as sink,
+            advancing("scoring", table.num_rows) as advance,
+        ):
+            for rows, scored in _naming_each(data, score_chunks(table, scorer, asked.options, advance)):
+                sink.append(rows, scored.columns)
+                unlike, imputed = unlike + int(scored.unlike.sum()), imputed + int(scored.imputed.sum())
+                cut = cut or scored.cut
     hint = level_hint(asked.options.percentiles)
     if hint is not None:
         sys.stderr.write(f"note: --percentiles: {hint}\n")
-    say_unusual_rows(scored.unlike, scored.imputed, warnings=asked.warnings)
-    if asked.warnings and scored.cut:
+    say_unusual_rows(unlike, imputed, warnings=asked.warnings)
+    if asked.warnings and cut:
         say_cut_warnings()
     say_extra_columns(table.column_names, scorer.schema)
-    columns: dict[str, Any] = {}
-    if asked.keep_inputs:
-        clash = sorted(set(scored.columns) & set(table.column_names))
-        if clash:
-            raise OptionError(f"--keep-inputs: the input already has a column {clash[0]!r}; rename it")
-        columns |= {name: table.column(name) for name in table.column_names}
-    as_csv = output is None or output.suffix.lower() == ".csv"
-    columns |= {name: written_cells(cells, as_csv=as_csv) for name, cells in scored.columns.items()}
-    write_table(output, columns)
+
+
+def _naming_each(data: Path, chunks: Iterator[tuple[pa.Table, Scored]]) -> Iterator[tuple[pa.Table, Scored]]:
+    """The chunks; what is wrong with them, and not what becomes of them, is said with the name of the file."""
+    with naming(data):
+        yield from chunks

@@ -102,11 +102,11 @@ def train(
     store = store_at(checkpoints)
     store.check_writable(chosen_name)
     from murho.model.data.arrow_values import release_memory
-    from murho.model.data.tables import read_table
+    from murho.model.data.stored_tables import open_table
     from murho.model.training.prepared_table import prepare_table
     from murho.model.training.row_sample import rows_for_budget
 
-    table = read_table(data)
+    table = open_table(data)
     with naming(data):
         prepared = prepare_table(table, column, options)
         described = prepared.report()
@@ -202,10 +202,12 @@ def _say_report(described: DataReport, data: Path) -> None:
 def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, with_rows: bool) -> dict[str, bytes]:
     """The files of the report; none, with a warning, where it can't be made: it must never cost the checkpoint."""
     from murho.model.report.files import training_report
+    from murho.model.runtime.free_memory import give_back
     from murho.model.training.candidates import Stage
 
     fits = len(trained.evidence.attempts)
     reporter.stage(Stage("drawing the report", fits, fits, done=0.99, share=0.0))
+    give_back()
     try:
         return training_report(name, trained, with_rows=with_rows)
     except Exception as error:

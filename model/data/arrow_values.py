@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murho.model.runtime.free_memory import give_back
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,12 +40,12 @@ _NAN = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(array("d", [fl
 
 def floats(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.float64]:
     """A column of float64 as numpy has it, ``[B]``, NaN where a cell is missing."""
-    return _numbers(pc.fill_null(column, _NAN), np.dtype(np.float64))
+    return _numbers(pc.fill_null(column, _NAN) if column.null_count else column, np.dtype(np.float64))
 
 
 def integers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
     """A column of int64 as numpy has it, ``[B]``, -1 where a cell is missing."""
-    return _numbers(pc.fill_null(column, _MINUS_ONE), np.dtype(np.int64))
+    return _numbers(pc.fill_null(column, _MINUS_ONE) if column.null_count else column, np.dtype(np.int64))
 
 
 def rows_of(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
@@ -62,6 +64,7 @@ def rows_of(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
 def release_memory() -> None:
     """Give the memory of tables that no longer exist back to the system."""
     pa.default_memory_pool().release_unused()
+    give_back()
 
 
 def _numbers(column: pa.ChunkedArray | pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

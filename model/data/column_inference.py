@@ -16,7 +16,7 @@ from murho.model.data.cells import parse_date, parse_number
 from murho.model.data.columns import (
     CellType,
     Distinct,
-    canonical_column,
+    canonical_cells,
     cell_type,
     distinct,
     holds_durations,
@@ -106,7 +106,7 @@ def infer_column(
     kind, reading, note = _kind(cells, stored, name, declared, hints)
     if holds_durations(column.type) and kind is FeatureKind.NUMERIC:
         reading = DurationReading("s")
-    values = canonical_column(column, kind, name, reading)
+    values = canonical_cells(cells, kind, name, reading)
     absent = is_missing(values)
     present = values[~absent]
     left_out = None

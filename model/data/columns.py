@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CellType",
     "Distinct",
+    "canonical_cells",
     "canonical_column",
     "cell_type",
     "distinct",
@@ -94,9 +95,8 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         column = _decoded(column)
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        # large_string can hold more than 2 GiB in one chunk.
-        column = pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
-        return pc.if_else(pc.equal(column, EMPTY_TEXT), NO_TEXT, column)
+        # A chunk at a time: each step makes a copy.
+        return pa.chunked_array([_trimmed(chunk) for chunk in column.chunks], pa.large_string())
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         column = pc.cast(column, pa.float64())
         return pc.if_else(pc.is_nan(column), NO_NUMBER, column)
@@ -108,6 +108,12 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
             COUNTS[kind.unit],
         )
     return column
+
+
+def _trimmed(texts: pa.Array) -> pa.Array:
+    # large_string can hold more than 2 GiB in one chunk.
+    texts = pc.utf8_trim_whitespace(pc.cast(texts, pa.large_string()))
+    return pc.if_else(pc.equal(texts, EMPTY_TEXT), NO_TEXT, texts)
 
 
 def holds_durations(kind: pa.DataType) -> bool:
@@ -184,13 +190,19 @@ def canonical_column(
     Raises:
         TableError: A cell does not fit the kind, or is infinite; the message names column and row (from 1).
     """
-    cells = plain(column, name)
+    return canonical_cells(plain(column, name), kind, name, reading)
+
+
+def canonical_cells(
+    cells: pa.ChunkedArray, kind: FeatureKind, name: str, reading: Reading | None = None
+) -> npt.NDArray[Any]:
+    """Convert a column from `plain` as `canonical_column` converts any column."""
     stored = cell_type(cells)
     if stored is CellType.EMPTY:
         categorical = kind is FeatureKind.CATEGORICAL
         return np.full(len(cells), None, object) if categorical else np.full(len(cells), np.nan)
     if stored is CellType.OTHER:
-        raise TableError(f"column {name!r}: cells of the type {column.type} can't be used")
+        raise TableError(f"column {name!r}: cells of the type {cells.type} can't be used")
     match kind:
         case FeatureKind.CATEGORICAL:
             return _parsed(cells, name, canonical_category, None, object)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,17 +18,24 @@ import pyarrow.csv
 from murho.model.data.arrow_values import text_array
 from murho.model.errors import TableError
 
-__all__ = ["MISSING_TOKENS", "parse_csv", "separator_and_names"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["MISSING_TOKENS", "csv_blocks", "parse_csv", "separator_and_names"]
 
 MISSING_TOKENS = frozenset(
     {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "-nan", "NULL", "Null", "null", "None"}
 )
 """Texts that mark a missing cell in a CSV file."""
 
+_TOKENS = text_array(sorted(MISSING_TOKENS))
+_LONGEST_TOKEN = pc.max(pc.binary_length(_TOKENS))
+_NULL = pa.nulls(1, pa.string())[0]
 _SEPARATORS = (",", ";", "\t", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ENCODING_HINT = "save it as UTF-8"
 _DIAGNOSED_BYTES = 2**22
+_BLOCK_BYTES = 2**24
 
 
 def parse_csv(
@@ -57,34 +65,89 @@ def parse_csv(
         raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
     if not more:
         return pa.table([pa.nulls(0, pa.string())] * len(names), names=names)
+    view = pa.py_buffer(data).slice(start)
     try:
         table = pa.csv.read_csv(
-            pa.py_buffer(data).slice(start),
-            # One thread keeps the rows in order and the errors reproducible.
-            read_options=pa.csv.ReadOptions(
-                use_threads=False,
-                block_size=1 << 24,
-                column_names=[str(index) for index in range(len(names))],
-                skip_rows_after_names=_leading_blank_lines(data[start:]) + 1,
-            ),
-            parse_options=pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            convert_options=pa.csv.ConvertOptions(
-                column_types={str(index): pa.string() for index in range(len(names))},
-                strings_can_be_null=False,
-            ),
+            _Blocks(pa.BufferReader(view)) if len(data) > _BLOCK_BYTES else view,
+            **_reading(separator, len(names), _leading_blank_lines(data[start:]) + 1, _BLOCK_BYTES),
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
             raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
         raise _diagnosis(where, data[start:], separator, len(names), error, skipped) from error
-    tokens = text_array(sorted(MISSING_TOKENS))
-    null = pa.nulls(1, pa.string())[0]
     columns = []
     while table.num_columns:  # a column at a time: the bytes of those before are given back
-        column = pc.utf8_trim_whitespace(table.column(0))
+        column = table.column(0)
         table = table.remove_column(0)
-        columns.append(pc.if_else(pc.is_in(column, tokens), null, column))
+        columns.append(_trimmed(column))
     return pa.table(columns, names=names)
+
+
+def csv_blocks(
+    stream: pa.NativeFile, start: bytes, where: str, *, block_bytes: int
+) -> tuple[Sequence[str], Iterator[pa.RecordBatch]]:
+    """The rows of a CSV file in UTF-8, a block at a time: the cells are those of `parse_csv`.
+
+    Args:
+        stream: The file, from its beginning.
+        start: Its first bytes, two megabytes or all: they tell separator and names.
+        where: Its name, for messages.
+        block_bytes: Bytes that are read at a time; no row may be longer.
+
+    Returns:
+        The names of the columns, and the blocks; their columns are called ``0``, ``1``, … instead.
+
+    Raises:
+        TableError: The header line can't be read, as by `parse_csv`.
+        pa.ArrowException: Something is wrong with the file; `parse_csv` says what. The blocks may raise it, too.
+    """
+    mark = len(_BYTE_ORDER_MARK) if start.startswith(_BYTE_ORDER_MARK) else 0
+    separator, names, _ = _header(where, start[mark:])
+    skipped = _leading_blank_lines(start[mark:]) + 1
+    reader = pa.csv.open_csv(_Blocks(stream), **_reading(separator, len(names), skipped, block_bytes))
+    return names, (
+        pa.record_batch([_trimmed(column) for column in block.columns], names=block.schema.names) for block in reader
+    )
+
+
+class _Blocks(io.RawIOBase):
+    """A file in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream, self._kept = stream, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block: bytes = self._kept + self._stream.read(size - len(self._kept) if size > 0 else None)
+        cut = len(block) > 1 and block.endswith(b"\r")
+        self._kept = b"\r" if cut else b""
+        return block[:-1] if cut else block
+
+
+def _reading(separator: str, columns: int, skipped: int, block_bytes: int) -> dict[str, object]:
+    """Options of the fast reader: every cell is text."""
+    names = [str(index) for index in range(columns)]
+    return {
+        # One thread keeps the rows in order and the errors reproducible.
+        "read_options": pa.csv.ReadOptions(
+            use_threads=False, block_size=block_bytes, column_names=names, skip_rows_after_names=skipped
+        ),
+        "parse_options": pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        "convert_options": pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        ),
+    }
+
+
+def _trimmed(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The cells without blanks around them, null where they say that there is none."""
+    column = pc.utf8_trim_whitespace(column)
+    short = column.filter(pc.less_equal(pc.binary_length(column), _LONGEST_TOKEN))
+    if not pc.any(pc.is_in(short, _TOKENS), min_count=0).as_py():  # takes half the time
+        return column
+    return pc.if_else(pc.is_in(column, _TOKENS), _NULL, column)
 
 
 def separator_and_names(data: bytes, where: str) -> tuple[str, list[str]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from murho.model.data.cells import format_date
-from murho.model.data.columns import canonical_column, is_missing, plain
-from murho.model.data.leaks import Suspect, leak_suspects
+from murho.model.data.columns import canonical_cells, is_missing, plain
+from murho.model.data.leaks import Suspect, leak_suspects, rows_to_look_at
 from murho.model.data.oddities import oddities
 from murho.model.data.schema import FeatureKind
 from murho.model.data.table_notes import notes_of
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.data.readings import Reading
-    from murho.model.data.schema import Columns
     from murho.model.data.schema_inference import ColumnPlan
 
 __all__ = ["ColumnFacts", "DataReport", "describe_table"]
@@ -117,45 +116,48 @@ class DataReport:
 
 
 def describe_table(
-    table: pa.Table, plan: ColumnPlan, columns: Columns, targets: npt.NDArray[np.float64], *, weight: str | None = None
+    table: pa.Table, plan: ColumnPlan, targets: npt.NDArray[np.float64], *, weight: str | None = None
 ) -> DataReport:
-    """Describe the table of a training.
+    """Describe the table of a training, a column at a time.
 
     Args:
         table: All columns, N rows.
         plan: What was inferred of them.
-        columns: Canonical columns of the features, ``[N]`` each.
         targets: ``[N]``, NaN where missing.
         weight: The column of weights, if there is one.
     """
     # The numbers of more than two classes have no order, so no column can copy them.
     ordered = plan.target.classes is None or len(plan.target.classes) == ORDERED_CLASSES
-    suspects = leak_suspects(columns, plan.kinds, plan.target.name, targets) if ordered else []
+    looked_at = rows_to_look_at(targets)
+    looks: dict[str, npt.NDArray[Any]] = {}
     described = []
     for name in table.column_names:
+        cells, values = _cells(table, name), None
         if name == plan.target.name:
             kind, values = FeatureKind.NUMERIC, targets
             if plan.target.classes is not None:
-                kind, values = (
-                    FeatureKind.CATEGORICAL,
-                    canonical_column(table.column(name), FeatureKind.CATEGORICAL, name),
-                )
-            facts = _facts("target", table, name, kind, values, plan.target.unit, plan.target.reading, plan.notes)
+                kind, values = FeatureKind.CATEGORICAL, canonical_cells(cells, FeatureKind.CATEGORICAL, name)
+            facts = _facts("target", cells, name, kind, values, plan.target.unit, plan.target.reading, plan.notes)
         elif name in plan.kinds:
-            reading, unit = plan.readings.get(name), plan.units[name]
-            facts = _facts("feature", table, name, plan.kinds[name], columns[name], unit, reading, plan.notes)
+            kind, reading, unit = plan.kinds[name], plan.readings.get(name), plan.units[name]
+            values = canonical_cells(cells, kind, name, reading)
+            looks[name] = values[looked_at]
+            facts = _facts("feature", cells, name, kind, values, unit, reading, plan.notes)
         elif name == weight:
-            weights = canonical_column(table.column(name), FeatureKind.NUMERIC, name)
-            facts = _facts("weight", table, name, FeatureKind.NUMERIC, weights, None, None, plan.notes)
+            values = canonical_cells(cells, FeatureKind.NUMERIC, name)
+            facts = _facts("weight", cells, name, FeatureKind.NUMERIC, values, None, None, plan.notes)
         else:
-            facts = _left_out(table, name, plan.left_out.get(name, ""))
+            facts = _left_out(cells, name, plan.left_out.get(name, ""))
         described.append(facts)
+        del cells, values  # they would stay while the next column is read
+    looks = {name: looks[name] for name in plan.kinds}
+    suspects = leak_suspects(looks, plan.kinds, plan.target.name, targets[looked_at]) if ordered else []
     return DataReport(table.num_rows, tuple(described), tuple(suspects), tuple(notes_of(table)))
 
 
 def _facts(
     role: str,
-    table: pa.Table,
+    cells: pa.ChunkedArray,
     name: str,
     kind: FeatureKind,
     column: npt.NDArray[Any],
@@ -163,7 +165,6 @@ def _facts(
     reading: Reading | None,
     notes: Mapping[str, str],
 ) -> ColumnFacts:
-    cells = plain(table.column(name), name)
     absent = is_missing(column)
     present = column[~absent]
     minimum: float | str | None = None
@@ -192,11 +193,15 @@ def _facts(
     )
 
 
-def _left_out(table: pa.Table, name: str, reason: str) -> ColumnFacts:
+def _cells(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column from `plain`; as it is stored where that refuses it, as the inference did too, and left it out."""
     try:
-        cells = plain(table.column(name), name)
+        return plain(table.column(name), name)
     except TableError:
-        cells = table.column(name)
+        return table.column(name)
+
+
+def _left_out(cells: pa.ChunkedArray, name: str, reason: str) -> ColumnFacts:
     missing = int(cells.null_count)
     return ColumnFacts(
         *(name, "left out", None, None, None, missing, None, None, (), None, _example(cells), ()),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns
 
-__all__ = ["Suspect", "leak_suspects"]
+__all__ = ["Suspect", "leak_suspects", "rows_to_look_at"]
 
 _ROWS = 5_000
 """Rows that are looked at, spread over the table."""
@@ -80,10 +80,9 @@ def leak_suspects(
         The suspects. A table of fewer than 30 rows, and the only feature of a table, are suspected by their names
         alone.
     """
-    labelled = np.flatnonzero(np.isfinite(targets))
     found: dict[str, Suspect] = {}
-    if len(labelled) >= _FEWEST_ROWS and np.ptp(targets[labelled]) > 0.0:
-        chosen = labelled[np.linspace(0, len(labelled) - 1, min(_ROWS, len(labelled))).astype(np.intp)]
+    chosen = rows_to_look_at(targets)
+    if len(chosen):
         rows = {name: column[chosen] for name, column in columns.items()}
         wanted = targets[chosen]
         for suspect in (*_copies(rows, wanted), *(_telling(rows, kinds, wanted) if len(rows) > 1 else ())):
@@ -95,6 +94,21 @@ def leak_suspects(
         if reason and name not in found:
             found[name] = Suspect(name, reason)
     return list(found.values())
+
+
+def rows_to_look_at(targets: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """The rows that `leak_suspects` looks at; it finds the same in these rows alone.
+
+    Args:
+        targets: ``[N]``, NaN where missing.
+
+    Returns:
+        Indices of rows with different targets, ascending; none if there are fewer than 30.
+    """
+    labelled = np.flatnonzero(np.isfinite(targets))
+    if len(labelled) < _FEWEST_ROWS or np.ptp(targets[labelled]) == 0.0:
+        return labelled[:0]
+    return labelled[np.linspace(0, len(labelled) - 1, min(_ROWS, len(labelled))).astype(np.intp)]
 
 
 def _copies(rows: Columns, targets: npt.NDArray[np.float64]) -> Iterator[Suspect]:

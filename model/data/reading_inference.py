@@ -11,6 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from murho.model.data.columns import CellType, Distinct, cell_type, distinct, plain
 from murho.model.data.date_readings import DateReading, written_day
 from murho.model.data.duration_readings import DurationReading, clock_parts
@@ -19,8 +22,6 @@ from murho.model.errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
 
     from murho.model.data.date_readings import DateOrder
     from murho.model.data.number_readings import DecimalMark
@@ -76,18 +77,24 @@ def hints_of_table(
     given = frozenset(name for name, value in (("decimal", decimal), ("day_first", day_first)) if value is not None)
     marks: set[DecimalMark] = set()
     orders: set[bool] = set()
+    first = table.slice(0, _ROWS_FOR_HINTS)
     for name in table.column_names:
         if name in skip or len(given) == 2:
             continue
         try:
-            cells = plain(table.column(name).slice(0, _ROWS_FOR_HINTS), name)
+            cells = plain(first.column(name), name)
         except TableError:
             continue
         if cell_type(cells) is not CellType.TEXT:
             continue
         texts = distinct(cells).values
-        points, commas, _ = _decimal_evidence(_parts_of(texts))
-        marks |= {mark for mark, found in ((".", points), (",", commas)) if found is not None}  # type: ignore[misc]
+        if _are_plain_numbers(cells):
+            # They prove no comma, and the first that proves a point is enough.
+            if any(_decimal_evidence(_parts_of([text])).one is not None for text in texts):
+                marks.add(".")
+        else:
+            points, commas, _ = _decimal_evidence(_parts_of(texts))
+            marks |= {mark for mark, found in ((".", points), (",", commas)) if found is not None}  # type: ignore[misc]
         days, months, _ = _order_evidence(texts)
         orders |= {order for order, found in ((True, days), (False, months)) if found is not None}
     if decimal is None and marks == {","}:
@@ -95,6 +102,14 @@ def hints_of_table(
     if day_first is None and len(orders) == 1:
         day_first = next(iter(orders))
     return ReadingHints(decimal, day_first, given)
+
+
+def _are_plain_numbers(cells: pa.ChunkedArray) -> bool:
+    try:
+        pc.cast(cells, pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def text_readings(values: Distinct, name: str, hints: ReadingHints) -> Iterator[tuple[Reading, str]]:

@@ -183,9 +183,11 @@ def columns_from_table(
         require_column(table, name, "the feature")
         columns[name] = canonical_column(table.column(name), kind, name, readings.get(name))
         if name in required and (absent := is_missing(columns[name])).any():
+            row = int(np.argmax(absent)) + 1
             raise TableError(
-                f"column {name!r}, row {int(np.argmax(absent)) + 1}: the cell is missing, and no cell of "
-                "this column was missing in training: fill it in"
+                f"column {name!r}, row {row}: the cell is missing, and no cell of this column was missing in training: "
+                "fill it in",
+                row=row,
             )
     return columns
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import secrets
 import sys
@@ -12,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 
 from murho.model.data.csv_files import parse_csv
+from murho.model.data.csv_writer import csv_header, csv_rows
 from murho.model.data.excel_files import read_excel
 from murho.model.data.file_checks import format_of, require_file
 from murho.model.data.index_columns import without_index
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["csv_bytes", "read_table", "write_table"]
+__all__ = ["check_names", "csv_bytes", "read_table", "table_of_columns", "write_table"]
 
 
 def read_table(path: Path) -> pa.Table:
@@ -91,7 +89,7 @@ def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
     Raises:
         TableError: The extension is neither of these, the columns differ in length, or the file can't be written.
     """
-    table = _table(columns)
+    table = table_of_columns(columns)
     if path is None:
         sys.stdout.write(_csv_bytes(table).decode())
         return
@@ -118,7 +116,7 @@ def csv_bytes(columns: Mapping[str, Any]) -> bytes:
     Raises:
         TableError: The columns differ in length, or have cells that CSV has no text for.
     """
-    return _csv_bytes(_table(columns))
+    return _csv_bytes(table_of_columns(columns))
 
 
 def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
@@ -153,11 +151,12 @@ def _read_text(data: bytes, where: str) -> pa.Table:
 
 
 def _named(table: pa.Table, path: Path) -> pa.Table:
-    _check_names(path, table.column_names)
+    check_names(path, table.column_names)
     return table
 
 
-def _check_names(path: Path, names: list[str]) -> None:
+def check_names(path: Path, names: list[str]) -> None:
+    """Raise a TableError if a file has no columns, or one without a name, or two of the same name."""
     if not names:
         raise TableError(f"{path} has no columns")
     for position, name in enumerate(names, start=1):
@@ -168,7 +167,12 @@ def _check_names(path: Path, names: list[str]) -> None:
         raise TableError(f"{path}: {count} columns are named {name!r}: names must differ")
 
 
-def _table(columns: Mapping[str, Any]) -> pa.Table:
+def table_of_columns(columns: Mapping[str, Any]) -> pa.Table:
+    """Columns as a table: numpy arrays, pyarrow arrays, or sequences, ``[B]`` each.
+
+    Raises:
+        TableError: They differ in length.
+    """
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise TableError(f"the columns to write differ in length: {lengths}")
@@ -188,24 +192,12 @@ def _plain(values: Any) -> Any:
 def _csv_bytes(table: pa.Table) -> bytes:
     try:
         try:
-            return _csv_text(table, quoting="none")
+            rows = csv_rows(table, quoting="none")
         except pa.ArrowInvalid:  # a text needs quotes; pyarrow then quotes all texts
-            return _csv_text(table, quoting="needed")
+            rows = csv_rows(table, quoting="needed")
     except pa.ArrowException as error:
         raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
-
-
-def _csv_text(table: pa.Table, *, quoting: str) -> bytes:
-    header = io.StringIO()
-    csv.writer(header, lineterminator="\n").writerow(table.column_names)
-    parts = [header.getvalue().encode()]
-    # Rows by the thousands: growing one buffer, and joining small parts, would hold up other threads of a service.
-    for start in range(0, table.num_rows, 8192):
-        part = io.BytesIO()
-        options = pa.csv.WriteOptions(include_header=False, quoting_style=quoting)
-        pa.csv.write_csv(table.slice(start, 8192), part, options)
-        parts.append(part.getvalue())
-    return b"".join(parts)
+    return csv_header(table) + rows
 
 
 def _write_atomically(path: Path, data: Any) -> None:

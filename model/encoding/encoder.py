@@ -36,10 +36,15 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Schema
 
-__all__ = ["ENCODINGS", "LARGEST", "Encoder"]
+__all__ = ["ENCODINGS", "LARGEST", "MIXED", "PIECEWISE", "Encoder"]
 
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
+
+PIECEWISE = "piecewise"
+MIXED = "mixed"
+"""Encoding of a training whose members read the ``piecewise`` inputs, half of them without the bins
+(`model.networks.read_inputs`). Its encoder is ``piecewise``."""
 
 ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingProxyType(
     {
@@ -51,7 +56,7 @@ ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingPr
                 FeatureKind.CATEGORICAL: OneHot,
             }
         ),
-        "piecewise": MappingProxyType(
+        PIECEWISE: MappingProxyType(
             {
                 FeatureKind.NUMERIC: PiecewiseLinear,
                 FeatureKind.BOOLEAN: Standard,
@@ -162,6 +167,16 @@ class Encoder:
             slices.append((feature.name, part, slice(start, stop)))
             start = stop
         return tuple(slices)
+
+    @cached_property
+    def bins(self) -> tuple[int, ...]:
+        """Indices of the encoded columns that are bins of a number."""
+        return tuple(
+            slice_.start + 1 + number
+            for _, part, slice_ in self._slices
+            if isinstance(part, PiecewiseLinear)
+            for number in range(len(part.columns))
+        )
 
     @cached_property
     def training_range(self) -> npt.NDArray[np.float32]:

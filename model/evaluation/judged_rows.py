@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
+from murho.model.runtime.free_memory import give_back
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -103,6 +105,7 @@ def judge_rows(
                 truth = torch.from_numpy(targets[rows]).to(posterior.device)
                 drawn = posterior.drawn(features, SAMPLES, posterior.seed, members=group.members)
                 parts.append(_judged(posterior, drawn, truth, group, rows, number))
+    give_back()
     return JudgedRows.joined(parts)
 
 

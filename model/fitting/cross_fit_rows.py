@@ -26,6 +26,7 @@ __all__ = [
     "SeenRows",
     "held_out_row_scores",
     "mixture_nll",
+    "scores_of_judges",
 ]
 
 DRAWS = 32
@@ -174,6 +175,15 @@ class Judgements:
         into[self.judges, self.rows] = values[self.valid].to(into)
 
 
+def _described(network: BayesianNetwork, judges: int) -> int:
+    """Number of members that scores of so many judges are extrapolated to.
+
+    Where members read different inputs, two judges of a row differ more than two members that read the same. The line
+    through one and both would promise too much, so scores stay those of the judges.
+    """
+    return network.architecture.members if network.reads is None else judges
+
+
 def mixture_nll(
     network: BayesianNetwork,
     likelihood: Likelihood,
@@ -206,7 +216,7 @@ def mixture_nll(
     mixture = torch.logsumexp(single, dim=0) - math.log(judges)
     alone = -float(rows.mean(single.clamp_min(LEAST_LOG_DENSITY)).mean())
     together = -float(rows.mean(mixture.clamp_min(LEAST_LOG_DENSITY)))
-    return ensemble_score(alone, together, judges, members)
+    return ensemble_score(alone, together, judges, _described(network, judges))
 
 
 def held_out_row_scores(
@@ -235,26 +245,44 @@ def held_out_row_scores(
         Both scores of each row, ``[2, N]``, float64. If rows have weights, each row's scores are multiplied by its
         weight over the mean weight of these rows.
     """
+    kept = _parts(network, rows, scorer, seed, draws)
+    judges = len(kept[0])
+    alone, together = torch.zeros((2, len(rows))).double(), torch.zeros((2, len(rows))).double()
+    for block in torch.arange(len(rows)).split(1024):
+        parts = [part[:, block].double().movedim(2, 1) for part in kept]
+        together[:, block] = scorer.scores(parts, targets[block])
+        for judge in range(judges if judges > 1 else 0):
+            alone[:, block] += scorer.scores([part[judge : judge + 1] for part in parts], targets[block]) / judges
+    # The extrapolation is linear, so it may be made row by row.
+    scores = ensemble_score(alone, together, judges, _described(network, judges))
+    return scores if rows.weights is None else scores * (rows.weights / rows.weights.mean()).to(scores)
+
+
+def scores_of_judges(
+    network: BayesianNetwork, rows: Rows, targets: Tensor, scorer: RowScorer, *, seed: int, draws: int = DRAWS
+) -> Tensor:
+    """First score of each judge alone, and of the mixture of all judges, weighted means over rows, ``[J + 1]``.
+
+    The arguments are those of `held_out_row_scores`. Judge j is a member of partition j.
+    """
+    parts = [part.double().movedim(2, 1) for part in _parts(network, rows, scorer, seed, draws)]
+    alone = [scorer.scores([part[judge : judge + 1] for part in parts], targets)[0] for judge in range(len(parts[0]))]
+    return torch.stack([rows.mean(scores) for scores in (*alone, scorer.scores(parts, targets)[0])])
+
+
+def _parts(network: BayesianNetwork, rows: Rows, scorer: RowScorer, seed: int, draws: int) -> list[Tensor]:
+    """What a scorer takes of the outputs for every judge and row, ``[J, N, draws of a judge, …]`` each."""
     generator = torch.Generator().manual_seed(seed + 4)
     members, judges = network.architecture.members, rows.judges(network.architecture.members)
     draws = max(1, draws // judges)
-    kept: list[Tensor] | None = None
+    kept: list[Tensor] = []
     with torch.no_grad():
         for numbers, places in rows.judged_by(members, 1024):
             chunk = [
                 part.expand(members, draws * numbers.shape[-1], -1).unflatten(1, (draws, -1)).movedim(1, 2)
                 for part in scorer.parts(network(rows.features[numbers], generator, draws))
             ]
-            if kept is None:
-                kept = [torch.empty(judges, len(rows), *part.shape[2:]) for part in chunk]
+            kept = kept or [torch.empty(judges, len(rows), *part.shape[2:]) for part in chunk]
             for part, into in zip(chunk, kept, strict=True):
                 places.put(part, into)
-        alone, together = torch.zeros((2, len(rows))).double(), torch.zeros((2, len(rows))).double()
-        for block in torch.arange(len(rows)).split(1024):
-            parts = [part[:, block].double().movedim(2, 1) for part in kept or ()]
-            together[:, block] = scorer.scores(parts, targets[block])
-            for judge in range(judges if judges > 1 else 0):
-                alone[:, block] += scorer.scores([part[judge : judge + 1] for part in parts], targets[block]) / judges
-    # The extrapolation is linear, so it may be made row by row.
-    scores = ensemble_score(alone, together, judges, members)
-    return scores if rows.weights is None else scores * (rows.weights / rows.weights.mean()).to(scores)
+    return kept

@@ -108,22 +108,15 @@ class _Running:
 
     def epoch(self, number: int) -> tuple[float, float]:
         """Run all minibatches once; returns the mean negative log likelihood and ``KL / N``."""
-        rows, row_weights = self._seen.shuffled(self._order), self._training.weights
-        batches = zip(
-            self._training.features[rows].tensor_split(self._minibatches, dim=1),
-            self._training.targets[rows].tensor_split(self._minibatches, dim=1),
-            [None] * self._minibatches
-            if row_weights is None
-            else row_weights[rows].tensor_split(self._minibatches, dim=1),
-            self._kl_weights,
-            strict=True,
-        )
+        shuffled, row_weights = self._seen.shuffled(self._order), self._training.weights
         sums = torch.zeros(2, device=self._device)
-        for features, targets, weights, kl_weight in batches:
+        # A minibatch at a time: all rows, once for each member, would take M times the memory of the table.
+        for rows, kl_weight in zip(shuffled.tensor_split(self._minibatches, dim=1), self._kl_weights, strict=True):
+            features, targets = self._training.features[rows], self._training.targets[rows]
             energy = self._step(
                 features,
                 targets,
-                weights,
+                None if row_weights is None else row_weights[rows],
                 kl_weight=kl_weight,
                 minibatches=self._minibatches,
                 temperature=self.schedule.temperature,

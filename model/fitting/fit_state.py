@@ -88,7 +88,7 @@ def make_model(options: FitOptions, inputs: int, generator: torch.Generator) -> 
         members=options.members,
         skip=options.skip,
     )
-    return BayesianNetwork(architecture, generator, likelihood.initial_outputs), likelihood
+    return BayesianNetwork(architecture, generator, likelihood.initial_outputs, options.reads), likelihood
 
 
 def copy_into(there: Mapping[str, Tensor], given: Mapping[str, Tensor], what: str) -> None:

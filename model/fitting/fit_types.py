@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from murho.model.distributions.transforms import Standardisation
     from murho.model.likelihoods.likelihood import Likelihood
     from murho.model.networks.bayesian_network import BayesianNetwork
@@ -36,6 +38,7 @@ class FitOptions:
         activation: Activation between the layers.
         skip: Whether the last layer also reads the inputs.
         members: M.
+        reads: Whether each member reads each input, ``[M, D]``, bool; None: all do (`model.networks.read_inputs`).
         kl_weights: ``uniform`` or ``geometric``.
         draws_per_step: Draws per row in each step.
         optimiser: A key of `model.fitting.optimisers.OPTIMISERS`.
@@ -69,6 +72,7 @@ class FitOptions:
     activation: str = "relu"
     skip: bool = False
     members: int = 1
+    reads: Tensor | None = field(default=None, compare=False)
     kl_weights: str = "uniform"
     draws_per_step: int = 1
     optimiser: str = "adam"

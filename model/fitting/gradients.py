@@ -121,6 +121,8 @@ class GradientStep:
         else:
             inputs, observed = rows, targets
         inputs = inputs.expand(members, -1, -1)
+        if network.reads is not None:
+            inputs = inputs * network.reads
 
         trail = []
         hidden = inputs

@@ -12,9 +12,10 @@ import torch
 
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardisation
 from murho.model.encoding.distribution_fit import fit_feature_distribution
-from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoder
 from murho.model.errors import OptionError, TableError
 from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.networks.read_inputs import mixed_reading
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +61,11 @@ class TrainingData:
         if key not in self._encoders:
             training = select_rows(self.columns, self.split.learned)
             self._encoders[key] = Encoder.fit(
-                self.schema, training, encoding=encoding, whitened=whitened, distribution=self.distribution
+                self.schema,
+                training,
+                encoding=PIECEWISE if encoding == MIXED else encoding,
+                whitened=whitened,
+                distribution=self.distribution,
             )
         return self._encoders[key]
 
@@ -71,10 +76,17 @@ class TrainingData:
 
     def encoded(self, encoding: str, *, whitened: bool = False) -> NDArray[np.float32]:
         """All rows in an encoding, ``[N, D]``."""
-        key = (encoding, whitened)
+        key = (PIECEWISE if encoding == MIXED else encoding, whitened)
         if key not in self._encoded:
             self._encoded[key] = self.encoder(encoding, whitened=whitened).encode(self.columns)
         return self._encoded[key]
+
+    def reads(self, encoding: str, members: int, *, whitened: bool = False) -> torch.Tensor | None:
+        """Whether each member reads each input, ``[M, D]``; None for all encodings but the mixed one: all do."""
+        if encoding != MIXED:
+            return None
+        encoder = self.encoder(encoding, whitened=whitened)
+        return mixed_reading(members, encoder.width, encoder.bins)
 
     def fits(self, transform: str) -> bool:
         """Whether the training targets lie in a transform's domain."""

@@ -137,15 +137,19 @@ class BayesianNetwork(nn.Module):
         mu: Means of all P weights and biases, ``[M, P]``, in the order of `Architecture.shapes`.
         rho: Unconstrained scales, ``[M, P]``, in the same order; ``sigma = softplus(rho)``.
         groups: Index of the tensor of each of the P entries, ``[P]``; the weights of a skip are a group of their own.
+        reads: 1 where a member reads an input, else 0, ``[M, 1, D]``; None: every member reads all
+            (`model.networks.read_inputs`).
     """
 
     groups: Tensor
+    reads: Tensor | None
 
     def __init__(
         self,
         architecture: Architecture,
         generator: torch.Generator,
         initial_outputs: Mapping[int, float] | None = None,
+        reads: Tensor | None = None,
     ) -> None:
         """Initialise the means as He-normal, and each sigma as a small fraction of their scale.
 
@@ -156,6 +160,7 @@ class BayesianNetwork(nn.Module):
             architecture: Layer sizes, activation and members.
             generator: Source of the initial means, on the CPU.
             initial_outputs: Output → constant that it starts near (`model.likelihoods.likelihood.Likelihood`).
+            reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
         """
         super().__init__()
         self.architecture = architecture
@@ -166,6 +171,9 @@ class BayesianNetwork(nn.Module):
         for index, (inputs, outputs) in enumerate(architecture.layers):
             scale = (1.0 if index == last else 2.0**0.5) / inputs**0.5
             weight = torch.randn((architecture.members, inputs, outputs), generator=generator) * scale
+            if index == 0 and reads is not None:
+                # He's scale is that of the inputs which a member reads.
+                weight = weight * (inputs / reads.sum(dim=1).clamp_min(1)).sqrt()[:, None, None]
             bias = torch.zeros(architecture.members, 1, outputs)
             if index == last:
                 for output, start in (initial_outputs or {}).items():
@@ -181,6 +189,7 @@ class BayesianNetwork(nn.Module):
         self.mu = nn.Parameter(torch.cat(means, dim=1))
         self.rho = nn.Parameter(inverse_softplus(torch.cat(scales, dim=1)))
         self.register_buffer("groups", torch.cat(groups), persistent=False)
+        self.register_buffer("reads", None if reads is None else reads.float().unsqueeze(1), persistent=False)
         self._shapes = [shape for name, shape in architecture.shapes().items() if name.endswith(".mu")]
         self._sizes = [part.shape[1] for part in means]
         self.activation = ACTIVATIONS[architecture.activation]
@@ -205,6 +214,8 @@ class BayesianNetwork(nn.Module):
         """
         means, variances = self.parts(self.mu), self.parts(self.sigma().square())
         inputs = rows.expand(self.architecture.members, -1, -1)
+        if self.reads is not None:
+            inputs = inputs * self.reads
         hidden = local_reparameterisation(inputs, means[0], variances[0], means[1], variances[1], generator, draws)
         for first in range(2, len(means), 2):
             hidden = self.activation(hidden)

@@ -142,11 +142,12 @@ def weight_facts(spec: ModelSpec, tensors: Mapping[str, Tensor]) -> dict[str, An
 
     Returns:
         ``edges`` of the bins and ``counts`` in them; ``below_one``, the share of weights with a ratio below 1; and
-        ``held``, the number of weights of inputs that are zero for every training row, which are not counted.
+        ``held``, the number of weights that are not counted: of inputs that are zero for every training row, and of
+        inputs that their member does not read.
     """
     names = [f"layers.{index}.weight" for index in range(len(spec.architecture.layers))]
     inputs = extrapolation_inputs(spec.encoder)
-    held = torch.cat([held_weights(spec.architecture, index, inputs).flatten() for index in range(len(names))])
+    held = torch.cat([part.flatten() for part in held_weights(tensors, spec.architecture, inputs)])
     ratios = torch.cat([signal_to_noise(tensors[f"{n}.mu"], tensors[f"{n}.rho"]).flatten() for n in names])
     free = ratios[~held].numpy()
     logs = np.clip(np.log10(np.maximum(free, 1e-30)), HISTOGRAM_EDGES[0], HISTOGRAM_EDGES[-1])

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from murho.model.encoding.feature_encodings import OneHot
 from murho.model.errors import OptionError
+from murho.model.networks.read_inputs import inputs_read, weights_from_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +59,7 @@ class Layer:
     Attributes:
         name: Name of the tensor, such as ``layers.0.weight``.
         weights: All weights.
-        held: Weights of `extrapolation_inputs`, which are never removed.
+        held: Weights that are never removed: of `extrapolation_inputs`, and of inputs that their member does not read.
         removed: Removed weights, now zero.
     """
 
@@ -158,7 +159,7 @@ def cut(
     names = [f"layers.{index}.weight" for index in range(len(architecture.layers))]
     means = [tensors[f"{name}.mu"] for name in names]
     rhos = [tensors[f"{name}.rho"] for name in names]
-    held = [held_weights(architecture, index, held_inputs) for index in range(len(names))]
+    held = held_weights(tensors, architecture, held_inputs)
     free = torch.cat([part.flatten() for part in held]).logical_not()
     ratios = torch.cat([signal_to_noise(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
     gone = torch.cat([is_removed(mu, rho).flatten() for mu, rho in zip(means, rhos, strict=True)])
@@ -181,15 +182,21 @@ def cut(
     return pruned, Cut(fraction, threshold, layers, _histogram(ratios[removed]), _histogram(ratios[free & ~removed]))
 
 
-def held_weights(architecture: Architecture, index: int, inputs: Sequence[int]) -> Tensor:
-    """Mask of the weights of a layer from the given encoded features, ``[M, inputs, outputs]``."""
-    width, outputs = architecture.layers[index]
-    held = torch.zeros(architecture.members, width, outputs, dtype=torch.bool)
-    if index == 0:
-        held[:, list(inputs)] = True
-    elif width > architecture.hidden[index - 1]:  # the skip's weights come last
-        held[:, [architecture.hidden[index - 1] + number for number in inputs]] = True
-    return held
+def held_weights(tensors: Mapping[str, Tensor], architecture: Architecture, inputs: Sequence[int]) -> list[Tensor]:
+    """Masks of the weights that are never removed, ``[M, inputs, outputs]`` for each layer.
+
+    They are those from the given encoded features, and those from inputs that their member does not read: they are zero
+    from the start, and no gain of a pruning.
+
+    Args:
+        tensors: mu and rho by name.
+        architecture: The network's sizes.
+        inputs: Numbers of encoded features.
+    """
+    reads = inputs_read(tensors)
+    held = torch.zeros(architecture.members, architecture.inputs, dtype=torch.bool) if reads is None else ~reads
+    held[:, list(inputs)] = True
+    return [weights_from_inputs(architecture, index, held) for index in range(len(architecture.layers))]
 
 
 def _check_count(count: int, free: int, gone: int, fraction: float) -> None:

@@ -14,6 +14,7 @@ from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import Fit, FitOptions, default_batch_size
 from murho.model.networks.posterior_prior import PosteriorPrior
+from murho.model.networks.read_inputs import inputs_read
 from murho.model.revision.update_options import LEARNING_RATE, UpdateOptions
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def fit_to_new_rows(
                 activation=architecture.activation,
                 skip=architecture.skip,
                 members=architecture.members,
+                reads=inputs_read(revision.tensors),
                 draws_per_step=int(np.clip(ROWS_TIMES_DRAWS // min(len(training), batch_size), 1, MOST_DRAWS)),
                 learning_rate=options.learning_rate,
                 batch_size=batch_size,

@@ -15,6 +15,7 @@ from murho.model.data.splits import FEWEST_ROWS_TO_CALIBRATE, HeldOut
 from murho.model.distributions.wide_component import WideRule
 from murho.model.errors import OptionError
 from murho.model.networks.named_tensors import learned_tensors
+from murho.model.networks.read_inputs import inputs_read, without_unread
 from murho.model.posterior.posterior import Posterior
 from murho.model.revision.judging import judge, score_facts
 from murho.model.revision.posterior_shift import PosteriorShift
@@ -107,7 +108,8 @@ def update(
     if outcome.stopped == "interrupted":
         reporter.say(f"interrupted: kept the best parameters so far (epoch {outcome.best_epoch})")
 
-    tensors = learned_tensors(outcome.network, outcome.likelihood)
+    learned_now = learned_tensors(outcome.network, outcome.likelihood)
+    tensors = without_unread(learned_now, old.architecture, inputs_read(revision.tensors))
     rows_before = revision.spec.rows_learned
     learned = len(split.training)
     spec = revision.spec.made_now()

@@ -170,6 +170,7 @@ class SearchResult:
         interrupted: Whether an interruption ended the search.
         best: The attempt of the best candidate.
         full_search: What a search would have done, if the training is a quick one.
+        pace: Seconds by the clock that a reference second (`model.fitting.work`) has taken.
     """
 
     candidate: Candidate
@@ -178,3 +179,4 @@ class SearchResult:
     interrupted: bool
     best: Attempt
     full_search: FullSearch | None = None
+    pace: float = 1.0

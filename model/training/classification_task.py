@@ -40,6 +40,7 @@ class ClassificationTask:
 
     name: ClassVar[str] = "classification"
     scores_in_loss: ClassVar[int] = 1
+    mixes_encodings: ClassVar[bool] = True
 
     classes: tuple[str, ...]
 

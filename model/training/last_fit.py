@@ -66,6 +66,7 @@ def fit_to_newest_rows(
         activation=architecture.activation,
         skip=architecture.skip,
         members=architecture.members,
+        reads=data.reads(candidate.encoding, architecture.members, whitened=candidate.whitened),
         kl_weights=options.kl_weights,
         draws_per_step=options.draws_per_step,
         optimiser=options.optimiser,

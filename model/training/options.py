@@ -114,9 +114,10 @@ class TrainOptions(BaseModel):
         le=64,
         description="Independently trained networks in one checkpoint, M; each leaves out a fifth of the rows.",
     )
-    encoding: Literal["auto", "standard", "piecewise"] = Field(
+    encoding: Literal["auto", "standard", "piecewise", "mixed"] = Field(
         default="auto",
-        description="How numbers become inputs; piecewise adds bins. auto takes what validates better.",
+        description="How numbers become inputs. piecewise adds bins; mixed, for classes alone, adds them for half of "
+        "the members. auto: mixed for classes below 1,000 rows, else what validates better.",
     )
     whiten: Literal["auto", "yes", "no"] = Field(
         default="auto",

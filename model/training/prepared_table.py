@@ -6,6 +6,7 @@ Nothing here needs PyTorch, so that what is wrong with a table is said before se
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from murho.model.data.data_report import describe_table
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["PreparedTable", "left_out_groups", "prepare_table"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PreparedTable:
     """A table, and what was inferred of it.
 
@@ -36,7 +37,6 @@ class PreparedTable:
         given: The table as it was given, N rows.
         table: The same without the column of weights.
         plan: Features, target and columns left out.
-        columns: Canonical columns of the features, ``[N]`` each.
         targets: ``[N]``, the target's unit or class indices; NaN where missing.
         weights: Weights of the rows, ``[N]``; None if all are equal.
         weight: The column of weights, or None.
@@ -47,12 +47,16 @@ class PreparedTable:
     given: pa.Table
     table: pa.Table
     plan: ColumnPlan
-    columns: Columns
     targets: NDArray[np.float64]
     weights: NDArray[np.float64] | None
     weight: str | None
     notes: tuple[str, ...] = ()
     rows: NDArray[np.int64] | None = None
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Canonical columns of the features, ``[N]`` each; made when they are asked for, so that a sample is enough."""
+        return columns_from_table(self.table, self.plan)
 
     def left_out_lines(self) -> list[str]:
         """A line for each column that is no feature, with the reason."""
@@ -60,7 +64,7 @@ class PreparedTable:
 
     def report(self) -> DataReport:
         """The data report."""
-        return describe_table(self.given, self.plan, self.columns, self.targets, weight=self.weight)
+        return describe_table(self.given, self.plan, self.targets, weight=self.weight)
 
 
 def left_out_groups(options: TrainOptions) -> tuple[str, ...]:
@@ -72,7 +76,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
     """Infer features, targets and weights.
 
     Args:
-        table: The table, as `model.data.tables.read_table` returns it.
+        table: The table, as `model.data.tables.read_table` or `model.data.stored_tables.open_table` returns it.
         target: The predicted column.
         options: Validated options.
 
@@ -97,7 +101,7 @@ def prepare_table(table: pa.Table, target: str, options: TrainOptions) -> Prepar
         classes=classes,
         hints=hints,
     )
-    columns, targets = columns_from_table(table, plan), read_targets(table, plan.target)
+    targets = read_targets(table, plan.target)
     if classes is None and options.task == "auto":
         say_if_few_numbers(targets, target, said.append)
-    return PreparedTable(given, table, plan, columns, targets, weights, options.weight, tuple(said))
+    return PreparedTable(given, table, plan, targets, weights, options.weight, tuple(said))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from murho.model.training.options import TrainOptions
     from murho.model.training.prepared_table import PreparedTable
 
-__all__ = ["SHARE_TO_FINISH", "held_out_within_budget", "rows_for_budget", "rows_within_budget"]
+__all__ = ["held_out_within_budget", "rows_for_budget", "rows_within_budget"]
 
 FEWEST_ROWS = 20_000
 ROWS_A_SECOND = 500
@@ -29,8 +29,6 @@ ROWS_A_SECOND = 500
 FEWEST_HELD_OUT = 2_000
 HELD_OUT_A_SECOND = 40
 """Rows that judge the fits and calibrate, for each second; each takes some milliseconds in all."""
-SHARE_TO_FINISH = 0.2
-"""Share of the budget of a sampled table that calibration and report need."""
 FEWEST_OF_A_CLASS = 50
 """Rows of a class that are taken first: a class without a row could not be learned."""
 SAMPLE_SEED = 40
@@ -89,7 +87,6 @@ def rows_for_budget(prepared: PreparedTable, options: TrainOptions) -> PreparedT
         prepared,
         given=rows_of(prepared.given, rows),
         table=rows_of(prepared.table, rows),
-        columns={name: column[rows] for name, column in prepared.columns.items()},
         targets=prepared.targets[rows],
         weights=None if prepared.weights is None else prepared.weights[rows],
         notes=(*prepared.notes, note),

@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from murho.model.data.splits import folds_of
+from murho.model.encoding.encoder import MIXED, PIECEWISE
 from murho.model.errors import FitError
-from murho.model.fitting.cross_fit_rows import held_out_row_scores
+from murho.model.fitting.cross_fit_rows import held_out_row_scores, scores_of_judges
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.fitting.work import WorkModel
 from murho.model.networks.named_tensors import learned_tensors
+from murho.model.runtime.free_memory import give_back
 from murho.model.training.candidates import Attempt, Candidate, SearchResult, Stage, stage_title
 from murho.model.training.comparison import is_better
 from murho.model.training.quick import QUICK_TEMPERATURE, FullSearch, default_budget, quick_budget
@@ -47,9 +49,11 @@ if TYPE_CHECKING:
     from murho.model.encoding.whitening import Whitening
     from murho.model.fitting.cross_fit_rows import Rows
     from murho.model.fitting.fit_types import Fit
+    from murho.model.fitting.row_scorers import RowScorer
     from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
+    from murho.model.training.time_to_finish import TimeToFinish
 
 __all__ = ["SHARE_OF_SEARCH", "search", "trial"]
 
@@ -95,7 +99,10 @@ class _Search:
         device: str,
         snapshots: Snapshots,
         began: float | None = None,
+        to_finish: TimeToFinish | None = None,
     ) -> None:
+        self.to_finish = to_finish
+        self.scoring = 0.0  # seconds of the last scoring, by the clock
         self.data, self.options, self.reporter, self.device = data, options, reporter, device
         self.task = task_of(data.schema.target)
         self.snapshots = snapshots
@@ -130,13 +137,15 @@ class _Search:
         minibatches = math.ceil(len(training) / batch_size)
         epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
         epochs = max(1, round(STEPS_OF_STAGE[stage] * epochs))
-        left = self.budget - (began - self.began if options.budget else self.work)
         share = self.time_of(stage)
-        budget = max(0.1, left) * share / max(share, self.time_left)
+        budget = max(0.1, self.left_at(began)) * share / max(share, self.time_left)
+        if options.budget:
+            budget = max(0.1, budget - self.scoring)
         title = f"{stage_title(stage)}{candidate}"
         self.reporter.stage(self.stage_of(title, share))
         self.time_left -= share
         settling = initial is not None
+        members = folds_of(options.members) if stage == TRIAL and not self.few else options.members
         fit_options = FitOptions(
             prior=options.make_prior(),
             noise=candidate.noise,
@@ -147,7 +156,8 @@ class _Search:
             hidden=candidate.hidden,
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),
-            members=folds_of(options.members) if stage == TRIAL and not self.few else options.members,
+            members=members,
+            reads=data.reads(candidate.encoding, members, whitened=candidate.whitened),
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
             optimiser=options.optimiser,
@@ -191,7 +201,9 @@ class _Search:
             attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows, outcome.history)
             self.reporter.scored(attempt)
             self.interrupted = outcome.stopped == "interrupted"
+            self.scoring = max(0.0, scored.seconds - outcome.history[-1].seconds)
         self.attempts.append(attempt)
+        give_back()
         return attempt, outcome
 
     def stage_of(self, title: str, share: float) -> Stage:
@@ -214,12 +226,16 @@ class _Search:
 
     def score(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
         """Scores of every validation row: NLL and CRPS ``[2, N]``, or the log loss alone ``[1, N]``."""
+        targets, scorer = self.judging(candidate, outcome, validation)
+        scores = held_out_row_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
+        return scores[: self.task.scores_in_loss]
+
+    def judging(self, candidate: Candidate, outcome: Fit, validation: Rows) -> tuple[Tensor, RowScorer]:
+        """Targets of the validation rows, ``[N]``, and what scores a fit on them."""
         data = self.data
         targets = torch.from_numpy(data.targets[data.split.validation])
         spread = float(validation.mean((targets - validation.mean(targets)).square()).sqrt())
-        scorer = self.task.scorer(outcome.likelihood, data.standardisation(candidate.transform), spread)
-        scores = held_out_row_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
-        return scores[: self.task.scores_in_loss]
+        return targets, self.task.scorer(outcome.likelihood, data.standardisation(candidate.transform), spread)
 
     def run(self) -> SearchResult:
         """Run all stages. A KeyboardInterrupt ends the search; once a fit is scored, the best one so far is kept.
@@ -247,13 +263,30 @@ class _Search:
             self.interrupted,
             self.best,
             self._full_search() if self.options.quick else None,
+            self.pace,
         )
+
+    def left_at(self, moment: float) -> float:
+        """What is left of the budget for fits: seconds by the clock if the user has set it, else reference seconds."""
+        if not self.options.budget:
+            return self.budget - self.work
+        kept_back = 0.0 if self.to_finish is None else self.to_finish.kept_back(self.pace)
+        return self.budget - (moment - self.began) - kept_back
+
+    @property
+    def late(self) -> bool:
+        """Whether a budget in seconds has nothing left for trials: the full fit and its scores take the rest."""
+        return self.options.budget is not None and self.left_at(time.monotonic()) <= 0.0
+
+    @property
+    def pace(self) -> float:
+        """Seconds by the clock that a reference second has taken in the fits so far; 1 before the first."""
+        return sum(attempt.seconds for attempt in self.attempts) / self.work if self.work else 1.0
 
     def _full_search(self) -> FullSearch:
         """What the search would have done, at the pace of the fits so far."""
-        seconds = sum(attempt.seconds for attempt in self.attempts)
         full = default_budget(len(self.data.split.training))
-        return FullSearch(self.fits_of_search, round(full * seconds / self.work, 1))
+        return FullSearch(self.fits_of_search, round(full * self.pace, 1))
 
     def _run(self) -> None:
         """Run the trials, then the full fit and the settling fit. An interruption of a fit ends the search."""
@@ -265,7 +298,7 @@ class _Search:
             dimensions, stages = [], [FULL, SETTLING]
         self.time_left = self.time_planned = sum(self.time_of(stage) for stage in stages)
         self.fits_planned = len(stages)
-        if dimensions:
+        if dimensions and not self.late:
             self._keep(*self.fit(chosen, TRIAL))
             for dimension in dimensions:
                 chosen = self._search_dimension(dimension, chosen)
@@ -278,7 +311,7 @@ class _Search:
     def _search_dimension(self, dimension: SearchDimension, chosen: Candidate) -> Candidate:
         """Try the values of one dimension; returns the best candidate."""
         values = list(dimension.others)
-        while values and not self.interrupted:
+        while values and not self.interrupted and not self.late:
             value, before = values.pop(0), self.best.loss
             attempt, outcome = self.fit(replace(chosen, **{dimension.name: value}), TRIAL)
             won = self._keep(attempt, outcome, dimension.name)
@@ -293,7 +326,7 @@ class _Search:
         """Try values that lost narrowly again, together with the later choices; returns the best candidate."""
         for name, narrow_loser in self.narrow.items():
             candidate = replace(chosen, **{name: getattr(narrow_loser, name)})
-            if candidate not in (narrow_loser, chosen) and not self.interrupted:
+            if candidate not in (narrow_loser, chosen) and not self.interrupted and not self.late:
                 self.plan(TRIAL)
                 self._keep(*self.fit(candidate, TRIAL))
                 chosen = self._chosen(temperature_path=True)
@@ -330,6 +363,13 @@ class _Search:
             self._keep(attempt, outcome)
             return
         self.best, self.best_fit = attempt, outcome
+        alone = self._better_alone(chosen, outcome)
+        if alone is not None:
+            self.plan(FULL)
+            attempt, outcome = self.fit(replace(chosen, encoding=alone), FULL)
+            if outcome is None or self.interrupted:
+                return
+            self.best, self.best_fit = attempt, outcome
         start = learned_tensors(outcome.network, outcome.likelihood)
         settled, settled_fit = self.fit(attempt.candidate, SETTLING, start)
         if settled_fit is not None:
@@ -343,6 +383,26 @@ class _Search:
             # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
             self._keep(*self.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")
 
+    def _better_alone(self, candidate: Candidate, outcome: Fit) -> str | None:
+        """The encoding of one half of the members of a mixed fit, if it does without the other half.
+
+        It does if one member of this half is better on held-out rows than it is together with one of the other half.
+        This is judged after a full fit: members without bins need more steps than a trial has.
+        """
+        members = self.options.members
+        if candidate.encoding != MIXED or self.options.encoding != "auto" or members != 2 * folds_of(members):
+            return None
+        _, validation = self.data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+        if validation.judges(members) != 2:
+            return None
+        targets, scorer = self.judging(candidate, outcome, validation)
+        binned, plain, both = scores_of_judges(
+            outcome.network, validation, targets, scorer, seed=self.options.seed
+        ).tolist()
+        if min(binned, plain) >= both:
+            return None
+        return PIECEWISE if binned < plain else "standard"
+
     def _base(self) -> Candidate:
         """The candidate that the search starts from."""
         options = self.options
@@ -351,11 +411,21 @@ class _Search:
         return Candidate(
             noise=self.task.first_likelihood(options),
             transform="none" if options.transform == "auto" else options.transform,
-            encoding="standard" if options.encoding == "auto" else options.encoding,
+            encoding=self._first_encoding() if options.encoding == "auto" else options.encoding,
             whitened=options.whiten == "yes" and self._whitening() is not None,
             hidden=HIDDEN if options.hidden is None else options.hidden,
             temperature=options.temperature or (None if temperature_path else first),
         )
+
+    def _first_encoding(self) -> str:
+        """The encoding that the search starts from.
+
+        It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
+        """
+        options = self.options
+        both = options.members > folds_of(options.members)
+        mixed = self.task.mixes_encodings and self.few and both and not options.quick
+        return MIXED if mixed and self.data.encoder(PIECEWISE).bins else "standard"
 
     def _whitening(self) -> Whitening | None:
         """The whitened directions of the table; they are the same for every encoding."""
@@ -366,9 +436,8 @@ class _Search:
         options, data = self.options, self.data
         yield from self.task.dimensions(data, options)
         # After the noise: many inputs together with a flexible density would overfit a small table.
-        bins = data.encoder("piecewise").width - data.encoder("standard").width
-        if options.encoding == "auto" and bins:
-            yield SearchDimension("encoding", ("piecewise",))
+        if options.encoding == "auto" and self._first_encoding() != MIXED and data.encoder(PIECEWISE).bins:
+            yield SearchDimension("encoding", (PIECEWISE,))
         if options.whiten == "auto" and len(data.split.training) >= FEW_ROWS:
             whitening = self._whitening()
             if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
@@ -402,6 +471,7 @@ def search(
     device: str = "cpu",
     snapshots: Snapshots | None = None,
     began: float | None = None,
+    to_finish: TimeToFinish | None = None,
 ) -> SearchResult:
     """Fit candidates and keep the best. A candidate whose fit becomes non-finite is reported and passed over.
 
@@ -412,9 +482,10 @@ def search(
         device: Device of the fits.
         snapshots: Snapshots of an interrupted search to resume; this search adds its own.
         began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there. By default now.
+        to_finish: What follows the search within the budget; by default nothing is kept back for it.
 
     Raises:
         FitError: Every fit became non-finite.
         KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
-    return _Search(data, options, reporter, device, snapshots or Snapshots(), began).run()
+    return _Search(data, options, reporter, device, snapshots or Snapshots(), began, to_finish).run()

@@ -14,7 +14,7 @@ TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
 FROM_SIMPLE: dict[str, tuple[Any, ...]] = {
     "transform": ("none", "log"),
     "noise": NOISE_KINDS,
-    "encoding": ("standard", "piecewise"),
+    "encoding": ("standard", "piecewise", "mixed"),
     "whitened": (False, True),
     "temperature": TEMPERATURES,
 }

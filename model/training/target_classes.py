@@ -11,6 +11,7 @@ from murho.model.data.class_targets import classes_of, holds_classes, labels_fro
 from murho.model.data.reading_inference import NO_HINTS
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import require_column
+from murho.model.encoding.encoder import MIXED
 from murho.model.errors import OptionError, TableError
 from murho.model.training.options import flag
 
@@ -72,6 +73,10 @@ def choose_classes(
             raise TableError(
                 f"the target {target!r} is text or truth values, not numbers: leave out --task regression to predict "
                 "its classes"
+            )
+        if options.encoding == MIXED:
+            raise OptionError(
+                f"--encoding {MIXED} is for classes, and {target!r} is a number: give auto, standard or piecewise"
             )
         return None
     if declared is FeatureKind.NUMERIC and options.task == "classification":

@@ -31,10 +31,12 @@ class Task(Protocol):
     Attributes:
         name: Its name, as ``--task`` and the service say it.
         scores_in_loss: How many of a scorer's scores the loss of the search is made of.
+        mixes_encodings: Whether members may read different inputs.
     """
 
     name: ClassVar[str]
     scores_in_loss: ClassVar[int]
+    mixes_encodings: ClassVar[bool]
 
     @property
     def classes(self) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ from murho.model.engines.selection import engine_worth
 from murho.model.evaluation.cross_calibration import SAMPLES
 from murho.model.fitting.training_data import TrainingData, select_rows
 from murho.model.networks.named_tensors import learned_tensors
+from murho.model.networks.read_inputs import without_unread
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.training.candidates import Stage
@@ -29,11 +30,12 @@ from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out
 from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.prepared_table import prepare_table
-from murho.model.training.row_sample import SHARE_TO_FINISH, held_out_within_budget, rows_for_budget
+from murho.model.training.row_sample import held_out_within_budget, rows_for_budget
 from murho.model.training.search import SHARE_OF_SEARCH, search
 from murho.model.training.snapshots import Snapshots
 from murho.model.training.tasks import task_of
 from murho.model.training.time_feature import choose_time_feature
+from murho.model.training.time_to_finish import TimeToFinish
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,8 +163,10 @@ def train(
     snapshots.begin(make_fingerprint(canonical, targets, target, options, device, weights), reporter.say)
     if options.time is not None:
         data = choose_time_feature(data, options.time, options, reporter, device)
-    kept_back = SHARE_TO_FINISH * options.budget if options.budget and prepared.rows is not None else 0.0
-    result = search(data, options, reporter, device, snapshots, began - kept_back)
+    to_finish = None
+    if options.budget and prepared.rows is not None:
+        to_finish = TimeToFinish(options.budget, sum(len(group.rows) for group in split.held_out(options.members)))
+    result = search(data, options, reporter, device, snapshots, began, to_finish)
     known = {"left_out_rows": left_out_rows, "advice": [piece.to_json() for piece in advice]}
     finished = partial(
         _finished,
@@ -179,7 +183,11 @@ def train(
         if result.interrupted:
             reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
             _say_how_to_go_on(snapshots, reporter)
-        return finished(result)
+        most = None
+        if to_finish is not None:
+            spent = time.monotonic() - began + snapshots.carried
+            most = to_finish.rows_in_time(spent, result.pace, fewest=ROWS_IN_A_HURRY)
+        return finished(result, most_rows=most)
     except KeyboardInterrupt:
         reporter.say(
             f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
@@ -187,7 +195,7 @@ def train(
         )
         if not result.interrupted:
             _say_how_to_go_on(snapshots, reporter)
-        return finished(replace(result, interrupted=True), hurried=True)
+        return finished(replace(result, interrupted=True), most_rows=ROWS_IN_A_HURRY)
 
 
 def _say_how_to_go_on(snapshots: Snapshots, reporter: Reporter) -> None:
@@ -205,7 +213,7 @@ def _finished(
     began: float,
     reporter: Reporter,
     device: str,
-    hurried: bool = False,
+    most_rows: int | None = None,
 ) -> Trained:
     """The content of a checkpoint from the outcome of a search: calibrated and scored on held-out rows.
 
@@ -218,7 +226,7 @@ def _finished(
         began: When the training began, in monotonic seconds.
         reporter: Gets the progress.
         device: Device of the fits.
-        hurried: Whether to calibrate and score on `ROWS_IN_A_HURRY` rows at most.
+        most_rows: Most rows to calibrate and score on; None: all that are held out.
     """
     chosen, candidate = result.fit, result.candidate
     fits = len(result.attempts)
@@ -229,7 +237,8 @@ def _finished(
 
     architecture = chosen.network.architecture
     encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
-    tensors = learned_tensors(chosen.network, chosen.likelihood)
+    reads = data.reads(candidate.encoding, architecture.members, whitened=candidate.whitened)
+    tensors = without_unread(learned_tensors(chosen.network, chosen.likelihood), architecture, reads)
     spec = ModelSpec(
         architecture=architecture,
         prior=options.make_prior(),
@@ -251,8 +260,8 @@ def _finished(
     tensors = beyond_range(tensors)
     spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
     groups = split.held_out(architecture.members)
-    if hurried:
-        most = max(1, ROWS_IN_A_HURRY // len(groups))
+    if most_rows is not None and most_rows < sum(len(group.rows) for group in groups):
+        most = max(1, most_rows // len(groups))
         groups = [replace(group, rows=group.rows[:most]) for group in groups]
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
     engine = engine_worth(len(targets), SAMPLES)
@@ -269,7 +278,7 @@ def _finished(
     )
     if split.forward and split.validation is not split.training and not result.interrupted:
         served = fit_to_newest_rows(data, candidate, chosen, options, reporter, device)
-        tensors = beyond_range(learned_tensors(served.network, served.likelihood))
+        tensors = beyond_range(without_unread(learned_tensors(served.network, served.likelihood), architecture, reads))
     facts = {
         "rows": len(split.learned),
         "validation_rows": len(split.validation),

@@ -49,6 +49,17 @@ def test_chunks_change_nothing_and_rows_unlike_the_training_rows_are_counted(
         np.testing.assert_allclose(parts[name], values, rtol=1e-5)
 
 
+def test_a_mistake_in_a_later_chunk_is_named_by_its_row_in_the_table(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table(rows=20)
+    table = table.set_column(0, "size", [["much" if row == 17 else "70" for row in range(20)]])
+    monkeypatch.setattr(scoring, "ROWS_PER_CHUNK", 7)
+    with pytest.raises(TableError, match="column 'size', row 18: 'much'") as caught:
+        score_table(table, LocalScorer(rent), PredictOptions(samples=0))
+    assert caught.value.row == 18
+
+
 def test_rows_in_a_gap_are_counted_though_each_value_is_within_its_range(
     rent: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:

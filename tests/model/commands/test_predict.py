@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from murho.model.commands import batch_prediction
 from murho.model.commands.predict import predict
+from murho.model.data import stored_tables
+from murho.model.data.tables import read_table
+from murho.model.errors import TableError
 from tests.model.posterior.test_older_checkpoints import CHECKPOINTS, RECORDED
 from tests.support import call_murho
 
@@ -66,6 +70,30 @@ def test_thresholds_draws_and_warnings_are_columns_of_csv_and_parquet(rents: Pat
     assert [json.loads(row["draws"]) for row in rows] == table.column("draws").to_pylist()
     assert [row["warnings"] or None for row in rows] == table.column("warnings").to_pylist()
     assert {len(draws) for draws in table.column("draws").to_pylist()} == {4}
+
+
+def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
+    rents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scored(name: str) -> list[dict[str, object]]:
+        output = tmp_path / name
+        predict(rents, "rents", str(CHECKPOINTS), samples=8, output=output, keep_inputs=True)
+        rows: list[dict[str, object]] = read_table(output).to_pylist()
+        return rows
+
+    whole = scored("whole.csv")
+    monkeypatch.setattr(batch_prediction, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(stored_tables, "LEAST_BYTES", 0)
+    parts = scored("parts.csv")
+    assert [list(row) for row in parts] == [list(row) for row in whole]
+    for row, expected in zip(parts, whole, strict=True):
+        assert row["sqm"] == expected["sqm"]
+        assert float(str(row["p95"])) == pytest.approx(float(str(expected["p95"])), rel=1e-5)
+    assert len(scored("parts.parquet")) == len(whole) > 2
+    rents.write_text(rents.read_text() + "," * rents.read_text().split("\n")[0].count(",") + "\n")
+    with pytest.raises(TableError, match=f"rents.csv: column .*, row {len(whole) + 1}: the cell is missing"):
+        scored("none.csv")
+    assert not (tmp_path / "none.csv").exists()
 
 
 def test_columns_that_are_no_features_are_named(rents: Path) -> None:

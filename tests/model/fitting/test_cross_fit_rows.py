@@ -9,11 +9,13 @@ from torch.nn import functional
 from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity, Standardisation
-from murho.model.fitting.cross_fit_rows import Rows, SeenRows, held_out_row_scores, mixture_nll
+from murho.model.fitting.cross_fit_rows import Rows, SeenRows, held_out_row_scores, mixture_nll, scores_of_judges
 from murho.model.fitting.fit import fit
-from murho.model.fitting.row_scorers import NumberScorer
+from murho.model.fitting.row_scorers import ClassScorer, NumberScorer
+from murho.model.likelihoods.bernoulli import Bernoulli
 from murho.model.likelihoods.gaussian_mixture import GaussianMixtureLikelihood
 from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
+from murho.model.networks.read_inputs import mixed_reading
 from tests.model.conftest import small_options, small_rows
 
 
@@ -133,6 +135,27 @@ def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noi
     alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
     expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
     assert found.mean(dim=1).tolist() == pytest.approx(expected, rel=1e-3)
+
+
+def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_but_not_extrapolated() -> None:
+    numbers = small_rows(20)
+    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
+    rows = Rows(numbers.features, (numbers.targets > 0.0).float(), folds)
+    reads = mixed_reading(10, numbers.features.shape[1], [0])
+    outcome = fit(rows, rows, small_options(members=10, noise="bernoulli", classes=2, reads=reads))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)
+        logits = outcome.network(rows.features, torch.Generator()).squeeze(-1).double()
+    right = torch.sigmoid((2.0 * rows.targets.double() - 1.0) * logits)
+    judges = torch.stack([right[folds[0], torch.arange(20)], right[folds[1] + 5, torch.arange(20)]])
+    expected = [*(-judges.log().mean(dim=1)).tolist(), -float(judges.mean(dim=0).log().mean())]
+    assert isinstance(outcome.likelihood, Bernoulli)
+    judging = rows.targets.double(), ClassScorer(outcome.likelihood)
+    found = scores_of_judges(outcome.network, rows, *judging, seed=0)
+    assert found.tolist() == pytest.approx(expected, rel=1e-4)
+    scores = held_out_row_scores(outcome.network, rows, *judging, seed=0)
+    assert float(scores[0].mean()) == pytest.approx(expected[2], rel=1e-4)
+    assert mixture_nll(outcome.network, outcome.likelihood, rows, 2, seed=0) == pytest.approx(expected[2], rel=1e-4)
 
 
 def test_in_time_a_member_sees_only_blocks_before_its_own() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from murho.model.data.schema import FeatureKind
 from murho.model.distributions.transforms import TRANSFORMS
-from murho.model.encoding.encoder import ENCODINGS
+from murho.model.encoding.encoder import ENCODINGS, MIXED
 from murho.model.errors import OptionError
 from murho.model.fitting.objective import KL_WEIGHTS
 from murho.model.fitting.optimisers import OPTIMISERS
@@ -56,7 +56,7 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option(values: dict[str, obje
     ("option", "implemented"),
     [
         ("noise", NOISE_KINDS),
-        ("encoding", ENCODINGS),
+        ("encoding", (*ENCODINGS, MIXED)),
         ("transform", TRANSFORMS),
         ("kl_weights", KL_WEIGHTS),
         ("activation", ACTIVATIONS),

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from murho.model.likelihoods.registry import NOISE_KINDS
+from murho.model.networks.read_inputs import inputs_read
 from murho.model.training import search
 from murho.model.training.candidates import Attempt, Candidate
 from murho.model.training.options import make_options
@@ -21,6 +22,7 @@ from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.search import FEW_ROWS, warm_up_share
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, train_quickly
+from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Epoch, Fit
@@ -259,3 +261,50 @@ def test_stages_of_a_search_count_up_and_their_shares_add_up() -> None:
     assert [stage.done for stage in notes.stages] == sorted(stage.done for stage in notes.stages)
     assert all(stage.done + stage.share <= 1.0 for stage in notes.stages)
     assert last.title == "calibrating and scoring on held-out rows"
+
+
+def test_classes_of_few_rows_start_from_the_mixed_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = rooms_table(rows=120)
+    quick = {"epochs": 2, "hidden": (6,), "members": 10}
+
+    def encodings(given: pa.Table, **options: Any) -> set[object]:
+        spec = train(given, "room", make_options(quick | options), reporter=Notes()).spec
+        return {one["encoding"] for one in spec.training["candidates"]}
+
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([0.3, 0.3, 0.2]))
+    assert encodings(table) == {"mixed"}
+    assert encodings(table, encoding="standard") == {"standard"}
+    assert encodings(table, members=2) == {"standard", "piecewise"}  # one judge a row
+    assert encodings(table, quick=True) == {"standard"}
+    assert encodings(table.select(["district", "lift", "room"])) == {"standard"}  # no number, no bins
+
+
+def test_from_many_rows_on_classes_try_one_encoding_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "FEW_ROWS", 100)
+    options = make_options({"epochs": 2, "hidden": (6,), "members": 10})
+    spec = train(rooms_table(rows=200), "room", options, reporter=Notes()).spec
+    assert {one["encoding"] for one in spec.training["candidates"]} == {"standard", "piecewise"}
+
+
+@pytest.mark.parametrize(
+    ("binned", "plain", "kept"), [(0.3, 0.1, "standard"), (0.1, 0.3, "piecewise"), (0.3, 0.3, "mixed")]
+)
+def test_all_members_read_alike_where_one_kind_is_better_alone(
+    monkeypatch: pytest.MonkeyPatch, binned: float, plain: float, kept: str
+) -> None:
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([binned, plain, 0.2]))
+    options = make_options({"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3})
+    trained = train(rooms_table(rows=120), "room", options, reporter=Notes())
+    tried = [(one["stage"], one["encoding"]) for one in trained.spec.training["candidates"]]
+    again = [] if kept == "mixed" else [("full", kept)]
+    assert tried == [("full", "mixed"), *again, ("settling", kept)]
+    assert (inputs_read(trained.tensors) is None) == (kept != "mixed")
+
+
+def test_a_mixed_encoding_that_was_asked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([0.1, 0.3, 0.2]))
+    options = make_options(
+        {"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3, "encoding": "mixed"},
+    )
+    spec = train(rooms_table(rows=120), "room", options, reporter=Notes()).spec
+    assert {one["encoding"] for one in spec.training["candidates"]} == {"mixed"}

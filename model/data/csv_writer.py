@@ -1,0 +1,124 @@
+"""Writing a CSV file a part at a time: whole, or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv
+
+from murho.model.errors import TableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["CsvWriter", "csv_header", "csv_rows"]
+
+_ROWS = 8192
+
+
+def csv_header(table: pa.Table) -> bytes:
+    """The first line of CSV, in UTF-8."""
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(table.column_names)
+    return header.getvalue().encode()
+
+
+def csv_rows(table: pa.Table, *, quoting: str) -> bytes:
+    """The other lines. Numbers are the shortest text that reads back as the same float64; missing cells are empty.
+
+    Args:
+        table: The rows.
+        quoting: ``none``; or ``needed``, which quotes all texts.
+
+    Raises:
+        pa.ArrowInvalid: A text needs quotes, and ``quoting`` is ``none``.
+        pa.ArrowException: CSV has no text for the cells.
+    """
+    parts = []
+    # Rows by the thousands: growing one buffer, and joining small parts, would hold up other threads of a service.
+    for start in range(0, table.num_rows, _ROWS):
+        part = io.BytesIO()
+        options = pa.csv.WriteOptions(include_header=False, quoting_style=quoting)
+        pa.csv.write_csv(table.slice(start, _ROWS), part, options)
+        parts.append(part.getvalue())
+    return b"".join(parts)
+
+
+class CsvWriter:
+    """A context in which a CSV file is written. The file is there when it ends, unless an error ends it.
+
+    Texts are quoted from the first part on in which one needs it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Store the path of the file."""
+        self._path = path
+        self._temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        self._quoting, self._begun = "none", False
+
+    def __enter__(self) -> Self:
+        """Begin a file beside the one that will be replaced.
+
+        Raises:
+            TableError: It can't be written.
+        """
+        try:
+            self._file = self._temporary.open("xb")
+        except OSError as error:
+            raise self._failure(error) from error
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        """Write further rows; all have the columns of the first.
+
+        Raises:
+            TableError: The file can't be written, or CSV has no text for the cells.
+        """
+        try:
+            if not self._begun:
+                self._file.write(csv_header(table))
+                self._begun = True
+            self._file.write(self._rows(table))
+        except pa.ArrowException as error:
+            raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Put the file into its place, or remove it after an error.
+
+        Raises:
+            TableError: It can't be written.
+        """
+        try:
+            with self._file:
+                if kind is None:
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
+            if kind is None:
+                self._temporary.replace(self._path)
+        except OSError as failure:
+            raise self._failure(failure) from failure
+        finally:
+            self._temporary.unlink(missing_ok=True)
+
+    def _rows(self, table: pa.Table) -> bytes:
+        try:
+            return csv_rows(table, quoting=self._quoting)
+        except pa.ArrowInvalid:
+            if self._quoting == "needed":
+                raise
+            self._quoting = "needed"
+            return csv_rows(table, quoting=self._quoting)
+
+    def _failure(self, error: OSError) -> TableError:
+        return TableError(f"{self._path} can't be written: {error.strerror or error}")
