@@ -39,11 +39,13 @@ class WorkRates:
             cost: The work of the pass, in row-draws.
             seconds: How long it took.
         """
+        seen = self._seen.get(model)
         # A process that stood still in a pass would otherwise believe for ever that all work is long, and never
         # again put requests together, whose passes would show that it isn't.
-        if cost < LARGE and seconds >= cost * self.seconds_per_cost(model):
+        if cost < LARGE and (seen is None or seconds >= cost * self.seconds_per_cost(model)):
             return
-        seen = self._seen.setdefault(model, _Seen())
+        if seen is None:
+            seen = self._seen[model] = _Seen()
         seen.cost = MEMORY * seen.cost + cost
         seen.seconds = MEMORY * seen.seconds + seconds
 

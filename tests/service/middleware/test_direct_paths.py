@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.service.routes import invocations, predict, v2
+from murho.service.routes import health, invocations, predict, v2
 from tests.service.support import ROW
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         (v2.find, "/v2/models/a", None),
         (invocations.find, "/invocations", "/invocations"),
         (invocations.find, "/invocations/", None),
+        (health.find, "/healthz", "/healthz"),
+        (health.find, "/readyz", "/readyz"),
+        (health.find, "/metrics", None),
     ],
 )
 def test_a_protocol_finds_its_own_paths(find: Any, path: str, template: str | None) -> None:
@@ -45,6 +48,15 @@ def test_metrics_know_the_template_and_not_the_path(client: AppClient, path: str
     client.post(path, {"inputs": [ROW]})
     assert f'route="{template}"' in client.get("/metrics").text
     assert path == template or f'route="{path}"' not in client.get("/metrics").text
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_is_the_same_by_either_way(client: AppClient, path: str) -> None:
+    direct, framework = client.get(path), client.request("HEAD", path)
+    assert (direct.status_code, framework.status_code) == (200, 200)
+    assert direct.headers["content-type"] == framework.headers["content-type"] == "application/json"
+    assert direct.headers["content-length"] == framework.headers["content-length"]
+    assert client.post(path).status_code == 405
 
 
 def test_other_methods_are_answered_by_the_framework(client: AppClient) -> None:
