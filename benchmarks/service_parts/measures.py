@@ -70,13 +70,20 @@ class Bench:
     def rates(
         self, servers: Sequence[RunningServer], requests: Mapping[str, Requests], connections: int = CONNECTIONS
     ) -> dict[str, list[dict[str, Any]]]:
-        """What each server answers on connections that always have a request on the way; a summary a round."""
+        """What each server answers on connections that always have a request on the way; a summary a round.
+
+        In it, ``per_request`` has the processor seconds of a request: ``first`` thread, which has the event loop, and
+        ``all`` threads.
+        """
         results: dict[str, list[dict[str, Any]]] = {server.server.name: [] for server in servers}
         for _ in range(self.rounds):
             for server in servers:
                 own = requests[server.server.name]
                 with self.turn(server, own, connections):
+                    before = server.processor()
                     done = self.load(server, own, connections=connections, seconds=self.seconds)
+                    took = np.subtract(server.processor(), before) / max(1, sum(done["count"].values()))
+                    done["per_request"] = dict(zip(("first", "all"), took.tolist(), strict=True))
                 results[server.server.name].append(done)
         return results
 

@@ -124,6 +124,17 @@ class RunningServer:
                     pages += int(fields[21])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def processor(self) -> tuple[float, float]:
+        """Processor seconds so far: of its first thread, which has the event loop, and of all; Linux only."""
+        first = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/stat")
+        everything = 0
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                group, ticks = _group_and_ticks(status)
+                everything += ticks * (group == self.process.pid)
+        a_second = os.sysconf("SC_CLK_TCK")
+        return _group_and_ticks(first)[1] / a_second, everything / a_second
+
     def post(self, body: bytes, media_type: str = "application/json") -> tuple[int, bytes]:
         """Status and body of the answer to one request, on a connection of its own."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60.0)
@@ -131,6 +142,12 @@ class RunningServer:
             connection.request("POST", self.server.path, body, {"content-type": media_type})
             response = connection.getresponse()
             return response.status, response.read()
+
+
+def _group_and_ticks(status: Path) -> tuple[int, int]:
+    """The process group of a process or thread, and its ticks of processor time, user and system."""
+    fields = status.read_text().rpartition(")")[2].split()
+    return int(fields[2]), int(fields[11]) + int(fields[12])
 
 
 @contextlib.contextmanager

@@ -112,6 +112,8 @@ def test_the_benchmark_runs(
     assert "3 x overload: recovered after, s" in said
     measured = json.loads((tmp_path / "service.json").read_text())
     assert all(done["wrong"] == done["lost"] == 0 for rounds in measured["rates"].values() for done in rounds)
+    took = measured["rates"]["murho"][0]["per_request"]
+    assert 0.0 <= took["first"] <= took["all"]
     assert measured["rates"]["fixed"][0]["rate"] > 2 * measured["rates"]["asgi"][0]["rate"]
     assert measured["overload"]["lost"] == 0
     assert len(measured["claims"]) == 13
