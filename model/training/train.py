@@ -31,8 +31,9 @@ from murho.model.training.holding_out import hold_out
 from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.prepared_table import prepare_table
 from murho.model.training.row_sample import held_out_within_budget, rows_for_budget
-from murho.model.training.search import SHARE_OF_SEARCH, search
+from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
+from murho.model.training.stages import SHARE_OF_SEARCH
 from murho.model.training.tasks import task_of
 from murho.model.training.time_feature import choose_time_feature
 from murho.model.training.time_to_finish import TimeToFinish
