@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
 from murho.service.checkpoints.hangup import on_hangup
 from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.loading import load_warm
+from murho.service.checkpoints.model_cache import ModelCache
+from murho.service.checkpoints.models import Models
 from murho.service.checkpoints.registry import Registry
 from murho.service.checkpoints.storage_source import seconds_between_looks, source_of
 from murho.service.checkpoints.watcher import Watcher
@@ -84,26 +88,40 @@ def create_app(
     registry, telemetry = Registry(source.place), Telemetry(scheduler)
     scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)
-    loader = Loader(source, registry, policy, lambda outcome: telemetry.reloads.labels(outcome).inc())
+    cache: ModelCache | None = None
+    if settings.loaded_models:
+        cache = ModelCache(partial(load_warm, source), settings.loaded_models, telemetry.loading.noticed)
+        telemetry.loading.watch(cache)
+    loader = Loader(
+        source,
+        registry,
+        policy,
+        lambda outcome: telemetry.reloads.labels(outcome).inc(),
+        None if cache is None else cache.listed,
+    )
 
     def changed(before: Snapshot, snapshot: Snapshot) -> None:
         telemetry.show(snapshot)
         statistics.keep({(model.name, version) for model in snapshot.models.values() for version in model.versions})
+        if cache is not None:
+            cache.keep(snapshot.listed())
         if on_loaded is not None and snapshot.loaded and (not before.loaded or (snapshot.models and not before.models)):
             on_loaded(snapshot)
 
+    watcher = Watcher(loader, registry, seconds_between_looks(settings), changed)
     parts = Parts(
         settings=settings,
         lifecycle=lifecycle or Lifecycle(),
         source=source,
         scheduler=scheduler,
         registry=registry,
+        models=Models(registry, watcher, scheduler, settings.request_timeout),
         waiting=Waiting(scheduler),
         telemetry=telemetry,
         heartbeat=heartbeat,
         security=Security(settings),
         decoder=Decoder(settings),
-        watcher=Watcher(loader, registry, seconds_between_looks(settings), changed),
+        watcher=watcher,
         statistics=statistics,
         spool_room=SpoolRoom(settings.spool_bytes),
     )
@@ -138,7 +156,8 @@ def create_app(
             parts.lifecycle.draining = parts.lifecycle.closing = True
             parts.decoder.close()
             computing = not scheduler.close(CLOSE_SECONDS)
-            parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing
+            loading = cache is not None and not cache.close(CLOSE_SECONDS)
+            parts.lifecycle.unfinished = not parts.watcher.close(CLOSE_SECONDS) or computing or loading
             access_log.flush()
 
     app = FastAPI(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from murho.model.engines.level_hint import level_hint
 from murho.model.errors import MurhoError, Problem
+from murho.service.checkpoints.on_demand import ListedVersion
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
 from murho.service.errors import BadInputError
-from murho.service.exchange import headers_of, read_body, spool_body, wanted_within
+from murho.service.exchange import headers_of, read_body, spool_body, timeout_said, wanted_within
 from murho.service.scheduling.predictor import RowsNotFiniteError, predict
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import UnfamiliarValue
     from murho.model.engines.prediction import PredictOptions
+    from murho.service.checkpoints.model_cache import Held
+    from murho.service.checkpoints.on_demand import Served
+    from murho.service.checkpoints.registry import Snapshot
     from murho.service.codecs.codec import Asked
     from murho.service.codecs.inputs import Inputs
     from murho.service.parts import Parts
@@ -53,7 +57,9 @@ class Call:
         self.headers = headers_of(scope)
         self._scope, self._receive = scope, receive
         self._begin = parts.scheduler.clock()
-        self._model: ModelLike | None = None
+        self._served: Served | None = None
+        self._wanted: tuple[str | None, str | None] = (None, None)
+        self._held: Held | None = None
 
     def __enter__(self) -> Self:
         self.parts.lifecycle.enter()
@@ -61,11 +67,13 @@ class Call:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.parts.lifecycle.leave()
-        if isinstance(error, MurhoError) and self._model is not None:
-            self.parts.statistics.failed(self._model, self.parts.scheduler.clock() - self._begin)
+        if self._held is not None:
+            self._held.release()
+        if isinstance(error, MurhoError) and self._served is not None:
+            self.parts.statistics.failed(self._served, self.parts.scheduler.clock() - self._begin)
 
-    def find(self, name: str | None = None, version: str | None = None) -> ModelLike:
-        """Returns the model that is to answer.
+    def find(self, name: str | None = None, version: str | None = None) -> Served:
+        """Returns what is served under a name, before the body is read; it may not be in memory.
 
         Args:
             name: Its name; None for the default model.
@@ -75,10 +83,14 @@ class Call:
             NotReadyError: No model is loaded.
             UnknownModelError: There is no such model or version.
         """
-        snapshot = self.parts.registry.snapshot
+        self._wanted = name, version
+        self._served = served = self._choose(self.parts.registry.snapshot)
+        return served
+
+    def _choose(self, snapshot: Snapshot) -> Served:
+        name, version = self._wanted
         default = self.parts.settings.default_model
-        self._model = snapshot.find_default(default) if name is None else snapshot.find(name, version)
-        return self._model
+        return snapshot.find_default(default) if name is None else snapshot.find(name, version)
 
     async def body(self) -> bytes:
         """Returns the body as it was sent.
@@ -101,6 +113,24 @@ class Call:
         """Waits until the client has closed the connection; once the body is read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    async def model(self, served: Served, body: bytes) -> ModelLike:
+        """Returns the model that is to answer, once the body is read; waits while it is loaded, if it isn't in memory.
+
+        Args:
+            served: What `find` has returned.
+            body: The body, for the time in which the answer is wanted.
+
+        Raises:
+            MurhoError: As `Models.hold` does.
+        """
+        if not isinstance(served, ListedVersion):
+            return served
+        self._served = None  # what is refused has no statistics
+        said = timeout_said(body, self._scope["query_string"])
+        self._held = await self.parts.models.hold(served, self._choose, self.deadline(said), self._receive)
+        model = self._served = self._held.model
+        return model
 
     async def predict(self, model: ModelLike, asked: Asked) -> Answered:
         """Returns the answer.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from murho.service.checkpoints.on_demand import Served
     from murho.service.checkpoints.registry import Snapshot
     from murho.service.settings import Settings
 
@@ -85,6 +86,8 @@ def serve(
 def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     """Prints the served and refused checkpoints, and a request to try."""
     from murho.model.errors import MurhoError
+    from murho.service.checkpoints.on_demand import at_hand
+    from murho.service.checkpoints.registry import first_of
     from murho.service.examples import curl_line
 
     for item in snapshot.refused:
@@ -94,18 +97,24 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     except MurhoError as error:
         _say(f"Not ready: {error}")
         return
+    loaded = [model for each in snapshot.models.values() if (model := at_hand(each.latest)) is not None]
     try:
-        first = snapshot.find_default(settings.default_model)
+        loaded = [model for model in [at_hand(snapshot.find_default(settings.default_model)), *loaded] if model]
     except MurhoError as error:
         if settings.default_model is not None:
             _say(f"Warning: the default model isn't served. {error}")
-        first = next(iter(snapshot.models.values())).latest
-    served = ", ".join(
-        f"{model.name} (version {model.latest.version}, predicts {model.latest.schema.target.name})"
-        for model in snapshot.models.values()
-    )
-    _say(f"Ready: {served}. Try:\n\n  {curl_line(first, address)}\n")
+    attempt = f" Try:\n\n  {curl_line(loaded[0], address)}\n" if loaded else ""
+    _say(f"Ready: {first_of([_served(model.latest) for model in snapshot.models.values()])}.{attempt}")
     _say(f"API documentation: {address}/docs    Try the models: {address}/")
+
+
+def _served(served: "Served") -> str:
+    """Returns what is said of a version; what it predicts is known once it is in memory."""
+    from murho.service.checkpoints.on_demand import at_hand
+
+    model = at_hand(served)
+    predicts = "" if model is None else f", predicts {model.schema.target.name}"
+    return f"{served.name} (version {served.version}{predicts})"
 
 
 def _say(line: str) -> None:

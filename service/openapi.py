@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
+from murho.service.checkpoints.on_demand import at_hand
 from murho.service.codecs.answer_models import ClassPredictResponse, PredictResponse
 from murho.service.codecs.envelope import EXAMPLE, PredictRequest
 from murho.service.codecs.formats import MEDIA_TYPES
@@ -89,10 +90,9 @@ def install_openapi(app: FastAPI, parts: Parts) -> None:
     def openapi() -> dict[str, Any]:
         if not described:
             described.update(_describe(app, parts))
-        models = parts.registry.snapshot.models
-        example = dict(EXAMPLE)
-        if models:
-            example = {"inputs": [example_row(next(iter(models.values())).latest)], "samples": 256}
+        loaded = (at_hand(each.latest) for each in parts.registry.snapshot.models.values())
+        first = next((model for model in loaded if model is not None), None)
+        example = dict(EXAMPLE) if first is None else {"inputs": [example_row(first)], "samples": 256}
         described["components"]["schemas"]["PredictRequest"]["example"] = example
         return described
 

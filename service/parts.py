@@ -5,6 +5,7 @@ from typing import Annotated, TypedDict, cast
 
 from fastapi import Depends, Request
 
+from murho.service.checkpoints.models import Models
 from murho.service.checkpoints.registry import Registry
 from murho.service.checkpoints.source import CheckpointSource
 from murho.service.checkpoints.watcher import Watcher
@@ -31,6 +32,7 @@ class Parts:
     source: CheckpointSource
     scheduler: Scheduler
     registry: Registry
+    models: Models
     waiting: Waiting
     telemetry: Telemetry
     heartbeat: Heartbeat

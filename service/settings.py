@@ -83,6 +83,13 @@ class Settings(BaseSettings):
         "10 in a storage; 0: none, only when asked to.",
     )
 
+    loaded_models: int = Field(
+        default=0,
+        ge=0,
+        description="The most versions in memory; one that is not there is loaded when it is asked for, and the least "
+        "recently used one leaves. 0: all are loaded at the start.",
+    )
+
     samples: int = Field(
         default=DEFAULT_SAMPLES, ge=0, description="Draws behind an answer when a request does not say."
     )

@@ -3,6 +3,9 @@
 A new version is loaded and warmed up beside the old one, then the snapshot is swapped as a whole. A version that can't
 be loaded is refused with the reason, and what served before serves on. Nothing here computes answers: it may run in
 any one thread, and so it runs beside the compute thread.
+
+With the setting `loaded_models`, a version is only listed here, and `checkpoints.model_cache` loads it when it is asked
+for; one that can't be loaded then is refused here too, so that what is left of its name takes its place.
 """
 
 from __future__ import annotations
@@ -10,23 +13,26 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import structlog
 
-from murho.model.errors import MurhoError, StorageError
+from murho.model.errors import MurhoError
+from murho.service.checkpoints.loading import LoadingError, load_warm
+from murho.service.checkpoints.on_demand import ListedVersion, at_hand
 from murho.service.checkpoints.registry import LoadedModel, Refused, Snapshot, title_of
 from murho.service.errors import CheckpointRefusedError, UnknownModelError
 from murho.service.version_policy import VersionPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.service.checkpoints.on_demand import Served
     from murho.service.checkpoints.registry import Registry
     from murho.service.checkpoints.source import CheckpointSource, Stamp
-    from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["Loader", "Outcome"]
 
@@ -39,7 +45,7 @@ Outcome: TypeAlias = Literal["loaded", "refused", "unloaded"]
 @dataclass(frozen=True, slots=True)
 class _Kept:
     stamp: Stamp
-    model: ModelLike
+    model: Served
     since: datetime
 
 
@@ -66,11 +72,13 @@ class _Round:
         retry: Whether refused versions are tried again though they have not changed.
         patient: Whether a version that fails or is gone gets time until the next look: it may be in the middle of
             being copied or replaced.
+        now: Whether what is wanted is to be in memory at the end.
     """
 
     retry: bool
     patient: bool
     stopping: Callable[[], bool]
+    now: bool = False
     refused: list[Refused] = field(default_factory=list)
 
 
@@ -86,6 +94,7 @@ class Loader:
         registry: Gets the snapshots.
         policy: Which versions are served.
         count: Called with what happened to each version.
+        load: Loads a version of the source, or lists it; raises a `LoadingError`.
     """
 
     def __init__(
@@ -94,8 +103,10 @@ class Loader:
         registry: Registry,
         policy: VersionPolicy | None = None,
         count: Callable[[Outcome], None] = lambda _: None,
+        load: Callable[[CheckpointReference], Served] | None = None,
     ) -> None:
         self._source, self._registry, self._count = source, registry, count
+        self._load = load or partial(load_warm, source)
         self._policy = policy or VersionPolicy()
         self._turn = threading.RLock()
         self._kept: dict[Key, _Kept] = {}
@@ -160,7 +171,7 @@ class Loader:
             if version is not None:
                 self._chosen[name] = version
             wanted = self._wanted(name, list(references.values()))
-            look = _Round(retry=True, patient=False, stopping=lambda: False)
+            look = _Round(retry=True, patient=False, stopping=lambda: False, now=True)
             if wanted is None or self._obtain(wanted, look) is None or look.refused:
                 self._unloaded, self._chosen = before
             snapshot = self.refresh(retry=False)
@@ -189,6 +200,21 @@ class Loader:
             self.refresh(retry=False)
             return () if served is None else tuple(served.versions)
 
+    def refuse(self, version: ListedVersion, reason: str) -> None:
+        """Takes a version out of service that could not be loaded when it was asked for, until it changes.
+
+        One that has changed or is gone meanwhile is looked at again instead.
+        """
+        key = version.name, version.version
+        with self._turn:
+            kept = self._kept.get(key)
+            if kept is None or kept.model is not version:
+                return  # it has changed meanwhile, or somebody else was told first
+            if self._source.stamp(version.reference) == kept.stamp:
+                self._refused(key, _Failed(kept.stamp, reason))
+            del self._kept[key]
+            self.refresh(retry=False)
+
     def _references(self, name: str) -> list[CheckpointReference]:
         """The versions of a name in the source.
 
@@ -209,16 +235,20 @@ class Loader:
         by_name: dict[str, list[CheckpointReference]] = {}
         for reference in references:
             by_name.setdefault(reference.name, []).append(reference)
-        for name in (*self._policy.pins, *(name for name, _ in self._kept)):
+        kept: dict[str, list[Key]] = {}
+        for key in self._kept:
+            kept.setdefault(key[0], []).append(key)
+        for name in (*self._policy.pins, *kept):
             by_name.setdefault(name, [])
         models, not_served = {}, {}
         for name, mine in sorted(by_name.items()):
             if name in self._unloaded:
                 continue
-            serving = self._serving(name, mine, look)
+            before = len(look.refused)
+            serving = self._serving(name, mine, kept.get(name, ()), look)
             if serving:
                 models[name] = self._loaded_model(name, serving)
-            refused = {each.version for each in look.refused if each.name == name}
+            refused = {each.version for each in look.refused[before:]}
             others = [each.version for each in mine if each.version not in {*serving, *refused}]
             if others:
                 not_served[name] = tuple(others)
@@ -229,15 +259,19 @@ class Loader:
         place = self._source.place
         return Snapshot(MappingProxyType(models), tuple(look.refused), True, place, not_served, unloaded)
 
-    def _serving(self, name: str, references: list[CheckpointReference], look: _Round) -> dict[str, ModelLike]:
-        """The versions of a name to serve, loaded; adds what is refused to the look."""
+    def _serving(
+        self, name: str, references: list[CheckpointReference], kept: Sequence[Key], look: _Round
+    ) -> dict[str, Served]:
+        """The versions of a name to serve, from those that are there and kept; adds what is refused to the look."""
         look.refused.extend(
             Refused(name, each.version, each.problem) for each in references if each.problem is not None
         )
         unreadable = {each.version for each in references if each.unreadable}
         there = {each.version: each for each in references if each.problem is None}
-        held: dict[str, ModelLike] = {}
-        for key in [key for key in self._kept if key[0] == name and key[1] not in there]:
+        held: dict[str, Served] = {}
+        for key in kept:
+            if key[1] in there:
+                continue
             if key[1] in unreadable or "" in unreadable or (look.patient and key not in self._missing):
                 held[key[1]] = self._kept[key].model
                 self._missing.add(key)
@@ -269,8 +303,8 @@ class Loader:
             return good.get(pin)
         return good[max(good, key=int)] if good else None
 
-    def _obtain(self, reference: CheckpointReference, look: _Round) -> ModelLike | None:
-        """The model of a version: the one that is kept, if nothing changed, else loaded now.
+    def _obtain(self, reference: CheckpointReference, look: _Round) -> Served | None:
+        """The model of a version: the one that is kept, if nothing changed, else loaded or listed now.
 
         A version that fails leaves the one in place that was loaded from the same directory before, if there is one.
         """
@@ -280,6 +314,8 @@ class Loader:
         stamp = self._source.stamp(reference)
         kept = self._kept.get(key)
         if kept is not None and kept.stamp == stamp:
+            if look.now and isinstance(kept.model, ListedVersion):
+                return self._held(kept.model, look)
             return kept.model
         fallback = None if kept is None else kept.model
         if stamp is None:
@@ -289,37 +325,40 @@ class Loader:
         if failed is not None and failed.stamp == stamp and not failed.passing and not look.retry:
             look.refused.append(Refused(*key, failed.reason))
             return fallback
-        model, reason, passing = self._try(reference)
-        if model is not None:
-            self._kept[key] = _Kept(stamp, model, datetime.now(UTC))
-            self._failed.pop(key, None)
-            self._count("loaded")
-            return model
-        if look.patient and not passing and self._doubtful.get(key) != stamp:
-            self._doubtful[key] = stamp
-            return fallback
-        now = _Failed(stamp, reason, passing)
-        if failed != now:
-            self._log.warning("checkpoint refused", model=key[0], version=key[1], reason=reason)
-            self._count("refused")
-        self._failed[key] = now
-        look.refused.append(Refused(*key, reason))
-        return fallback
-
-    def _try(self, reference: CheckpointReference) -> tuple[ModelLike | None, str, bool]:
-        """The loaded and warm model, or None, the reason, and whether that says nothing about the version."""
         try:
-            model = self._source.load(reference)
-            model.warm_up()
-        except MurhoError as error:
-            return None, str(error), isinstance(error, StorageError)
-        except Exception as error:
-            self._log.exception("checkpoint failed", model=reference.name, version=reference.version)
-            return None, f"loading failed unexpectedly with {type(error).__name__}: {error}", False
-        self._log.info("checkpoint loaded", model=reference.name, version=reference.version)
-        return model, "", False
+            model = self._load(reference)
+            if look.now and isinstance(model, ListedVersion):
+                model.memory.hold(model)
+        except LoadingError as error:
+            if look.patient and not error.passing and self._doubtful.get(key) != stamp:
+                self._doubtful[key] = stamp
+                return fallback
+            self._refused(key, _Failed(stamp, str(error), error.passing))
+            look.refused.append(Refused(*key, str(error)))
+            return fallback
+        self._kept[key] = _Kept(stamp, model, datetime.now(UTC))
+        self._failed.pop(key, None)
+        if at_hand(model) is not None:
+            self._log.info("checkpoint loaded", model=key[0], version=key[1])
+            self._count("loaded")
+        return model
 
-    def _loaded_model(self, name: str, serving: Mapping[str, ModelLike]) -> LoadedModel:
+    def _held(self, version: ListedVersion, look: _Round) -> ListedVersion:
+        """A version that is listed; adds to the look why it can't be in memory."""
+        try:
+            version.memory.hold(version)
+        except LoadingError as error:
+            look.refused.append(Refused(version.name, version.version, str(error)))
+        return version
+
+    def _refused(self, key: Key, failed: _Failed) -> None:
+        """Remembers why a version is refused, and says so once."""
+        if self._failed.get(key) != failed:
+            self._log.warning("checkpoint refused", model=key[0], version=key[1], reason=failed.reason)
+            self._count("refused")
+        self._failed[key] = failed
+
+    def _loaded_model(self, name: str, serving: Mapping[str, Served]) -> LoadedModel:
         versions = {version: serving[version] for version in sorted(serving, key=int)}
         since = {version: self._kept[name, version].since for version in versions}
         return LoadedModel(name, MappingProxyType(versions), MappingProxyType(since))
@@ -330,10 +369,10 @@ class Loader:
         served = {(model.name, version) for model in snapshot.models.values() for version in model.versions}
         self._registry.snapshot = snapshot
         for key in [key for key in self._kept if key not in served]:
-            del self._kept[key]
+            if at_hand(self._kept.pop(key).model) is not None:
+                self._count("unloaded")
+                self._log.info("checkpoint unloaded", model=key[0], version=key[1])
             self._missing.discard(key)
-            self._count("unloaded")
-            self._log.info("checkpoint unloaded", model=key[0], version=key[1])
         for name, model in snapshot.models.items():
             old = before.models.get(name)
             if old is not None and old.latest is not model.latest:

@@ -1,4 +1,4 @@
-"""The loaded checkpoints, by name and version: an immutable snapshot, swapped as a whole.
+"""The served checkpoints, by name and version: an immutable snapshot, swapped as a whole.
 
 A checkpoint that can't be loaded is refused by name with the reason; all others are served. A request holds the model
 that it began with, so it ends on that version, whatever is swapped meanwhile.
@@ -7,24 +7,31 @@ that it began with, so it ends on that version, whatever is swapped meanwhile.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from murho.service.checkpoints.on_demand import ListedVersion
 from murho.service.errors import NotReadyError, UnknownModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from murho.service.scheduling.jobs import ModelLike
+    from murho.service.checkpoints.on_demand import Served
 
 __all__ = [
     "LoadedModel",
     "Refused",
     "Registry",
     "Snapshot",
+    "first_of",
     "title_of",
 ]
+
+
+MOST_LISTED = 10
+"""Names in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +58,25 @@ class LoadedModel:
     Attributes:
         name: The name.
         versions: Version to checkpoint, by rising version; at least one.
-        since: Version to the time at which it was loaded, UTC.
+        since: Version to the time at which it was loaded, or listed, UTC.
     """
 
     name: str
-    versions: Mapping[str, ModelLike]
+    versions: Mapping[str, Served]
     since: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
-    def latest(self) -> ModelLike:
-        """The highest version that loaded."""
+    def latest(self) -> Served:
+        """The highest version that loaded, or is listed."""
         return self.versions[list(self.versions)[-1]]
+
+    def loaded_since(self, version: str) -> datetime | None:
+        """Returns when a version was loaded, UTC; None if it isn't in memory."""
+        served = self.versions.get(version)
+        if not isinstance(served, ListedVersion):
+            return self.since.get(version)
+        held = served.memory.peek(served)
+        return None if held is None else held.since
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +104,15 @@ class Snapshot:
         """Whether the place of the checkpoints could not be listed at the last look."""
         return any(not item.name for item in self.refused)
 
+    def listed(self) -> set[ListedVersion]:
+        """Returns the versions that may or may not be in memory."""
+        served = (each for model in self.models.values() for each in model.versions.values())
+        return {each for each in served if isinstance(each, ListedVersion)}
+
+    def served_beside(self, model: Served) -> LoadedModel:
+        """Returns the versions that are served of a model's name; the model alone, if it was swapped meanwhile."""
+        return self.models.get(model.name) or LoadedModel(model.name, {model.version: model})
+
     def require_models(self) -> None:
         """Checks that at least one model is loaded.
 
@@ -108,7 +132,7 @@ class Snapshot:
             raise NotReadyError(f"No checkpoint in {self.place} can be served: {reasons}. {advice}", retry_after=60)
         raise NotReadyError(f"There is no checkpoint in {self.place}. {advice}", retry_after=60)
 
-    def find(self, name: str, version: str | None = None) -> ModelLike:
+    def find(self, name: str, version: str | None = None) -> Served:
         """Returns a model by name, its highest version by default.
 
         Raises:
@@ -125,7 +149,7 @@ class Snapshot:
         if name in self.unloaded:
             raise UnknownModelError(f"Model {name!r} was unloaded; POST /models/{name}/load loads it again.")
         if model is None:
-            raise UnknownModelError(f"There is no model {name[:80]!r}; there are: {', '.join(self.models)}.")
+            raise UnknownModelError(f"There is no model {name[:80]!r}; there are: {first_of(self.models)}.")
         there = ", ".join(model.versions)
         if version in self.not_served.get(name, ()):
             raise UnknownModelError(
@@ -134,7 +158,7 @@ class Snapshot:
             )
         raise UnknownModelError(f"Model {name!r} has no version {str(version)[:80]!r}; there are: {there}.")
 
-    def find_default(self, default: str | None) -> ModelLike:
+    def find_default(self, default: str | None) -> Served:
         """Returns the model behind `POST /predict`: the named default, else the only one.
 
         Raises:
@@ -145,7 +169,7 @@ class Snapshot:
         if default is not None:
             return self.find(default)
         if len(self.models) > 1:
-            paths = ", ".join(f"/models/{name}/predict" for name in self.models)
+            paths = first_of([f"/models/{name}/predict" for name in self.models])
             raise UnknownModelError(
                 f"There are {len(self.models)} models and none is the default. POST to one of {paths}, or "
                 "start the service with --default-model NAME."
@@ -167,6 +191,12 @@ class Registry:
         """Ends loading with no model to serve, for a reason that does not belong to a single checkpoint."""
         refused = (*self.snapshot.refused, Refused("", "", reason))
         self.snapshot = replace(self.snapshot, refused=refused, loaded=True)
+
+
+def first_of(words: Collection[str]) -> str:
+    """Returns words for a message: all, or the first ten and how many more there are."""
+    more = len(words) - MOST_LISTED
+    return ", ".join(islice(words, MOST_LISTED)) + (f" and {more} more" if more > 0 else "")
 
 
 def title_of(name: str, version: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from murho.service.checkpoints.loader import Loader
+    from murho.service.checkpoints.on_demand import ListedVersion
     from murho.service.checkpoints.registry import LoadedModel, Registry, Snapshot
 
 __all__ = ["Watcher"]
@@ -79,6 +80,10 @@ class Watcher:
     def unload(self, name: str) -> Future[tuple[str, ...]]:
         """Has a name taken out of service as by `Loader.unload`."""
         return self._ask(lambda: self._loader.unload(name))
+
+    def refuse(self, version: ListedVersion, reason: str) -> Future[None]:
+        """Has a version refused as by `Loader.refuse`."""
+        return self._ask(lambda: self._loader.refuse(version, reason))
 
     def reload(self) -> Future[Snapshot]:
         """Has it look at once, and try refused versions again."""

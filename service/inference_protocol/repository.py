@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from murho.service.checkpoints.on_demand import at_hand
 from murho.service.codecs.problems import shorten
 from murho.service.codecs.small_json import load_json
 from murho.service.inference_protocol.tensors import wrong
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["index_body", "load_body", "repository_index", "unload_body"]
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
+NOT_IN_MEMORY = "not in memory: the first request loads it"
 
 
 def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[str, str]]:
@@ -26,7 +28,9 @@ def repository_index(snapshot: Snapshot, *, ready: bool = False) -> list[dict[st
         ready: Whether to list those alone that are served.
     """
     served = [
-        _entry(model.name, version, READY, "") for model in snapshot.models.values() for version in model.versions
+        _entry(model.name, version, READY, NOT_IN_MEMORY if at_hand(served) is None else "")
+        for model in snapshot.models.values()
+        for version, served in model.versions.items()
     ]
     if ready:
         return served

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
+from murho.service.checkpoints.on_demand import at_hand
 from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.model_facts.calibration_summary import calibration_summary
 from murho.service.parts import PartsDependency
@@ -34,8 +35,9 @@ router = APIRouter(tags=["models"])
 async def list_models(parts: PartsDependency) -> JSONBytes:
     """Lists every model with its versions, and every checkpoint that can't be served with the reason.
 
-    `not_served` are versions that are there and are neither served nor refused; `unloaded` are the names that were
-    taken out of service; `formats` are the media types that the predict routes read and write.
+    With the setting `loaded_models`, a model that is not in memory has `loaded` false, and its `task`, `target` and
+    `metrics` are null. `not_served` are versions that are there and are neither served nor refused; `unloaded` are the
+    names that were taken out of service; `formats` are the media types that the predict routes read and write.
     """
     snapshot = parts.registry.snapshot
     if not snapshot.loaded:
@@ -46,10 +48,8 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
             "version": model.latest.version,
             "versions": list(model.versions),
             "not_served": list(snapshot.not_served.get(model.name, ())),
-            "loaded_since": _since(model, model.latest),
-            "task": model.latest.schema.target.task,
-            "target": _target(model.latest),
-            "metrics": model.latest.spec.metrics,
+            "loaded_since": _since(model, model.latest.version),
+            **_facts(at_hand(model.latest)),
             "path": f"/models/{model.name}",
         }
         for model in snapshot.models.values()
@@ -72,17 +72,15 @@ async def list_models(parts: PartsDependency) -> JSONBytes:
 @router.get("/models/{name}", summary="One model: features, target, metrics, calibration, training")
 async def describe_model(name: str, parts: PartsDependency) -> JSONBytes:
     """Describes the latest version of a model; features are in schema order."""
-    snapshot = parts.registry.snapshot
-    model = snapshot.find(name)
-    return JSONBytes(_describe(snapshot.models[name], model))
+    model = await parts.models.find(name)
+    return JSONBytes(_describe(parts.registry.snapshot.served_beside(model), model))
 
 
 @router.get("/models/{name}/versions/{version}", summary="One version of a model")
 async def describe_version(name: str, version: str, parts: PartsDependency) -> JSONBytes:
     """Describes one version of a model; features are in schema order."""
-    snapshot = parts.registry.snapshot
-    model = snapshot.find(name, version)
-    return JSONBytes(_describe(snapshot.models[name], model))
+    model = await parts.models.find(name, version)
+    return JSONBytes(_describe(parts.registry.snapshot.served_beside(model), model))
 
 
 @router.get("/models/{name}/calibration", summary="The calibration of a model in full")
@@ -91,13 +89,13 @@ async def describe_calibration(name: str, parts: PartsDependency) -> JSONBytes:
 
     `calibration` is null where the model has none.
     """
-    return JSONBytes(_calibration(parts.registry.snapshot.find(name)))
+    return JSONBytes(_calibration(await parts.models.find(name)))
 
 
 @router.get("/models/{name}/versions/{version}/calibration", summary="The calibration of one version in full")
 async def describe_calibration_of_version(name: str, version: str, parts: PartsDependency) -> JSONBytes:
     """Has every number of the calibration of one version, or null."""
-    return JSONBytes(_calibration(parts.registry.snapshot.find(name, version)))
+    return JSONBytes(_calibration(await parts.models.find(name, version)))
 
 
 def _calibration(model: "ModelLike") -> dict[str, Any]:
@@ -110,7 +108,7 @@ def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
         "name": model.name,
         "version": model.version,
         "versions": list(loaded.versions),
-        "loaded_since": _since(loaded, model),
+        "loaded_since": _since(loaded, model.version),
         "task": model.schema.target.task,
         "target": _target(model),
         "features": [feature.describe() for feature in model.schema.features],
@@ -120,9 +118,21 @@ def _describe(loaded: "LoadedModel", model: "ModelLike") -> dict[str, Any]:
     }
 
 
-def _since(loaded: "LoadedModel", model: "ModelLike") -> str | None:
-    """Returns when a version was loaded, ISO 8601 in UTC."""
-    since = loaded.since.get(model.version)
+def _facts(model: "ModelLike | None") -> dict[str, Any]:
+    """Returns what the list has of a version that is in memory, and of one that isn't."""
+    if model is None:
+        return {"loaded": False, "task": None, "target": None, "metrics": None}
+    return {
+        "loaded": True,
+        "task": model.schema.target.task,
+        "target": _target(model),
+        "metrics": model.spec.metrics,
+    }
+
+
+def _since(loaded: "LoadedModel", version: str) -> str | None:
+    """Returns when a version was loaded, ISO 8601 in UTC; None if it isn't in memory."""
+    since = loaded.loaded_since(version)
     return None if since is None else since.isoformat(timespec="seconds")
 
 

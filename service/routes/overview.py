@@ -23,7 +23,7 @@ async def model_overview(name: str, parts: PartsDependency) -> JSONBytes:
     """
     from murho.service.model_facts.overview import overview  # here: the service answers /healthz before torch is loaded
 
-    model = parts.registry.snapshot.find(name)
+    model = await parts.models.find(name)
     report = await asyncio.to_thread(parts.source.report_facts, model)  # in a thread: it reads a file
     return JSONBytes(overview(model, report))
 
@@ -37,7 +37,7 @@ async def model_charts(name: str, parts: PartsDependency) -> JSONBytes:
     """
     from murho.service.model_facts.report_charts import report_charts  # here, as above
 
-    model = parts.registry.snapshot.find(name)
+    model = await parts.models.find(name)
 
     def draw() -> dict[str, Any]:
         return report_charts(model, parts.source.report_facts(model))

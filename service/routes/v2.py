@@ -54,8 +54,9 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
         MurhoError: There is no answer; `errors.problem_details` has the HTTP status.
     """
     with Call(parts, scope, receive) as call:
-        model = call.find(name, version)
+        found = call.find(name, version)
         body = await call.body()
+        model = await call.model(found, body)
         length = call.headers.get(LENGTH_HEADER.lower())
         read = partial(read_request, length=length, model=model, settings=parts.settings)
         asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
@@ -112,9 +113,8 @@ async def _all_statistics(parts: PartsDependency) -> JSONBytes:
 @router.get(VERSION, summary="The inputs and outputs of a version", name="v2_version")
 async def _model(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
     """Describes inputs and outputs: names, datatypes and shapes, -1 for any size."""
-    snapshot = parts.registry.snapshot
-    model = snapshot.find(name, version)
-    return JSONBytes(model_metadata(model, list(snapshot.models[name].versions)))
+    model = await parts.models.find(name, version)
+    return JSONBytes(model_metadata(model, list(parts.registry.snapshot.served_beside(model).versions)))
 
 
 @router.get(f"{MODEL}/ready", summary="Whether a model is ready", name="v2_model_ready")
@@ -130,7 +130,7 @@ async def _model_ready(name: str, parts: PartsDependency, version: str | None = 
 @router.get(f"{VERSION}/config", summary="The configuration of a version", name="v2_version_config")
 async def _configuration(name: str, parts: PartsDependency, version: str | None = None) -> JSONBytes:
     """Describes inputs and outputs in the form of Triton's configurations."""
-    return JSONBytes(model_configuration(parts.registry.snapshot.find(name, version)))
+    return JSONBytes(model_configuration(await parts.models.find(name, version)))
 
 
 @router.get(f"{MODEL}/stats", summary="The statistics of a model", name="v2_model_statistics")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from murho.service.telemetry.doubt_metrics import DoubtMetrics
+from murho.service.telemetry.loading_metrics import LoadingMetrics
 
 if TYPE_CHECKING:
     from murho.model.engines.target_models import AnyPrediction
@@ -89,6 +90,7 @@ class Telemetry:
             registry=self.registry,
         )
         self.doubt = DoubtMetrics(self.registry)
+        self.loading = LoadingMetrics(self.registry)
         self.protocol_errors = Counter(
             "murho_protocol_errors_total",
             "Connections refused or cut off before a request was handled, by kind.",
@@ -166,6 +168,7 @@ class Telemetry:
         for labels in self._shown - served:
             self.model_info.remove(*labels)
         self._shown = served
+        self.loading.served = len(served)
         self.refused.set(sum(not item.waiting for item in snapshot.refused))
         self.listed.set(0 if snapshot.unreachable else 1)
         self.ready.set(1 if snapshot.models else 0)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from murho.service.checkpoints.on_demand import Served
     from murho.service.scheduling.jobs import ModelLike, Slice, Timing
     from murho.service.scheduling.scheduler import Outcome
 
@@ -63,7 +64,7 @@ class ModelStatistics:
         self._lock = threading.Lock()
         self._totals: dict[tuple[str, str], Totals] = {}
 
-    def of(self, model: ModelLike) -> Totals:
+    def of(self, model: Served) -> Totals:
         """Returns the totals of a version; they go on."""
         key = model.name, model.version
         totals = self._totals.get(key)
@@ -81,7 +82,7 @@ class ModelStatistics:
         totals.queue.add(timing.queue)
         totals.compute.add(timing.compute)
 
-    def failed(self, model: ModelLike, seconds: float) -> None:
+    def failed(self, model: Served, seconds: float) -> None:
         """Counts a request that was refused or failed."""
         self.of(model).fail.add(seconds)
 

@@ -29,6 +29,7 @@ from murho.model.training.options import make_options
 from murho.model.training.target_classes import OF_NUMBERS
 from murho.model.training.train import train
 from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.on_demand import at_hand
 from murho.service.checkpoints.registry import Registry
 from murho.service.checkpoints.source import DirectorySource
 from tests.model.conftest import Notes, make_table
@@ -268,7 +269,8 @@ def test_a_checkpoint_is_served_and_becomes_the_estimator_again(
     fitted: BBBClassifier, flats: pd.DataFrame, tmp_path: Path
 ) -> None:
     directory = fitted.save(tmp_path, "code")
-    served = Loader(DirectorySource(tmp_path, "cpu"), Registry("here")).refresh().find("code")
+    served = at_hand(Loader(DirectorySource(tmp_path, "cpu"), Registry("here")).refresh().find("code"))
+    assert served is not None
     assert served.schema == fitted.posterior_.schema
     again = BBBClassifier.from_checkpoint(directory)
     np.testing.assert_array_equal(again.classes_, fitted.classes_)

@@ -37,6 +37,7 @@ from murho.model.posterior.posterior import Posterior
 from murho.model.training.options import TrainOptions, make_options
 from murho.model.training.train import train
 from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.on_demand import at_hand
 from murho.service.checkpoints.registry import Registry
 from murho.service.checkpoints.source import DirectorySource
 from tests.model.conftest import Notes, make_table
@@ -516,7 +517,8 @@ def test_a_pickle_from_a_gpu_is_read_without_one(fitted: BBBRegressor, flats: pd
 def test_what_is_saved_is_served(fitted: BBBRegressor, tmp_path: Path) -> None:
     assert fitted.save(tmp_path, "rent") == tmp_path / "rent" / "1"
     assert fitted.save(str(tmp_path), "rent") == tmp_path / "rent" / "2"
-    served = Loader(DirectorySource(tmp_path, "cpu"), Registry("here")).refresh().find("rent")
+    served = at_hand(Loader(DirectorySource(tmp_path, "cpu"), Registry("here")).refresh().find("rent"))
+    assert served is not None
     assert (served.version, served.schema) == ("2", fitted.posterior_.schema)
     with pytest.raises(CheckpointError, match="can't be the name"):
         fitted.save(tmp_path, "../rent")

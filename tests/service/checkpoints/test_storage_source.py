@@ -16,6 +16,7 @@ from murho.model.storage.object_store import ObjectStore
 from murho.model.storage.publishing import publish
 from murho.service.app import create_app
 from murho.service.checkpoints.loader import Loader
+from murho.service.checkpoints.on_demand import at_hand
 from murho.service.checkpoints.registry import Registry
 from murho.service.checkpoints.source import DirectorySource
 from murho.service.checkpoints.storage_source import StorageSource, seconds_between_looks, source_of
@@ -166,8 +167,29 @@ def test_facts_of_a_report_come_from_the_copy_of_a_loaded_version(tmp_path: Path
     bench = Bench(tmp_path / "cache")
     bench.store.publish(tmp_path / "made" / "rents" / "1", "rents")
     bench.look()
-    model = bench.registry.snapshot.find("rents")
+    model = at_hand(bench.registry.snapshot.find("rents"))
+    assert model is not None
     assert bench.source.report_facts(model) == {"format": 1, "rows_are": "held out"}
+
+
+def test_a_model_on_demand_is_fetched_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path / "cache")
+    bench.store.publish(RENTS, "flats")
+    settings = Settings(loaded_models=1, watch_seconds=0, log_level="error")
+
+    def fetched() -> set[str]:
+        return {path.name for path in (tmp_path / "cache" / "versions").glob("*/*")}
+
+    with AppClient(create_app(settings, source=bench.source)) as client:
+        client.wait_until_loaded()
+        assert fetched() == {"flats"}
+        with monkeypatch.context() as broken:
+            broken.setattr(bench.store.storage, "read", _gone)
+            answer = client.get("/models/rents")
+            assert (answer.status_code, "the storage is gone" in answer.json()["detail"]) == (503, True)
+        assert client.get("/models/rents").json()["loaded_since"] is not None
+        assert fetched() == {"flats", "rents"}
+        assert [model["loaded"] for model in client.get("/models").json()["models"]] == [False, True]
 
 
 def test_the_setting_decides_by_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,5 +233,5 @@ def test_metrics_models_and_readiness_tell_of_a_storage_that_is_gone(
         assert client.get("/models").json()["refused"] == []
 
 
-def _gone(**_: object) -> list[CheckpointReference]:
+def _gone(*_: object, **__: object) -> list[CheckpointReference]:
     raise StorageError("the storage is gone")
