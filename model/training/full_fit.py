@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from murho.model.data.splits import folds_of
-from murho.model.encoding.encoder import MIXED, PIECEWISE
+from murho.model.encoding.encodings import MIXED, PIECEWISE
 from murho.model.fitting.cross_fit_rows import scores_of_judges
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.training.search_space import next_temperature

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from murho.model.data.splits import folds_of
-from murho.model.encoding.encoder import MIXED, PIECEWISE
+from murho.model.encoding.encodings import MIXED, PIECEWISE
 from murho.model.training.candidates import Candidate
 from murho.model.training.quick import QUICK_TEMPERATURE
 from murho.model.training.search_space import TEMPERATURES, SearchDimension
