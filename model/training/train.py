@@ -11,7 +11,8 @@ import numpy as np
 
 from murho.model.data.arrow_values import rows_of
 from murho.model.data.cells import format_date
-from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
+from murho.model.data.feature import MOST_CATEGORIES
+from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import make_schema
 from murho.model.encoding.distribution_fit import FEWEST_ROWS
 from murho.model.engines.selection import engine_worth
