@@ -27,10 +27,11 @@ __all__ = ["fit_in_full"]
 
 
 def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None:
-    """Fit with all members, replacing the best trial; then run the settling fit, and keep it. An interruption ends it.
+    """Fit with all members, replacing the best trial; then run the settling fit, and keep it. An interruption ends this.
 
-    Two alternatives may follow what they replace. After the full fit of a mixed encoding: a full fit of one encoding.
-    After the settling fit at a temperature that trials have chosen: another one at a neighbouring temperature.
+    Two more fits may come. After a full fit with the mixed encoding, one with the encoding of half of the members, if
+    that half is better alone: it replaces the first. After a settling fit at a temperature that trials have chosen, one
+    at a neighbouring temperature: the better of the two is kept.
 
     Args:
         fits: Makes the fits.
