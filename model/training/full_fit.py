@@ -27,11 +27,11 @@ __all__ = ["fit_in_full"]
 
 
 def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None:
-    """Fit with all members, replacing the best trial; then run the settling fit, and keep it. An interruption ends this.
+    """Fit with all members, replacing the best trial; then run the settling fit, and keep it.
 
     Two more fits may come. After a full fit with the mixed encoding, one with the encoding of half of the members, if
     that half is better alone: it replaces the first. After a settling fit at a temperature that trials have chosen, one
-    at a neighbouring temperature: the better of the two is kept.
+    at a neighbouring temperature: the better of the two is kept. An interruption ends this.
 
     Args:
         fits: Makes the fits.
