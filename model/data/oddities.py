@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.columns import CellType, cell_type, distinct, is_missing
-from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
+from murho.model.data.feature import MOST_CATEGORIES
+from murho.model.data.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from murho.model.data.column_inference import infer_column
 from murho.model.data.column_overrides import ColumnOverride, FeatureKind
 from murho.model.data.columns import CellType, canonical_column, cell_type, is_missing, plain
+from murho.model.data.feature import MOST_CATEGORIES
 from murho.model.data.reading_inference import NO_HINTS, ReadingHints, hints_of_table
 from murho.model.data.readings import unit_of_reading
-from murho.model.data.schema import MOST_CATEGORIES, Columns, Feature, Schema, Target
+from murho.model.data.schema import Columns, Feature, Schema, Target
 from murho.model.data.target_inference import infer_target
 from murho.model.errors import OptionError, TableError
 

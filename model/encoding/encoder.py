@@ -2,24 +2,20 @@
 
 The encoded columns are, in this order: each feature by itself, directions of correlated numbers if asked for
 (`model.encoding.whitening`), the distance to the training rows feature by feature (`model.encoding.range_distance`)
-and that of the combination (`model.encoding.row_distance`). A new encoding needs one class, a
-`model.encoding.feature_encodings.FeatureEncoding`, and one entry in `ENCODINGS`.
+and that of the combination (`model.encoding.row_distance`). What one feature becomes is in `model.encoding.encodings`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.data.schema import FeatureKind
 from murho.model.encoding.continuation import Continuation, continuations_from_json
-from murho.model.encoding.dates import Calendar
+from murho.model.encoding.encodings import ENCODINGS
 from murho.model.encoding.feature_distribution import FeatureDistribution
-from murho.model.encoding.feature_encodings import FeatureEncoding, OneHot, Standard
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.range_distance import RangeDistance
@@ -35,38 +31,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from murho.model.data.schema import Columns, Schema
+    from murho.model.encoding.feature_encodings import FeatureEncoding
 
-__all__ = ["ENCODINGS", "LARGEST", "MIXED", "PIECEWISE", "Encoder"]
+__all__ = ["LARGEST", "Encoder"]
 
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
-
-PIECEWISE = "piecewise"
-MIXED = "mixed"
-"""Encoding of a training whose members read the ``piecewise`` inputs, half of them without the bins
-(`model.networks.read_inputs`). Its encoder is ``piecewise``."""
-
-ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingProxyType(
-    {
-        "standard": MappingProxyType(
-            {
-                FeatureKind.NUMERIC: Standard,
-                FeatureKind.BOOLEAN: Standard,
-                FeatureKind.DATE: Calendar,
-                FeatureKind.CATEGORICAL: OneHot,
-            }
-        ),
-        PIECEWISE: MappingProxyType(
-            {
-                FeatureKind.NUMERIC: PiecewiseLinear,
-                FeatureKind.BOOLEAN: Standard,
-                FeatureKind.DATE: Calendar,
-                FeatureKind.CATEGORICAL: OneHot,
-            }
-        ),
-    }
-)
-"""Name of the encoding → feature kind → encoding class."""
 
 # Rows encoded at a time, so that temporary arrays fit in the processor's cache.
 _TILE = 16_384
@@ -80,7 +50,7 @@ class Encoder:
 
     Attributes:
         schema: The features.
-        encoding: Name of the encoding, a key of `ENCODINGS`.
+        encoding: Name of the encoding, a key of `model.encoding.encodings.ENCODINGS`.
         parts: One encoding per feature, in schema order.
         whitening: Hidden directions of correlated numbers, or None.
         gaps: Feature → gaps between its training values, in older checkpoints that have any.
@@ -112,7 +82,8 @@ class Encoder:
         Args:
             schema: The features.
             columns: Canonical columns of the training rows, each ``[N]``.
-            encoding: A key of `ENCODINGS`: ``standard``, or ``piecewise`` for numeric features in quantile bins.
+            encoding: A key of `model.encoding.encodings.ENCODINGS`: ``standard``, or ``piecewise`` for numeric features
+                in quantile bins.
             whitened: Whether to add hidden directions, if there are any.
             distribution: The distribution of the training rows, for their distance and for missing cells.
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.data.schema import FeatureKind, UnfamiliarValue, outside_rows, with_unit, written
+from murho.model.data.feature import outside_rows, with_unit, written
+from murho.model.data.schema import FeatureKind, UnfamiliarValue
 from murho.model.encoding.distance_warnings import distance_warnings
 
 if TYPE_CHECKING:

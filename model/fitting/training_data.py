@@ -12,7 +12,8 @@ import torch
 
 from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardisation
 from murho.model.encoding.distribution_fit import fit_feature_distribution
-from murho.model.encoding.encoder import MIXED, PIECEWISE, Encoder
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.encodings import MIXED, PIECEWISE
 from murho.model.errors import OptionError, TableError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.networks.read_inputs import mixed_reading

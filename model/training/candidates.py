@@ -71,7 +71,7 @@ class Candidate:
     Attributes:
         noise: A kind of `model.likelihoods.registry.KINDS`.
         transform: A key of `model.distributions.transforms.TRANSFORMS`.
-        encoding: A key of `model.encoding.encoder.ENCODINGS`.
+        encoding: A key of `model.encoding.encodings.ENCODINGS`.
         whitened: Whether whitened directions of correlated numbers are inputs too (`model.encoding.whitening`).
         hidden: Widths of the hidden layers.
         temperature: Factor of the KL at the end of the fit. None: the factor rises along the fit, and validation picks

@@ -1,4 +1,4 @@
-"""Whether one fit is better than another by more than chance, judged on the same held-out rows.
+"""Whether one fit is better than another by more than chance, judged on the same held-out rows; and the best so far.
 
 On a small table the losses of two trials differ by chance, by as much as most choices matter. Both trials are judged on
 the same rows, and a row that is hard for one is hard for the other. So the difference is taken row by row, and its
@@ -11,10 +11,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from murho.model.training.search_space import is_simpler
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["is_better", "paired_difference"]
+    from murho.model.fitting.fit_types import Fit
+    from murho.model.training.candidates import Attempt
+
+__all__ = ["BestSoFar", "is_better", "paired_difference"]
 
 
 def paired_difference(first: Tensor, second: Tensor) -> tuple[float, float]:
@@ -48,3 +53,47 @@ def is_better(challenger: Tensor, incumbent: Tensor, *, simpler: bool) -> bool:
     """
     difference, error = paired_difference(challenger, incumbent)
     return difference <= error if simpler else difference < -error
+
+
+class BestSoFar:
+    """The best fit of a search so far.
+
+    Attributes:
+        attempt: Its candidate and scores; there is none before the first `keep`.
+        fit: The fit; None as long as no fit has scores.
+    """
+
+    attempt: Attempt
+
+    def __init__(self, *, few: bool) -> None:
+        """Begin without a fit.
+
+        Args:
+            few: Whether the training rows are few, so that one choice is compared row by row, see `is_better`.
+        """
+        self.fit: Fit | None = None
+        self._few = few
+
+    def keep(self, attempt: Attempt, fit: Fit | None, choice: str | None = None) -> bool:
+        """Keep a fit if it is better than the best so far; returns whether it is.
+
+        Args:
+            attempt: The attempt.
+            fit: Its fit; None if it failed.
+            choice: The only field in which its candidate differs from the best one, if there is one such field.
+        """
+        better = self.fit is None or (fit is not None and self._is_better(attempt, choice))
+        if better:
+            self.replace(attempt, fit)
+        return better
+
+    def replace(self, attempt: Attempt, fit: Fit | None) -> None:
+        """Keep a fit, whatever it scored."""
+        self.attempt, self.fit = attempt, fit
+
+    def _is_better(self, attempt: Attempt, choice: str | None) -> bool:
+        best = self.attempt
+        if not self._few or choice is None or attempt.rows is None or best.rows is None:
+            return attempt.loss < best.loss
+        simpler = is_simpler(choice, getattr(attempt.candidate, choice), getattr(best.candidate, choice))
+        return is_better(attempt.rows, best.rows, simpler=simpler)

@@ -11,7 +11,7 @@ from murho.model.data.class_targets import classes_of, holds_classes, labels_fro
 from murho.model.data.reading_inference import NO_HINTS
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import require_column
-from murho.model.encoding.encoder import MIXED
+from murho.model.encoding.encodings import MIXED
 from murho.model.errors import OptionError, TableError
 from murho.model.training.options import flag
 

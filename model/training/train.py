@@ -11,7 +11,8 @@ import numpy as np
 
 from murho.model.data.arrow_values import rows_of
 from murho.model.data.cells import format_date
-from murho.model.data.schema import MOST_CATEGORIES, FeatureKind
+from murho.model.data.feature import MOST_CATEGORIES
+from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import make_schema
 from murho.model.encoding.distribution_fit import FEWEST_ROWS
 from murho.model.engines.selection import engine_worth
@@ -31,8 +32,9 @@ from murho.model.training.holding_out import hold_out
 from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.prepared_table import prepare_table
 from murho.model.training.row_sample import held_out_within_budget, rows_for_budget
-from murho.model.training.search import SHARE_OF_SEARCH, search
+from murho.model.training.search import search
 from murho.model.training.snapshots import Snapshots
+from murho.model.training.stages import SHARE_OF_SEARCH
 from murho.model.training.tasks import task_of
 from murho.model.training.time_feature import choose_time_feature
 from murho.model.training.time_to_finish import TimeToFinish

@@ -1,4 +1,4 @@
-"""The loader: makes the next snapshot from what is in the source, and keeps every loaded version that has not changed.
+"""The loader: decides which versions of the source are served, and makes the next snapshot of them.
 
 A new version is loaded and warmed up beside the old one, then the snapshot is swapped as a whole. A version that can't
 be loaded is refused with the reason, and what served before serves on. Nothing here computes answers: it may run in
@@ -11,79 +11,30 @@ for; one that can't be loaded then is refused here too, so that what is left of 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import structlog
 
 from murho.model.errors import MurhoError
-from murho.service.checkpoints.loading import LoadingError, load_warm
-from murho.service.checkpoints.on_demand import ListedVersion, at_hand
+from murho.service.checkpoints.kept_versions import KeptVersions, Look, StoppingError
+from murho.service.checkpoints.loading import load_warm
 from murho.service.checkpoints.registry import LoadedModel, Refused, Snapshot, title_of
 from murho.service.errors import CheckpointRefusedError, UnknownModelError
 from murho.service.version_policy import VersionPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from murho.model.posterior.checkpoint import CheckpointReference
-    from murho.service.checkpoints.on_demand import Served
+    from murho.service.checkpoints.kept_versions import Key, Outcome
+    from murho.service.checkpoints.on_demand import ListedVersion, Served
     from murho.service.checkpoints.registry import Registry
-    from murho.service.checkpoints.source import CheckpointSource, Stamp
+    from murho.service.checkpoints.source import CheckpointSource
 
-__all__ = ["Loader", "Outcome"]
-
-Key: TypeAlias = tuple[str, str]
-"""Name and version."""
-Outcome: TypeAlias = Literal["loaded", "refused", "unloaded"]
-"""What happened to one version."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    stamp: Stamp
-    model: Served
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """Why a version could not be loaded.
-
-    Attributes:
-        stamp: Its stamp.
-        reason: The reason.
-        passing: Whether it says nothing about the version, which is tried again at every look.
-    """
-
-    stamp: Stamp
-    reason: str
-    passing: bool = False
-
-
-@dataclass(slots=True)
-class _Round:
-    """One look at the source.
-
-    Attributes:
-        retry: Whether refused versions are tried again though they have not changed.
-        patient: Whether a version that fails or is gone gets time until the next look: it may be in the middle of
-            being copied or replaced.
-        now: Whether what is wanted is to be in memory at the end.
-    """
-
-    retry: bool
-    patient: bool
-    stopping: Callable[[], bool]
-    now: bool = False
-    refused: list[Refused] = field(default_factory=list)
-
-
-class _StoppingError(Exception):
-    """The service stops: nothing is swapped."""
+__all__ = ["Loader"]
 
 
 class Loader:
@@ -105,13 +56,10 @@ class Loader:
         count: Callable[[Outcome], None] = lambda _: None,
         load: Callable[[CheckpointReference], Served] | None = None,
     ) -> None:
-        self._source, self._registry, self._count = source, registry, count
-        self._load = load or partial(load_warm, source)
+        self._source, self._registry = source, registry
+        self._kept = KeptVersions(source, load or partial(load_warm, source), count)
         self._policy = policy or VersionPolicy()
         self._turn = threading.RLock()
-        self._kept: dict[Key, _Kept] = {}
-        self._failed: dict[Key, _Failed] = {}
-        self._doubtful: dict[Key, Stamp] = {}
         self._missing: set[Key] = set()
         self._unloaded: set[str] = set()
         self._chosen: dict[str, str] = {}
@@ -133,7 +81,7 @@ class Loader:
             patient: Whether a version that fails or is gone gets time until the next look.
             stopping: Called before each version; once it returns true, loading ends and nothing is swapped.
         """
-        look = _Round(retry, patient, stopping)
+        look = Look(retry, patient, stopping)
         with self._turn:
             before = self._registry.snapshot
             try:
@@ -146,7 +94,7 @@ class Loader:
                 self._log.info("checkpoints can be listed again")
             try:
                 return self._swap(self._snapshot(references, look))
-            except _StoppingError:
+            except StoppingError:
                 return before
 
     def load(self, name: str, version: str | None = None) -> LoadedModel:
@@ -171,8 +119,8 @@ class Loader:
             if version is not None:
                 self._chosen[name] = version
             wanted = self._wanted(name, list(references.values()))
-            look = _Round(retry=True, patient=False, stopping=lambda: False, now=True)
-            if wanted is None or self._obtain(wanted, look) is None or look.refused:
+            look = Look(retry=True, patient=False, stopping=lambda: False, now=True)
+            if wanted is None or self._kept.obtain(wanted, look) is None or look.refused:
                 self._unloaded, self._chosen = before
             snapshot = self.refresh(retry=False)
             problem = look.refused[0].reason if look.refused else None
@@ -205,15 +153,9 @@ class Loader:
 
         One that has changed or is gone meanwhile is looked at again instead.
         """
-        key = version.name, version.version
         with self._turn:
-            kept = self._kept.get(key)
-            if kept is None or kept.model is not version:
-                return  # it has changed meanwhile, or somebody else was told first
-            if self._source.stamp(version.reference) == kept.stamp:
-                self._refused(key, _Failed(kept.stamp, reason))
-            del self._kept[key]
-            self.refresh(retry=False)
+            if self._kept.refuse(version, reason):
+                self.refresh(retry=False)
 
     def _references(self, name: str) -> list[CheckpointReference]:
         """The versions of a name in the source.
@@ -231,13 +173,11 @@ class Loader:
             raise UnknownModelError(f"There is no model {name[:80]!r} in {self._source.place}; there are: {names}.")
         return mine
 
-    def _snapshot(self, references: list[CheckpointReference], look: _Round) -> Snapshot:
+    def _snapshot(self, references: list[CheckpointReference], look: Look) -> Snapshot:
         by_name: dict[str, list[CheckpointReference]] = {}
         for reference in references:
             by_name.setdefault(reference.name, []).append(reference)
-        kept: dict[str, list[Key]] = {}
-        for key in self._kept:
-            kept.setdefault(key[0], []).append(key)
+        kept = self._kept.by_name()
         for name in (*self._policy.pins, *kept):
             by_name.setdefault(name, [])
         models, not_served = {}, {}
@@ -245,7 +185,7 @@ class Loader:
             if name in self._unloaded:
                 continue
             before = len(look.refused)
-            serving = self._serving(name, mine, kept.get(name, ()), look)
+            serving = self._serving(name, mine, kept.get(name, {}), look)
             if serving:
                 models[name] = self._loaded_model(name, serving)
             refused = {each.version for each in look.refused[before:]}
@@ -253,14 +193,13 @@ class Loader:
             if others:
                 not_served[name] = tuple(others)
         there = {(each.name, each.version) for each in references}
-        self._failed = {key: value for key, value in self._failed.items() if key in there}
-        self._doubtful = {key: value for key, value in self._doubtful.items() if key in there}
+        self._kept.forget_failures_except(there)
         unloaded = tuple(sorted(name for name in self._unloaded if name in by_name))
         place = self._source.place
         return Snapshot(MappingProxyType(models), tuple(look.refused), True, place, not_served, unloaded)
 
     def _serving(
-        self, name: str, references: list[CheckpointReference], kept: Sequence[Key], look: _Round
+        self, name: str, references: list[CheckpointReference], kept: Mapping[str, Served], look: Look
     ) -> dict[str, Served]:
         """The versions of a name to serve, from those that are there and kept; adds what is refused to the look."""
         look.refused.extend(
@@ -269,12 +208,13 @@ class Loader:
         unreadable = {each.version for each in references if each.unreadable}
         there = {each.version: each for each in references if each.problem is None}
         held: dict[str, Served] = {}
-        for key in kept:
-            if key[1] in there:
+        for version, model in kept.items():
+            if version in there:
                 continue
-            if key[1] in unreadable or "" in unreadable or (look.patient and key not in self._missing):
-                held[key[1]] = self._kept[key].model
-                self._missing.add(key)
+            patient = look.patient and (name, version) not in self._missing
+            if version in unreadable or "" in unreadable or patient:
+                held[version] = model
+                self._missing.add((name, version))
         self._missing -= {(name, version) for version in there}
         chosen = self._chosen.get(name)
         if chosen is not None and chosen not in there and chosen not in held:
@@ -288,9 +228,9 @@ class Loader:
             held = {pin: held[pin]} if pin in held else {}
         serving = {}
         for version in sorted({*there, *held}, key=int, reverse=True):
-            model = held[version] if version in held else self._obtain(there[version], look)
-            if model is not None:
-                serving[version] = model
+            found = held[version] if version in held else self._kept.obtain(there[version], look)
+            if found is not None:
+                serving[version] = found
                 if not self._policy.every_version:
                     break
         return serving
@@ -303,64 +243,9 @@ class Loader:
             return good.get(pin)
         return good[max(good, key=int)] if good else None
 
-    def _obtain(self, reference: CheckpointReference, look: _Round) -> Served | None:
-        """The model of a version: the one that is kept, if nothing changed, else loaded or listed now.
-
-        A version that fails leaves the one in place that was loaded from the same directory before, if there is one.
-        """
-        if look.stopping():
-            raise _StoppingError
-        key = reference.name, reference.version
-        stamp = self._source.stamp(reference)
-        kept = self._kept.get(key)
-        if kept is not None and kept.stamp == stamp:
-            if look.now and isinstance(kept.model, ListedVersion):
-                return self._held(kept.model, look)
-            return kept.model
-        fallback = None if kept is None else kept.model
-        if stamp is None:
-            look.refused.append(Refused(*key, f"there is no {self._source.marker} yet", waiting=True))
-            return fallback
-        failed = self._failed.get(key)
-        if failed is not None and failed.stamp == stamp and not failed.passing and not look.retry:
-            look.refused.append(Refused(*key, failed.reason))
-            return fallback
-        try:
-            model = self._load(reference)
-            if look.now and isinstance(model, ListedVersion):
-                model.memory.hold(model)
-        except LoadingError as error:
-            if look.patient and not error.passing and self._doubtful.get(key) != stamp:
-                self._doubtful[key] = stamp
-                return fallback
-            self._refused(key, _Failed(stamp, str(error), error.passing))
-            look.refused.append(Refused(*key, str(error)))
-            return fallback
-        self._kept[key] = _Kept(stamp, model, datetime.now(UTC))
-        self._failed.pop(key, None)
-        if at_hand(model) is not None:
-            self._log.info("checkpoint loaded", model=key[0], version=key[1])
-            self._count("loaded")
-        return model
-
-    def _held(self, version: ListedVersion, look: _Round) -> ListedVersion:
-        """A version that is listed; adds to the look why it can't be in memory."""
-        try:
-            version.memory.hold(version)
-        except LoadingError as error:
-            look.refused.append(Refused(version.name, version.version, str(error)))
-        return version
-
-    def _refused(self, key: Key, failed: _Failed) -> None:
-        """Remembers why a version is refused, and says so once."""
-        if self._failed.get(key) != failed:
-            self._log.warning("checkpoint refused", model=key[0], version=key[1], reason=failed.reason)
-            self._count("refused")
-        self._failed[key] = failed
-
     def _loaded_model(self, name: str, serving: Mapping[str, Served]) -> LoadedModel:
         versions = {version: serving[version] for version in sorted(serving, key=int)}
-        since = {version: self._kept[name, version].since for version in versions}
+        since = {version: self._kept.since((name, version)) for version in versions}
         return LoadedModel(name, MappingProxyType(versions), MappingProxyType(since))
 
     def _swap(self, snapshot: Snapshot) -> Snapshot:
@@ -368,11 +253,7 @@ class Loader:
         before = self._registry.snapshot
         served = {(model.name, version) for model in snapshot.models.values() for version in model.versions}
         self._registry.snapshot = snapshot
-        for key in [key for key in self._kept if key not in served]:
-            if at_hand(self._kept.pop(key).model) is not None:
-                self._count("unloaded")
-                self._log.info("checkpoint unloaded", model=key[0], version=key[1])
-            self._missing.discard(key)
+        self._missing.difference_update(self._kept.keep_only(served))
         for name, model in snapshot.models.items():
             old = before.models.get(name)
             if old is not None and old.latest is not model.latest:

@@ -36,38 +36,6 @@ def columns(weight: list[float], year: list[float], origin: list[str | None], tu
     }
 
 
-def test_features_are_described_as_the_contract_says() -> None:
-    assert [feature.describe() for feature in SCHEMA.features[:3]] == [
-        {
-            "name": "Weight",
-            "kind": "numeric",
-            "unit": "lb",
-            "min": 1613.0,
-            "max": 5140.0,
-            "categories": None,
-            "missing": True,
-        },
-        {
-            "name": "Year",
-            "kind": "date",
-            "unit": None,
-            "min": "1970-01-01",
-            "max": "1982-01-01",
-            "categories": None,
-            "missing": False,
-        },
-        {
-            "name": "Origin",
-            "kind": "categorical",
-            "unit": None,
-            "min": None,
-            "max": None,
-            "categories": ["Japan", "USA"],
-            "missing": True,
-        },
-    ]
-
-
 names = st.text(min_size=1, max_size=8)
 
 
@@ -162,16 +130,3 @@ def test_a_limit_keeps_the_first_ones() -> None:
     batch = columns([0.0] * 1000, [-1.0] * 1000, ["Mars"] * 1000, [0.0] * 1000)
     assert SCHEMA.outside(batch, limit=4) == SCHEMA.outside(batch)[:4]
     assert len(SCHEMA.outside(batch)) == 3000
-
-
-def test_a_value_where_training_had_none_is_outside() -> None:
-    empty = Feature("x", FeatureKind.NUMERIC, None, missing=True, minimum=None, maximum=None, categories=())
-    schema = Schema((empty,), Target("y", None), {})
-    outside = schema.outside({"x": np.array([np.nan, 2.0])})
-    assert outside == [UnfamiliarValue(1, "x", "2 can't be compared: no training row has a value")]
-
-
-def test_long_lists_of_categories_are_cut_short() -> None:
-    many = Feature("x", FeatureKind.CATEGORICAL, None, False, None, None, tuple(f"c{index:02}" for index in range(30)))
-    message = Schema((many,), Target("y", None), {}).outside({"x": np.array(["?"], dtype=object)})[0].message
-    assert message.endswith("'c09' and 20 more)")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.encoding.continuation import Continuation
-from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.encodings import ENCODINGS
 from murho.model.errors import CheckpointError
 
 VALUES = np.linspace(0.0, 4.0, 81)

@@ -10,7 +10,8 @@ import pytest
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
-from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.encodings import ENCODINGS
 from murho.model.encoding.feature_encodings import Scaled, Standard
 from murho.model.encoding.scaling import Scale
 from tests.model.conftest import make_table

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.encodings import ENCODINGS
 from murho.model.encoding.support_gaps import MARGIN, SupportGaps
 from murho.model.errors import CheckpointError
 

@@ -7,17 +7,12 @@ import gc
 import json
 import weakref
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 
 from murho.model.data.schema_inference import columns_from_table
-from murho.model.encoding.training_range import TrainingRange
-from murho.model.engines import draw_cache
-from murho.model.engines.draw_maker import DrawMaker
-from murho.model.engines.draws import mirrored
 from murho.model.engines.forward import forward
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import CheckpointError
@@ -57,30 +52,6 @@ def test_a_row_alone_is_answered_as_in_a_batch_of_a_thousand(rent: Posterior, co
     for row in (0, 123, 999):
         rows = slice(row, row + 1)
         _assert_same(rent.predict(_rows(columns, rows), OPTIONS), whole, rows)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_tiles_and_threads_change_nothing(
-    rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch, threads: int
-) -> None:
-    whole = rent.predict(columns, OPTIONS)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        monkeypatch.setattr(rent, "tile_values", 7 * OPTIONS.samples)
-        _assert_same(rent.predict(columns, OPTIONS), whole, slice(None))
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_draws_that_may_not_be_kept_change_nothing_but_the_time(
-    rent: Posterior, rent_checkpoints: Path, columns: Columns
-) -> None:
-    options = dataclasses.replace(OPTIONS, samples=200, mc_error=True)
-    small = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=1)
-    part, whole = small.predict(columns, options), rent.predict(columns, options)
-    _assert_same(part, whole, slice(None))
-    np.testing.assert_allclose(present(part.mc_error).std, present(whole.mc_error).std, rtol=1e-4)
 
 
 def test_the_law_of_total_variance_holds(rent: Posterior, columns: Columns) -> None:
@@ -160,7 +131,7 @@ def test_no_samples_give_the_mu_network_bit_for_bit(rent: Posterior, columns: Co
     answer, again = rent.predict(columns, options), rent.predict(columns, options)
     assert np.array_equal(answer.mean, again.mean)
     rows = torch.from_numpy(rent.encoder.encode(columns))
-    of_members = forward(rent._draws.means, rows)[..., 0].double() * rent.scale + rent.location
+    of_members = forward(rent.row_answers.draws.means, rows)[..., 0].double() * rent.scale + rent.location
     mu_only = of_members.mean(dim=0)
     assert np.array_equal(answer.mean, mu_only.numpy())
     assert answer.std is answer.epistemic_std is answer.aleatoric_std is answer.percentiles is answer.exceedance is None
@@ -263,57 +234,6 @@ def test_edited_facts_are_refused_with_the_file(
     with pytest.raises(CheckpointError, match=message) as caught:
         Posterior.load(directory)
     assert str(directory) in str(caught.value)
-
-
-def test_draws_and_their_mirror_images_are_made_once_a_request(
-    rent_checkpoints: Path, columns: Columns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    posterior = Posterior.load(rent_checkpoints / "rent" / "1")
-    monkeypatch.setattr(posterior, "tile_values", 100 * OPTIONS.samples)
-    options = dataclasses.replace(OPTIONS, mc_error=True)
-    with (
-        patch.object(DrawMaker, "make", autospec=True, side_effect=DrawMaker.make) as make,
-        patch.object(draw_cache, "mirrored", wraps=mirrored) as mirror,
-    ):
-        first = posterior.predict(columns, options)
-        assert make.call_count == mirror.call_count == 1
-        again = posterior.predict(columns, options)
-        assert make.call_count == mirror.call_count == 1
-    np.testing.assert_array_equal(present(again.mc_error).std, present(first.mc_error).std)
-
-
-def test_where_a_row_lies_is_found_out_once_a_tile(
-    rent: Posterior, columns: Columns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outputs = rent.architecture.outputs
-    monkeypatch.setattr(rent, "tile_values", 600 * OPTIONS.samples * outputs)
-    with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:
-        rent.predict(columns, dataclasses.replace(OPTIONS, mc_error=True))
-    assert [len(call.args[1]) for call in outside.call_args_list] == [600, 400]
-
-
-@pytest.mark.parametrize(
-    ("draws_bytes", "rows_per_draw", "parts"),
-    [
-        (2**30, 500, [256, 256, 256, 232]),  # half of 500 by the two outputs of a row, but 256 at least
-        (2**30, 100, [100] * 10),
-        (1, 500, [500, 500]),  # draws are made anew for each tile
-    ],
-)
-def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
-    rent_checkpoints: Path,
-    columns: Columns,
-    monkeypatch: pytest.MonkeyPatch,
-    draws_bytes: int,
-    rows_per_draw: int,
-    parts: list[int],
-) -> None:
-    posterior = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=draws_bytes)
-    assert posterior.architecture.outputs == 2
-    monkeypatch.setattr(posterior, "tile_values", rows_per_draw * OPTIONS.samples)
-    with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:
-        posterior.predict(columns, OPTIONS)
-    assert [len(call.args[1]) for call in outside.call_args_list] == parts
 
 
 def test_a_posterior_leaves_memory_with_its_last_user(rent_checkpoints: Path) -> None:

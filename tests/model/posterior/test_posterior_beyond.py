@@ -138,7 +138,7 @@ def test_the_predictive_beyond_is_the_same_outside_of_inference_mode(trained: Tr
 
 def test_noise_that_is_the_same_everywhere_is_not_looked_up_at_the_edge() -> None:
     posterior = train_quickly(make_table(), noise="homoscedastic").posterior
-    with patch.object(posterior, "engine", wraps=posterior.engine) as engine:
+    with patch.object(posterior.row_answers, "engine", wraps=posterior.engine) as engine:
         posterior.predict(_at(posterior, size=500.0), PredictOptions(samples=8))
     assert engine.forward.call_count == 1
 

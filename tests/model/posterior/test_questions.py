@@ -103,7 +103,7 @@ def test_a_question_that_spans_tiles_is_joined(rent: Posterior, monkeypatch: pyt
     counts = [300, 1, 260, 1, 1, 500]
     generator = np.random.default_rng(0)
     columns, questions = rows_of(rent, sum(counts), missing=False), questions_for(counts, generator, 8)
-    monkeypatch.setattr(rent, "tile_values", 1)  # tiles of 256 rows
+    monkeypatch.setattr(rent.row_answers, "tile_values", 1)  # tiles of 256 rows
     assert_answered_as_alone(rent, columns, questions)
 
 

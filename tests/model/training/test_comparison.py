@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import torch
 
-from murho.model.training.comparison import is_better, paired_difference
+from murho.model.training.candidates import Attempt, Candidate
+from murho.model.training.comparison import BestSoFar, is_better, paired_difference
+
+if TYPE_CHECKING:
+    from murho.model.fitting.fit_types import Fit
 
 
 def _rows(seed: int, shift: float = 0.0, scatter: float = 0.1, rows: int = 400) -> torch.Tensor:
@@ -51,3 +56,29 @@ def test_a_unit_of_the_target_changes_nothing() -> None:
 
 def test_a_single_row_decides_nothing() -> None:
     assert not is_better(_rows(1, -9.0, rows=1), _rows(2, rows=1), simpler=False)
+
+
+def _attempt(temperature: float, rows: torch.Tensor | None) -> Attempt:
+    candidate = Candidate("mixture", "none", "standard", False, (8,), temperature)
+    if rows is None:
+        return Attempt(candidate, "trial", math.inf, math.inf, 1.0)
+    return Attempt(candidate, "trial", float(rows[0].mean()), float(rows[1].mean()), 1.0, rows)
+
+
+def test_the_first_fit_with_scores_is_the_best_so_far_and_one_that_failed_never_replaces_it() -> None:
+    fit, best = cast("Fit", object()), BestSoFar(few=False)
+    assert best.keep(_attempt(1.0, None), None)
+    assert best.fit is None
+    assert best.keep(_attempt(0.3, _rows(1)), fit)
+    assert not best.keep(_attempt(0.1, None), None)
+    assert best.fit is fit
+    assert best.attempt.candidate.temperature == 0.3
+
+
+@pytest.mark.parametrize(
+    ("few", "choice", "kept"), [(False, "temperature", True), (True, None, True), (True, "temperature", False)]
+)
+def test_on_few_rows_one_choice_must_win_by_more_than_chance(few: bool, choice: str | None, kept: bool) -> None:
+    best = BestSoFar(few=few)
+    best.keep(_attempt(0.3, _rows(1)), cast("Fit", object()))
+    assert best.keep(_attempt(0.1, _rows(2, -0.001)), cast("Fit", object()), choice) == kept

@@ -9,7 +9,7 @@ import pytest
 
 from murho.model.data.schema import FeatureKind
 from murho.model.distributions.transforms import TRANSFORMS
-from murho.model.encoding.encoder import ENCODINGS, MIXED
+from murho.model.encoding.encodings import ENCODINGS, MIXED
 from murho.model.errors import OptionError
 from murho.model.fitting.objective import KL_WEIGHTS
 from murho.model.fitting.optimisers import OPTIMISERS

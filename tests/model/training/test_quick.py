@@ -57,3 +57,9 @@ def test_what_a_search_adds_is_said_in_words(seconds: float, words: str) -> None
     line = FullSearch(7, seconds).line()
     assert words in line
     assert "7 fits" in line
+
+
+def test_the_default_budget_grows_with_the_table() -> None:
+    assert default_budget(100) == default_budget(1_000) == 48.0
+    assert 48.0 < default_budget(5_000) < default_budget(10_000) == default_budget(50_000) == 290.0
+    assert default_budget(10**7) == 900.0

@@ -16,7 +16,7 @@ import torch
 
 from murho.model.errors import CheckpointError, FitError, OptionError
 from murho.model.posterior.checkpoint import list_checkpoints, write_checkpoint
-from murho.model.training import search
+from murho.model.training import search_budget
 from murho.model.training.options import make_options
 from murho.model.training.snapshot_files import SnapshotFiles
 from murho.model.training.snapshots import DIRECTORY, Snapshots
@@ -116,7 +116,7 @@ def test_a_resumed_training_ends_with_the_same_tensors_bit_for_bit(tmp_path: Pat
 def test_a_slow_machine_and_an_interruption_change_no_bit_of_a_fit_in_a_hurry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "default_budget", lambda _: 0.08)
+    monkeypatch.setattr(search_budget, "default_budget", lambda _: 0.08)
     changes: dict[str, Any] = {"noise": "auto", "temperature": None, "epochs": 400}
     quick = run(None, **changes)
     assert quick.spec.training["stopped"] == "budget"  # the schedule was sped up

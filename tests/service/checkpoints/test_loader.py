@@ -17,7 +17,7 @@ from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
     from murho.model.posterior.checkpoint import CheckpointReference
-    from murho.service.checkpoints.loader import Outcome
+    from murho.service.checkpoints.kept_versions import Outcome
 
 
 class Bench:

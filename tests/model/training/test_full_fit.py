@@ -1,0 +1,73 @@
+"""The full fit and the settling fit: what is kept, and which members of a mixed encoding do without the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from murho.model.networks.read_inputs import inputs_read
+from murho.model.training import candidate_fits, full_fit
+from murho.model.training.options import make_options
+from murho.model.training.resuming import ScoredFit, fit_or_resume
+from murho.model.training.train import train
+from tests.model.conftest import Notes, make_table
+from tests.model.rooms import rooms_table
+
+if TYPE_CHECKING:
+    from murho.model.fitting.fit_types import Fit
+
+QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
+
+
+def _scores(nll: float, rows: int = 100) -> torch.Tensor:
+    """The same NLL in every row, and a CRPS of 1."""
+    return torch.tensor([nll, 1.0]).double().unsqueeze(1).expand(2, rows)
+
+
+@pytest.mark.parametrize("better", ["full", "settling"])
+def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
+    monkeypatch: pytest.MonkeyPatch, better: str
+) -> None:
+    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
+        stage = title.split(": ")[0] if ": " in title else "full"
+        assert (others["initial"] is not None) == (stage == "settling")
+        found = fit_or_resume(*arguments, title=title, **others)
+        kept[stage] = found.fit
+        return replace(found, rows=_scores({"trial": -1.02, better: -1.0}.get(stage, 1.0)))
+
+    kept: dict[str, Fit] = {}
+    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
+    trained = train(make_table(), "rent", options, reporter=Notes())
+    assert trained.spec.architecture.members == 10
+    torch.testing.assert_close(
+        trained.tensors["layers.0.bias.mu"],
+        kept["settling"].network.named_tensors()["layers.0.bias.mu"].detach(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("binned", "plain", "kept"), [(0.3, 0.1, "standard"), (0.1, 0.3, "piecewise"), (0.3, 0.3, "mixed")]
+)
+def test_all_members_read_alike_where_one_kind_is_better_alone(
+    monkeypatch: pytest.MonkeyPatch, binned: float, plain: float, kept: str
+) -> None:
+    monkeypatch.setattr(full_fit, "scores_of_judges", lambda *_, **__: torch.tensor([binned, plain, 0.2]))
+    options = make_options({"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3})
+    trained = train(rooms_table(rows=120), "room", options, reporter=Notes())
+    tried = [(one["stage"], one["encoding"]) for one in trained.spec.training["candidates"]]
+    again = [] if kept == "mixed" else [("full", kept)]
+    assert tried == [("full", "mixed"), *again, ("settling", kept)]
+    assert (inputs_read(trained.tensors) is None) == (kept != "mixed")
+
+
+def test_a_mixed_encoding_that_was_asked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_fit, "scores_of_judges", lambda *_, **__: torch.tensor([0.1, 0.3, 0.2]))
+    options = make_options(
+        {"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3, "encoding": "mixed"},
+    )
+    spec = train(rooms_table(rows=120), "room", options, reporter=Notes()).spec
+    assert {one["encoding"] for one in spec.training["candidates"]} == {"mixed"}
