@@ -89,6 +89,7 @@ def test_what_finished_before_a_failure_is_kept(bench: Bench) -> None:
     assert bench.run(job("one")) == [1]
 
 
+@pytest.mark.slow
 def test_several_workers_are_other_processes(tmp_path: Path) -> None:
     jobs = [job("one"), job("two")]
     reports = fit_all(jobs, tmp_path, tmp_path, workers=2, measured=process_of, say=lambda _: None)

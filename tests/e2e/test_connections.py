@@ -39,7 +39,7 @@ def place_of(service: Service) -> tuple[str, int]:
     return url.host, url.port
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_second_signal_ends_the_service_at_once(checkpoints: Path, tmp_path: Path, number: int) -> None:
     with serve(checkpoints, tmp_path / "log", max_pending_cost="100000000000") as service:
         service.wait_for_line("(Ready: )")
@@ -65,6 +65,7 @@ def test_a_second_signal_ends_the_service_at_once(checkpoints: Path, tmp_path: P
             thread.join(20)
 
 
+@pytest.mark.slow
 def test_files_that_run_out_are_told_once_and_the_service_recovers(checkpoints: Path, tmp_path: Path) -> None:
     with serve(checkpoints, tmp_path / "log") as service:
         service.wait_for_line("(Ready: )")
@@ -87,6 +88,7 @@ def test_files_that_run_out_are_told_once_and_the_service_recovers(checkpoints: 
         assert service.stop() == 0
 
 
+@pytest.mark.slow
 def test_thousands_of_idle_connections_leave_room_for_requests(checkpoints: Path, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     many = min(3000, hard - 1000)

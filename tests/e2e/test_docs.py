@@ -340,6 +340,7 @@ def test_every_benchmark_that_documents_name_exists() -> None:
             assert (ROOT / "benchmarks" / f"{name}.py").is_file(), (path, name)
 
 
+@pytest.mark.slow
 def test_the_page_on_evaluation_judges_as_it_says(tmp_path: Path) -> None:
     """Its commands, with a quick fit; then every line of the answer begins as it does on the page."""
     page = ROOT / "docs" / "evaluation.md"

@@ -117,6 +117,7 @@ def listed(service: Service) -> bool:
     return "murho_checkpoints_listed 1.0" in service.client.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_a_new_version_is_swapped_in_and_no_request_is_lost(place: Place) -> None:
     place.publish()
     with place.serve() as service:

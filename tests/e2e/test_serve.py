@@ -125,7 +125,7 @@ def test_a_body_above_the_limit_is_413_also_when_it_is_sent_whole(service: Servi
     assert response.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_an_idle_service_with_exit_code_0(checkpoints: Path, tmp_path: Path, number: int) -> None:
     with serve(checkpoints, tmp_path / "log") as service:
         service.wait_for_line("(Ready: )")

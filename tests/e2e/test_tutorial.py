@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.support import Service
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "tutorial.md"
 HERE = "http://127.0.0.1:8000"
 QUICK = "--noise homoscedastic --epochs 20 --hidden 16 --members 5 --encoding standard"

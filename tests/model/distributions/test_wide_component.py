@@ -50,6 +50,7 @@ def test_what_is_wrong_in_a_checkpoint_is_named(data: object, named: str) -> Non
         WideRule.from_json(data)
 
 
+@pytest.mark.slow
 def test_a_learned_noise_gets_one_and_a_known_noise_none() -> None:
     trained = train_quickly(make_table())
     rows = trained.spec.training["rows"]

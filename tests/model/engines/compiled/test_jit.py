@@ -82,7 +82,13 @@ def test_a_second_process_finds_what_the_first_has_compiled(modules: Path) -> No
     assert ask(modules) == ["8.0", "1", "0"]
 
 
-@pytest.mark.parametrize("place", ["beside the code", "the user's cache", "a directory of the user's"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "beside the code",
+        *(pytest.param(place, marks=pytest.mark.slow) for place in ("the user's cache", "a directory of the user's")),
+    ],
+)
 def test_a_change_of_a_part_in_another_file_counts_wherever_the_code_is_kept(modules: Path, place: str) -> None:
     settings = {"NUMBA_CACHE_DIR": str(modules / "elsewhere")} if place == "a directory of the user's" else {}
     if place == "the user's cache":
@@ -136,6 +142,7 @@ def test_wider_vectors_are_a_mark_on_the_function_and_change_no_number(modules: 
     assert ask(modules, f"from outer import outer\n{said}\n") == ["8.0", "0", "1"]
 
 
+@pytest.mark.slow
 def test_where_the_package_cannot_be_written_what_lies_there_is_used(modules: Path) -> None:
     ask(modules)
     before = sorted(modules.rglob("*"))
@@ -143,6 +150,7 @@ def test_where_the_package_cannot_be_written_what_lies_there_is_used(modules: Pa
     assert sorted(modules.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_where_nothing_at_all_can_be_written_it_is_compiled_all_the_same(modules: Path) -> None:
     ask(modules)
     assert ask(modules, READ_ONLY + NOWHERE) == ["8.0", "0", "1"]
