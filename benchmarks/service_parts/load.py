@@ -143,6 +143,8 @@ class Load:
         self._stop = 0.0
         self._ended = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._connected_now: set[Connection] = set()
+        self._over = False
 
     async def run(self) -> dict[str, Any]:
         """Sends the load, waits for the answers, and returns the summary."""
@@ -162,9 +164,17 @@ class Load:
         while self._under_way and time.monotonic() < self._ended + PATIENCE:
             await asyncio.sleep(0.001)
         self.lost += self._under_way
-        for connection in self._idle:
+        summary = self.summary(begin, time.process_time() - processor)
+        await self._close()
+        return summary
+
+    async def _close(self) -> None:
+        """Closes all connections; what is still on its way has been counted as lost."""
+        self._over = True
+        await asyncio.gather(*self._tasks)
+        for connection in self._connected_now:
             connection.transport.abort()
-        return self.summary(begin, time.process_time() - processor)
+        await asyncio.sleep(0)  # the sockets are closed in the next turn of the loop
 
     def summary(self, begin: float, processor: float) -> dict[str, Any]:
         """What came of the load.
@@ -225,6 +235,9 @@ class Load:
 
     def lost_connection(self, connection: Connection) -> None:
         """Counts a request that will have no answer, and opens another connection."""
+        if self._over:
+            return
+        self._connected_now.discard(connection)
         self._open -= 1
         if connection in self._idle:
             self._idle.remove(connection)
@@ -278,7 +291,9 @@ class Load:
             self._open -= 1
             self.refused_connections += 1
         else:
-            self.free(connection)
+            self._connected_now.add(connection)
+            if not self._over:
+                self.free(connection)
 
 
 def percentiles(values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, float] | None:

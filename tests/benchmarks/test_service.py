@@ -50,10 +50,20 @@ def response(body: bytes = b"{}" * 50, status: str = "200 OK", *, headers: str =
 def load(answer: Answer, **options: Any) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Scripted(answer), "127.0.0.1", 0)
+        ends: list[Scripted] = []
+
+        def scripted() -> Scripted:
+            ends.append(Scripted(answer))
+            return ends[-1]
+
+        server = await loop.create_server(scripted, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server:
-            return await Load(port, [REQUEST], **options).run()
+            done = await Load(port, [REQUEST], **options).run()
+        for end in ends:
+            end.transport.abort()
+        await asyncio.sleep(0)  # the sockets are closed in the next turn of the loop
+        return done
 
     return asyncio.run(run())
 
