@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import secrets
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv
 
 from murho.model.errors import TableError
+from murho.model.runtime.durable_files import written_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +59,7 @@ class CsvWriter:
     def __init__(self, path: Path) -> None:
         """Store the path of the file."""
         self._path = path
-        self._temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        self._whole = written_whole(path)
         self._quoting, self._begun = "none", False
 
     def __enter__(self) -> Self:
@@ -70,7 +69,7 @@ class CsvWriter:
             TableError: It can't be written.
         """
         try:
-            self._file = self._temporary.open("xb")
+            self._file = self._whole.__enter__()
         except OSError as error:
             raise self._failure(error) from error
         return self
@@ -100,16 +99,11 @@ class CsvWriter:
             TableError: It can't be written.
         """
         try:
-            with self._file:
-                if kind is None:
-                    self._file.flush()
-                    os.fsync(self._file.fileno())
-            if kind is None:
-                self._temporary.replace(self._path)
+            self._whole.__exit__(kind, error, trace)
         except OSError as failure:
+            if failure is error:
+                raise
             raise self._failure(failure) from failure
-        finally:
-            self._temporary.unlink(missing_ok=True)
 
     def _rows(self, table: pa.Table) -> bytes:
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ from murho.model.data.packed_files import Unpacked, unpack
 from murho.model.data.table_notes import with_notes
 from murho.model.data.text_encodings import to_utf8
 from murho.model.errors import TableError
+from murho.model.runtime.durable_files import written_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,7 +104,8 @@ def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
         case suffix:
             raise TableError(f"{path}: can't write the extension {suffix!r}; use .csv or .parquet")
     try:
-        _write_atomically(path, data)
+        with written_whole(path) as file:
+            file.write(data)
     except OSError as error:
         raise TableError(f"{path} can't be written: {error.strerror or error}") from error
 
@@ -198,18 +198,6 @@ def _csv_bytes(table: pa.Table) -> bytes:
     except pa.ArrowException as error:
         raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
     return csv_header(table) + rows
-
-
-def _write_atomically(path: Path, data: Any) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 _BINARY: dict[str, Callable[[pa.Buffer, str], pa.Table]] = {

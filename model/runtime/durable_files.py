@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["replace_durably", "sync_directory", "write_durably"]
+__all__ = ["replace_durably", "sync_directory", "write_durably", "written_whole"]
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """A context with a new file to write. It takes the place of the path at the end, unless an error ends it.
+
+    Several processes may write the same path: the last one to end has it.
+
+    Raises:
+        OSError: The file can't be written; the old one, if any, is unchanged.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_durably(path: Path, content: bytes) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from murho.model.errors import MurhoError, OptionError, TableError
+from murho.model.runtime.durable_files import written_whole
 from murho.ray.pieces import read_piece
 
 if TYPE_CHECKING:
@@ -160,14 +159,8 @@ def _write(path: Path, table: pa.Table, done: Done) -> None:
     from pyarrow import parquet
 
     facts = json.dumps(asdict(done)).encode()
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with written_whole(path) as file:
             parquet.write_table(table.replace_schema_metadata({FACTS: facts}), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
     except OSError as error:
         raise TableError(f"{path} can't be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target, UnfamiliarValue
 from murho.model.errors import CheckpointError
+from tests.model.data.test_feature import ORIGIN, WEIGHT, YEAR
 
-WEIGHT = Feature("Weight", FeatureKind.NUMERIC, "lb", missing=True, minimum=1613.0, maximum=5140.0, categories=())
-YEAR = Feature("Year", FeatureKind.DATE, None, missing=False, minimum=0.0, maximum=4383.0, categories=())
-ORIGIN = Feature(
-    "Origin",
-    FeatureKind.CATEGORICAL,
-    None,
-    missing=True,
-    minimum=None,
-    maximum=None,
-    categories=("Japan", "USA"),
-)
 TURBO = Feature("Turbo", FeatureKind.BOOLEAN, None, missing=False, minimum=0.0, maximum=1.0, categories=())
 SCHEMA = Schema((WEIGHT, YEAR, ORIGIN, TURBO), Target("mpg", "mpg"), {"Name": "it identifies rows"})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.runtime.durable_files import replace_durably
+from murho.model.runtime.durable_files import replace_durably, written_whole
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -32,3 +32,14 @@ def test_a_writer_that_dies_leaves_the_old_file(
     with pytest.raises(OSError, match="no space left"):
         replace_durably(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    with written_whole(path) as file:
+        file.write(b"old")
+    with pytest.raises(KeyError), written_whole(path) as file:  # noqa: PT012 - the error comes after the write
+        file.write(b"new")
+        raise KeyError
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
