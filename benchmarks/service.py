@@ -224,13 +224,16 @@ def _mixed(
 def _overload(
     bench: Bench,
     servers: dict[str, RunningServer],
-    requests: dict[str, Requests],
+    _: dict[str, Requests],
     measured: dict[str, Any],
     subject: _Subject,
 ) -> None:
     body = orjson.dumps({"inputs": subject.rows[:1], "samples": SAMPLES})
-    seconds = subject.chosen.overload_seconds
-    measured["overload"] = overload(bench, servers["murho"], requests["murho"], body, seconds)
+    ours, count = servers["murho"], subject.chosen.overload_rows
+    around = subject.rows * (count // len(subject.rows) + 2)
+    bodies = [orjson.dumps({"inputs": around[at : at + count], "samples": SAMPLES}) for at in range(DISTINCT)]
+    requests = stored([http(ours.server.path, one) for one in bodies], subject.directory / "overload.http")
+    measured["overload"] = overload(bench, ours, requests, body, subject.chosen.overload_seconds) | {"rows": count}
     print(f"\n{overload_lines(measured['overload'])}", flush=True)
 
 
@@ -298,6 +301,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="of a server's turn (default 3)")
     parser.add_argument(
         "--overload-seconds", type=float, default=60.0, metavar="S", help="of the overload (default 60)"
+    )
+    parser.add_argument(
+        "--overload-rows", type=positive, default=32, metavar="N", help="in a request of the overload (default 32)"
     )
     parser.add_argument("--json-rows", type=positive, default=1_000, metavar="N", help="as JSON (default 1000)")
     parser.add_argument("--arrow-rows", type=positive, default=100_000, metavar="N", help="as Arrow (default 100000)")
