@@ -27,7 +27,8 @@ PANELS = 64
 """Panels of about equal probability in the integral of the CRPS where it has no closed form."""
 POOLED = 5
 """Quantiles of each component from which the ends of the panels are chosen."""
-POINTS_AT_A_TIME = 16
+VALUES_AT_A_TIME = 2**20
+"""Values of the components' distribution functions that are computed together: 4 MiB, and a few temporaries."""
 WIDE_KNOTS = (-7.0, -3.5, -2.0, -1.0, 1.0, 2.0, 3.5, 7.0)
 """Further ends of panels for a wide component, in its standard deviations."""
 ABSCISSAE = ((-(0.6**0.5), 5.0 / 9.0), (0.0, 8.0 / 9.0), (0.6**0.5, 5.0 / 9.0))
@@ -216,7 +217,8 @@ class Predictive:
         weights = None if self.mixture.weights is None else self.mixture.weights.float()
         scaled = ((points - mean.unsqueeze(-1)) / spread.unsqueeze(-1)).float().T  # [points, B]
         total = []
-        for part in scaled.split(POINTS_AT_A_TIME):
+        parts = math.ceil(len(scaled) * centred.numel() / VALUES_AT_A_TIME)
+        for part in scaled.tensor_split(min(max(1, parts), len(scaled))):
             share = normal_cdf((part.unsqueeze(1) - centred) / widths)
             total.append(share.mean(dim=1) if weights is None else (share * weights).sum(dim=1))
         cdf = torch.cat(total).T.double()

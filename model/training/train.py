@@ -266,7 +266,7 @@ def _finished(
         most = max(1, most_rows // len(groups))
         groups = [replace(group, rows=group.rows[:most]) for group in groups]
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
-    engine = engine_worth(len(targets), SAMPLES)
+    engine = engine_worth(sum(len(group.rows) for group in groups), SAMPLES)
     calibrated = task.calibrate(
         Posterior(spec, tensors, engine=engine),
         data.encoded(candidate.encoding, whitened=candidate.whitened),
