@@ -12,6 +12,7 @@ from murho.model.commands.row_warnings import warning_texts
 from murho.model.commands.service_answers import class_prediction_of, number_prediction_of
 from murho.model.commands.service_schema import json_cells, schema_of
 from murho.model.data.columns import is_missing
+from murho.model.data.row_blocks import numbered_in_table
 from murho.model.data.schema import FeatureKind, Schema
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.imputation import rows_to_impute
@@ -304,10 +305,7 @@ def score_chunks(
         try:
             columns = columns_from_table(chunk, scorer.schema)
         except TableError as error:
-            if error.row is None or not start:
-                raise
-            row = start + error.row
-            raise TableError(str(error).replace(f", row {error.row}:", f", row {row}:", 1), row=row) from error
+            raise numbered_in_table(error, np.arange(start, start + chunk.num_rows)) from error
         answer = scorer.score(columns, options)
         advance(chunk.num_rows)
         yield chunk, answer

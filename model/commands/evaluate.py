@@ -48,9 +48,9 @@ def evaluate(
     directory = store.find(model or only_checkpoint(store), version)
     require_file(data)
     from murho.model.commands.early_checks import check_first_rows
-    from murho.model.data.tables import read_table
+    from murho.model.data.stored_tables import open_table
 
-    table = read_table(data)
+    table = open_table(data)
     with naming(data):
         check_first_rows(table, directory, labelled=True)
     from murho.model.commands.class_evaluation_report import class_report_lines

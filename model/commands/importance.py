@@ -62,14 +62,15 @@ def importance(
     import numpy as np
 
     from murho.model.commands.early_checks import check_first_rows
+    from murho.model.data.arrow_values import rows_of
     from murho.model.data.schema_inference import columns_from_table
-    from murho.model.data.tables import read_table
+    from murho.model.data.stored_tables import open_table
     from murho.model.data.targets import read_targets
 
-    table = read_table(data)
+    table = open_table(data)
     with naming(data):
         check_first_rows(table, directory, labelled=True)
-    from murho.model.evaluation.permutation_importance import permutation_importance
+    from murho.model.evaluation.permutation_importance import choose_rows, permutation_importance
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import advancing
 
@@ -81,11 +82,13 @@ def importance(
         labelled = np.flatnonzero(~np.isnan(targets))
         if len(labelled) < 2:
             raise TableError(f"importance needs at least 2 rows with a value of {schema.target.name!r}")
-        columns = columns_from_table(table.take(labelled), schema)
-    work = min(rows, len(labelled)) * repeats * len(schema.features)
+        generator = np.random.default_rng(seed)
+        chosen = labelled[choose_rows(len(labelled), rows, generator)]  # of the others no cell is looked at
+        columns = columns_from_table(rows_of(table, chosen), schema)
+    work = len(chosen) * repeats * len(schema.features)
     with advancing("shuffling", work) as advance:
         found = permutation_importance(
-            posterior, columns, targets[labelled], repeats=repeats, most_rows=rows, seed=seed, advance=advance
+            posterior, columns, targets[chosen], repeats=repeats, most_rows=rows, seed=generator, advance=advance
         )
     if len(labelled) < len(targets):
         sys.stderr.write(f"left out {len(targets) - len(labelled)} rows without a value of {schema.target.name!r}\n")

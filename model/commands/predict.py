@@ -6,7 +6,7 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,10 +27,12 @@ from murho.model.commands.shared_options import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
     from murho.model.commands.batch_prediction import Scored
+    from murho.model.runtime.row_progress import Advance
 
 __all__ = ["predict"]
 
@@ -83,7 +85,6 @@ def predict(
     from murho.model.engines.level_hint import level_hint
     from murho.model.engines.selection import engine_worth
     from murho.model.posterior.posterior import Posterior
-    from murho.model.runtime.row_progress import advancing
 
     scorer: Scorer
     with ExitStack() as clients:
@@ -99,7 +100,7 @@ def predict(
         unlike, imputed, cut = 0, 0, False
         with (
             scored_output(output, keep_inputs=asked.keep_inputs) as sink,
-            advancing("scoring", table.num_rows) as advance,
+            _progress(table.num_rows, among_rows=output is None and sys.stdout.isatty()) as advance,
         ):
             for rows, scored in _naming_each(data, score_chunks(table, scorer, asked.options, advance)):
                 sink.append(rows, scored.columns)
@@ -112,6 +113,13 @@ def predict(
     if asked.warnings and cut:
         say_cut_warnings()
     say_extra_columns(table.column_names, scorer.schema)
+
+
+def _progress(rows: int, *, among_rows: bool) -> AbstractContextManager[Advance]:
+    """Progress on stderr; none where it would be drawn among the rows on the same terminal."""
+    from murho.model.runtime.row_progress import advancing, ignore_rows
+
+    return nullcontext(ignore_rows) if among_rows else advancing("scoring", rows)
 
 
 def _naming_each(data: Path, chunks: Iterator[tuple[pa.Table, Scored]]) -> Iterator[tuple[pa.Table, Scored]]:

@@ -1,15 +1,13 @@
-"""Where `murho predict` puts its answers: a CSV file chunk by chunk; Parquet and stdout when all are there."""
+"""Where `murho predict` puts its answers, chunk by chunk: memory does not grow with the table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import pyarrow as pa
-
 from murho.model.commands.written_cells import written_cells
 from murho.model.data.csv_writer import CsvWriter
-from murho.model.data.tables import table_of_columns, write_table
+from murho.model.data.parquet_writer import ParquetWriter
+from murho.model.data.tables import table_of_columns
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 __all__ = ["ScoredOutput", "scored_output"]
@@ -33,58 +32,40 @@ class ScoredOutput(Protocol):
 
 
 def scored_output(path: Path | None, *, keep_inputs: bool) -> AbstractContextManager[ScoredOutput]:
-    """A context that takes chunks; the file is whole when it ends, and not there if an error ends it.
+    """A context that takes chunks. A file is whole when it ends, and not there if an error ends it.
 
     Args:
-        path: ``.csv`` or ``.parquet``; None: CSV on stdout.
+        path: ``.csv`` or ``.parquet``; None: CSV on stdout, where rows are as soon as they are answered.
         keep_inputs: Whether the input columns come first.
 
     Raises:
         TableError: The file can't be written.
         OptionError: ``keep_inputs``, and an input column has the name of an answer's.
     """
-    if path is not None and path.suffix.lower() == ".csv":
-        return _CsvOutput(path, keep_inputs=keep_inputs)
-    return _WholeOutput(path, keep_inputs=keep_inputs)
+    if path is not None and path.suffix.lower() == ".parquet":
+        return _Output(ParquetWriter(path), keep_inputs=keep_inputs, as_csv=False)
+    return _Output(CsvWriter(path), keep_inputs=keep_inputs, as_csv=True)
 
 
-class _CsvOutput(CsvWriter):
-    """Each chunk is written at once: the memory that it takes does not grow with the table."""
+class _Output:
+    """Each chunk goes to a writer at once."""
 
-    def __init__(self, path: Path, *, keep_inputs: bool) -> None:
-        super().__init__(path)
-        self._keep_inputs = keep_inputs
-
-    def append(self, rows: pa.Table, answers: Mapping[str, NDArray[Any]]) -> None:
-        inputs = _inputs(rows, answers) if self._keep_inputs else {}
-        self.write(table_of_columns(inputs | _cells(answers, as_csv=True)))
-
-
-class _WholeOutput:
-    """All chunks are kept, for formats that need to know the types of all cells first, and for stdout."""
-
-    def __init__(self, path: Path | None, *, keep_inputs: bool) -> None:
-        self._path, self._keep_inputs = path, keep_inputs
-        self._rows: list[pa.Table] = []
-        self._answers: list[Mapping[str, NDArray[Any]]] = []
+    def __init__(self, writer: CsvWriter | ParquetWriter, *, keep_inputs: bool, as_csv: bool) -> None:
+        self._writer, self._keep_inputs, self._as_csv = writer, keep_inputs, as_csv
 
     def __enter__(self) -> Self:
+        self._writer.__enter__()
         return self
 
     def append(self, rows: pa.Table, answers: Mapping[str, NDArray[Any]]) -> None:
-        if self._keep_inputs:
-            _inputs(rows, answers)
-            self._rows.append(rows)
-        self._answers.append(answers)
+        inputs = _inputs(rows, answers) if self._keep_inputs else {}
+        cells = {name: written_cells(column, as_csv=self._as_csv) for name, column in answers.items()}
+        self._writer.write(table_of_columns(inputs | cells))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
-            return
-        whole = {name: np.concatenate([part[name] for part in self._answers]) for name in self._answers[0]}
-        inputs = _inputs(pa.concat_tables(self._rows), whole) if self._keep_inputs else {}
-        write_table(self._path, inputs | _cells(whole, as_csv=self._path is None))
+        self._writer.__exit__(kind, error, trace)
 
 
 def _inputs(rows: pa.Table, answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +73,3 @@ def _inputs(rows: pa.Table, answers: Mapping[str, Any]) -> dict[str, Any]:
     if clash:
         raise OptionError(f"--keep-inputs: the input already has a column {clash[0]!r}; rename it")
     return {name: rows.column(name) for name in rows.column_names}
-
-
-def _cells(answers: Mapping[str, NDArray[Any]], *, as_csv: bool) -> dict[str, Any]:
-    return {name: written_cells(cells, as_csv=as_csv) for name, cells in answers.items()}

@@ -1,9 +1,11 @@
-"""Writing a CSV file a part at a time: whole, or not at all."""
+"""Writing CSV a part at a time: a file whole or not at all, or to stdout."""
 
 from __future__ import annotations
 
 import csv
 import io
+import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,9 +15,10 @@ from murho.model.errors import TableError
 from murho.model.runtime.durable_files import written_whole
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
-    from typing import Self
+    from typing import Any, Self
 
 __all__ = ["CsvWriter", "csv_header", "csv_rows"]
 
@@ -51,15 +54,15 @@ def csv_rows(table: pa.Table, *, quoting: str) -> bytes:
 
 
 class CsvWriter:
-    """A context in which a CSV file is written. The file is there when it ends, unless an error ends it.
+    """A context in which CSV is written. A file is there when it ends, unless an error ends it.
 
     Texts are quoted from the first part on in which one needs it.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Store the path of the file."""
+    def __init__(self, path: Path | None) -> None:
+        """Store the path of the file; None: stdout, which has each part at once."""
         self._path = path
-        self._whole = written_whole(path)
+        self._whole: AbstractContextManager[Any] = nullcontext(_Stdout()) if path is None else written_whole(path)
         self._quoting, self._begun = "none", False
 
     def __enter__(self) -> Self:
@@ -87,6 +90,8 @@ class CsvWriter:
             self._file.write(self._rows(table))
         except pa.ArrowException as error:
             raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
+        except BrokenPipeError:  # whoever reads stdout has enough: the command line ends in silence
+            raise
         except OSError as error:
             raise self._failure(error) from error
 
@@ -115,4 +120,15 @@ class CsvWriter:
             return csv_rows(table, quoting=self._quoting)
 
     def _failure(self, error: OSError) -> TableError:
-        return TableError(f"{self._path} can't be written: {error.strerror or error}")
+        return TableError(f"{self._path or 'stdout'} can't be written: {error.strerror or error}")
+
+
+class _Stdout:
+    """Stdout as it is now, as a file of bytes."""
+
+    def __init__(self) -> None:
+        self._stdout = sys.stdout
+
+    def write(self, data: bytes) -> None:
+        self._stdout.write(data.decode())
+        self._stdout.flush()

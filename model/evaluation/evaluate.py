@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.data.row_blocks import check_rows, column_blocks
 from murho.model.data.row_weights import row_weights
-from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.data.schema_inference import target_from_table
 from murho.model.encoding.imputation import rows_to_impute
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
+from murho.model.evaluation.collected_categories import CollectedCategories
+from murho.model.evaluation.collected_scores import CollectedScores
 from murho.model.evaluation.evaluate_classes import evaluate_class_table
 from murho.model.evaluation.metrics import PERCENTILES, band_levels
 from murho.model.evaluation.pit import pit_of, reliability
@@ -20,6 +23,8 @@ from murho.model.posterior.imputed_rows import in_pieces
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from murho.model.data.schema import Columns
@@ -40,11 +45,12 @@ def evaluate_table(
     weight: str | None = None,
     advance: Advance = ignore_rows,
 ) -> dict[str, Any]:
-    """Evaluate a posterior on a table, in full.
+    """Evaluate a posterior on a table, in full: a block of rows after the other, of which only scores are kept.
 
     Args:
         posterior: The posterior.
-        table: Labelled rows; rows without a target are left out, and so are rows of weight 0.
+        table: Labelled rows, as `model.data.tables.read_table` or `model.data.stored_tables.open_table` returns them;
+            rows without a target are left out, and so are rows of weight 0.
         samples: S.
         weight: Column with the weights of the rows in all means (`model.data.row_weights`); None: all are equal.
         advance: Called with the number of rows of each finished chunk.
@@ -66,18 +72,16 @@ def evaluate_table(
     labelled = np.flatnonzero(~np.isnan(targets) & (True if weights is None else weights > 0.0))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
-    columns = columns_from_table(table.take(labelled), posterior.schema)
-    return {
-        **evaluate_in_full(
-            posterior,
-            columns,
-            targets[labelled],
-            samples=samples,
-            weights=None if weights is None else weights[labelled],
-            advance=advance,
-        ),
-        "left_out": len(targets) - len(labelled),
-    }
+    check_rows(table, posterior.schema, labelled)
+    report = _report(
+        posterior,
+        column_blocks(table, posterior.schema, labelled),
+        targets[labelled],
+        samples=samples,
+        weights=None if weights is None else weights[labelled],
+        advance=advance,
+    )
+    return {**report, "left_out": len(targets) - len(labelled)}
 
 
 def evaluate_rows(
@@ -132,14 +136,32 @@ def evaluate_in_full(
     Raises:
         OptionError: S is 0.
     """
-    parts = []
-    for start in range(0, len(targets), ROWS_PER_CHUNK):
-        chunk = slice(start, start + ROWS_PER_CHUNK)
-        of_chunk = {name: column[chunk] for name, column in columns.items()}
-        of_weights = None if weights is None else weights[chunk]
-        parts.append(score_columns(posterior, of_chunk, targets[chunk], samples, of_weights))
-        advance(len(targets[chunk]))
-    row_scores = RowScores.joined(parts)
+    blocks = [(slice(0, len(targets)), columns)]
+    return _report(posterior, blocks, targets, samples=samples, weights=weights, advance=advance)
+
+
+def _report(
+    posterior: Posterior,
+    blocks: Iterable[tuple[slice, Columns]],
+    targets: np.ndarray,
+    *,
+    samples: int,
+    weights: np.ndarray | None,
+    advance: Advance,
+) -> dict[str, Any]:
+    """The report of `evaluate_in_full`, of rows that come in blocks, each with its place among the N rows."""
+    collected = CollectedScores(len(targets), weights)
+    categories = CollectedCategories(posterior.schema, len(targets))
+    for block, columns in categories.of(blocks):
+        for start in range(block.start, block.stop, ROWS_PER_CHUNK):
+            chunk = slice(start, min(start + ROWS_PER_CHUNK, block.stop))
+            of_chunk = {
+                name: column[chunk.start - block.start : chunk.stop - block.start] for name, column in columns.items()
+            }
+            of_weights = None if weights is None else weights[chunk]
+            collected.add(chunk, score_columns(posterior, of_chunk, targets[chunk], samples, of_weights))
+            advance(len(targets[chunk]))
+    row_scores = collected.joined()
     report = row_scores.report()
     report["raw"] |= {"pinball": row_scores.raw.pinball_report(), **reliability(pit_of(row_scores.scores), weights)}
     if row_scores.calibrated is not None:
@@ -152,7 +174,7 @@ def evaluate_in_full(
         "epistemic_share": row_scores.mean(share * square) / row_scores.mean(square),
         "spearman": spearman(row_scores.std, np.abs(row_scores.errors)),
         "coverage_by_std": coverage_by_std(row_scores),
-        "coverage_by_category": coverage_by_category(row_scores, posterior.schema, columns),
+        "coverage_by_category": coverage_by_category(row_scores, posterior.schema, categories.columns),
     }
 
 

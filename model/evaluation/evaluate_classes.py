@@ -9,20 +9,21 @@ import numpy as np
 
 from murho.model.data.class_targets import class_codes, labels_from_table
 from murho.model.data.columns import is_missing
+from murho.model.data.row_blocks import check_rows, column_blocks
 from murho.model.data.row_weights import row_weights
-from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
 from murho.model.evaluation.class_confusion import confusion_matrix, scores_by_class
 from murho.model.evaluation.class_metrics import class_scores, row_log_loss
 from murho.model.evaluation.class_sets import SET_COVERAGES, set_scores, set_scores_by_class
 from murho.model.evaluation.class_subgroups import scores_by_category, scores_by_confidence
-from murho.model.evaluation.judged_classes import judge_classes
+from murho.model.evaluation.collected_categories import CollectedCategories
+from murho.model.evaluation.judged_classes import judge_class_blocks
 from murho.model.evaluation.selective_accuracy import accuracy_of_kept
 from murho.model.runtime.row_progress import ignore_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -85,9 +86,10 @@ def evaluate_class_table(
             "the spelling of the training, or train again with these classes"
         )
     rows = np.flatnonzero(known)
-    report = evaluate_classes(
+    check_rows(table, posterior.schema, rows)
+    report = _report(
         posterior,
-        columns_from_table(table.take(rows), posterior.schema),
+        column_blocks(table, posterior.schema, rows),
         class_codes(labels[rows], classes, target.name).astype(np.int64),
         samples=samples,
         weights=None if weights is None else weights[rows],
@@ -130,7 +132,22 @@ def evaluate_classes(
     Raises:
         OptionError: S is 0.
     """
-    judged = judge_classes(posterior, columns, samples, advance)
+    blocks = [(slice(0, len(labels)), columns)]
+    return _report(posterior, blocks, labels, samples=samples, weights=weights, advance=advance)
+
+
+def _report(
+    posterior: Posterior,
+    blocks: Iterable[tuple[slice, Columns]],
+    labels: NDArray[np.int64],
+    *,
+    samples: int,
+    weights: NDArray[np.float64] | None,
+    advance: Advance,
+) -> dict[str, Any]:
+    """The report of `evaluate_classes`, of rows that come in blocks, each with its place among the N rows."""
+    categories = CollectedCategories(posterior.schema, len(labels))
+    judged = judge_class_blocks(posterior, categories.of(blocks), len(labels), samples, advance)
     sets = judged.sets(SET_COVERAGES)
     served = judged.served
     report = class_scores(served, labels, weights=weights)
@@ -151,7 +168,9 @@ def evaluate_classes(
         "confusion": confusion.tolist() if len(names) <= MOST_CLASSES_OF_A_MATRIX else None,
         "confused": _confused(confusion, names),
         "by_confidence": scores_by_confidence(served, labels, losses, sets[90], weights),
-        "by_category": scores_by_category(served, labels, losses, sets[90], posterior.schema, columns, weights),
+        "by_category": scores_by_category(
+            served, labels, losses, sets[90], posterior.schema, categories.columns, weights
+        ),
     }
 
 

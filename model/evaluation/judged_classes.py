@@ -16,7 +16,7 @@ from murho.model.errors import OptionError
 from murho.model.posterior.imputed_rows import in_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import Advance
 
-__all__ = ["JudgedClasses", "judge_classes"]
+__all__ = ["JudgedClasses", "judge_class_blocks", "judge_classes"]
 
 ROWS_PER_CHUNK = 4_096
 """Rows encoded at a time; encoded rows can be many times as wide as the table."""
@@ -90,19 +90,43 @@ def judge_classes(posterior: Posterior, columns: Columns, samples: int, advance:
     Raises:
         OptionError: S is 0: the mu-only network has no doubt to judge.
     """
+    count = len(next(iter(columns.values())))
+    return judge_class_blocks(posterior, [(slice(0, count), columns)], count, samples, advance)
+
+
+def judge_class_blocks(
+    posterior: Posterior, blocks: Iterable[tuple[slice, Columns]], count: int, samples: int, advance: Advance
+) -> JudgedClasses:
+    """`judge_classes` of rows that come in blocks, of which only probabilities are kept.
+
+    Args:
+        posterior: The posterior of a classifier.
+        blocks: The place of each block among the N rows, and its columns, ``[B]`` each.
+        count: N.
+        samples: S, at least 1.
+        advance: Called with the number of rows of each finished chunk.
+
+    Raises:
+        OptionError: S is 0.
+    """
     if samples < 1:
         raise OptionError("judging a posterior takes at least one draw")
-    count = len(next(iter(columns.values())))
-    parts: list[dict[str, NDArray[np.float64]]] = []
-    for start in range(0, count, ROWS_PER_CHUNK):
-        chunk = {name: column[start : start + ROWS_PER_CHUNK] for name, column in columns.items()}
-        parts.append(_judged(posterior, chunk, samples))
-        advance(len(next(iter(chunk.values()))))
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    classes = posterior.schema.target.classes or ()
+    joined = {"raw": np.empty((count, len(classes))), "epistemic_entropy": np.empty(count)}
+    if posterior.calibration is not None:
+        joined["served"] = np.empty((count, len(classes)))
+    for block, columns in blocks:
+        for start in range(0, block.stop - block.start, ROWS_PER_CHUNK):
+            chunk = {name: column[start : start + ROWS_PER_CHUNK] for name, column in columns.items()}
+            part = _judged(posterior, chunk, samples)
+            rows = len(part["raw"])
+            for name, values in joined.items():
+                values[block.start + start : block.start + start + rows] = part[name]
+            advance(rows)
     return JudgedClasses(
-        classes=posterior.schema.target.classes or (),
+        classes=classes,
         raw=joined["raw"],
-        calibrated=None if posterior.calibration is None else joined["served"],
+        calibrated=joined.get("served"),
         epistemic_entropy=joined["epistemic_entropy"],
         calibration=posterior.calibration,
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import Advance
 
-__all__ = ["DEFAULT_REPEATS", "MOST_ROWS", "SCORES", "permutation_importance"]
+__all__ = ["DEFAULT_REPEATS", "MOST_ROWS", "SCORES", "choose_rows", "permutation_importance"]
 
 DEFAULT_REPEATS = 5
 MOST_ROWS = 1_000
@@ -34,6 +34,13 @@ Measured: TypeAlias = "dict[str, NDArray[np.float64]]"
 """Measure → a value of each row, ``[N]`` or ``[N, C]``."""
 
 
+def choose_rows(count: int, most: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Indices of the rows that are shuffled: all, or so many of ``count`` by chance; ascending."""
+    if count <= most:
+        return np.arange(count)
+    return np.sort(generator.choice(count, most, replace=False))
+
+
 def permutation_importance(
     posterior: Posterior,
     columns: Columns,
@@ -41,7 +48,7 @@ def permutation_importance(
     *,
     repeats: int = DEFAULT_REPEATS,
     most_rows: int = MOST_ROWS,
-    seed: int = 0,
+    seed: int | np.random.Generator = 0,
     samples: int = DEFAULT_SAMPLES,
     features: Collection[str] | None = None,
     advance: Advance = ignore_rows,
@@ -63,7 +70,7 @@ def permutation_importance(
         targets: The target's unit, or indices of classes, ``[n]``; None: the score is left out.
         repeats: Shuffles of each feature, at least 1.
         most_rows: At least 2.
-        seed: Seed of the rows and of the shuffles.
+        seed: Seed of the rows and of the shuffles; or their source, from which `choose_rows` has drawn the rows.
         samples: S, the draws behind each answer, at least 1.
         features: Names of the features to shuffle; None: all.
         advance: Called with the number of rows of each finished shuffle.
@@ -84,7 +91,7 @@ def permutation_importance(
         raise OptionError(f"--repeats must be at least 1, not {repeats}")
     generator = np.random.default_rng(seed)
     if count > most_rows:
-        chosen = np.sort(generator.choice(count, most_rows, replace=False))
+        chosen = choose_rows(count, most_rows, generator)
         columns, count = select_rows(columns, chosen), most_rows
         targets = None if targets is None else targets[chosen]
     plain = _measure(posterior, columns, targets, samples)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.data.class_targets import labels_from_table
+from murho.model.data.row_blocks import column_blocks
 from murho.model.data.row_fingerprints import RowFingerprints, fingerprints_of
-from murho.model.data.schema_inference import columns_from_table, target_from_table
+from murho.model.data.schema_inference import target_from_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["LEARNED_ROWS_FILE", "learned_rows_file", "read_learned_rows", "recognise", "recognise_table"]
 
 LEARNED_ROWS_FILE = "learned_rows.npy"
-ROWS_PER_CHUNK = 65_536
 
 
 def learned_rows_file(
@@ -58,13 +58,10 @@ def recognise(learned: RowFingerprints, schema: Schema, columns: Columns, target
 
 def recognise_table(learned: RowFingerprints, schema: Schema, table: pa.Table) -> Recognised:
     """How many rows with a target of a table are ones that a version has learned from."""
-    parts = []
-    for start in range(0, table.num_rows, ROWS_PER_CHUNK):
-        part = table.slice(start, ROWS_PER_CHUNK)
-        targets = _targets(part, schema)
-        labelled = ~np.isnan(targets)
-        rows = _fingerprints(schema, columns_from_table(part, schema), targets)
-        parts.append(rows[labelled])
+    targets = _targets(table, schema)
+    labelled = np.flatnonzero(~np.isnan(targets))
+    targets = targets[labelled]
+    parts = [_fingerprints(schema, columns, targets[rows]) for rows, columns in column_blocks(table, schema, labelled)]
     return learned.recognise(np.concatenate(parts))
 
 

@@ -49,7 +49,8 @@ def advancing(title: str, total: int, of: str = "rows") -> Iterator[Advance]:
         TextColumn("ETA"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    # What is written to stdout meanwhile stays there: a bar that redirects it would write it to stderr.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(title, total=total)
         yield lambda rows: bar.update(task, advance=rows)
 
