@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from murho.model.commands import batch_prediction
+from murho.model.commands import batch_prediction, early_checks
 from murho.model.commands.predict import predict
-from murho.model.data import stored_tables
+from murho.model.data import parquet_writer, stored_tables
 from murho.model.data.tables import read_table
 from murho.model.errors import TableError
 from tests.model.posterior.test_older_checkpoints import CHECKPOINTS, RECORDED
@@ -94,6 +94,24 @@ def test_a_large_file_is_answered_chunk_by_chunk_as_a_small_one(
     with pytest.raises(TableError, match=f"rents.csv: column .*, row {len(whole) + 1}: the cell is missing"):
         scored("none.csv")
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_an_error_in_a_late_row_leaves_no_parquet_file_and_rows_before_it_on_stdout(
+    rents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predict(rents, "rents", str(CHECKPOINTS), samples=8)
+    whole = capsys.readouterr().out.splitlines()
+    rows = len(whole) - 1
+    monkeypatch.setattr(batch_prediction, "ROWS_PER_CHUNK", rows)
+    monkeypatch.setattr(early_checks, "FIRST_ROWS", rows)
+    rents.write_text(rents.read_text() + "," * rents.read_text().split("\n")[0].count(",") + "\n")
+    with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
+        predict(rents, "rents", str(CHECKPOINTS), samples=8)
+    assert capsys.readouterr().out.splitlines() == whole
+    monkeypatch.setattr(parquet_writer, "ROWS_PER_GROUP", 1)
+    with pytest.raises(TableError, match=f"row {rows + 1}: the cell is missing"):
+        predict(rents, "rents", str(CHECKPOINTS), samples=8, output=tmp_path / "scored.parquet")
+    assert list(tmp_path.iterdir()) == [rents]
 
 
 def test_columns_that_are_no_features_are_named(rents: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from murho.model.distributions import predictive as predictive_module
 from murho.model.distributions.mixtures import Mixture
 from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles, split
 from murho.model.distributions.transforms import Logarithm
@@ -167,3 +168,12 @@ def test_no_rows_have_no_answers() -> None:
     predictive = Predictive.of(means, noise, torch.full_like(means, 1.0 / 3.0))
     assert [len(part) for part in predictive.split()] == [0, 0, 0]
     assert predictive.quantiles(torch.tensor([-1.0, 1.0], dtype=torch.float64)).shape == (0, 2)
+
+
+def test_the_crps_is_the_same_however_many_points_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictive = Predictive.of(*_components(5))
+    truth = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
+    whole = predictive.integrated_crps(truth)
+    for values in (1, 500, 2_000):
+        monkeypatch.setattr(predictive_module, "VALUES_AT_A_TIME", values)
+        torch.testing.assert_close(predictive.integrated_crps(truth), whole, rtol=1e-6, atol=0.0)

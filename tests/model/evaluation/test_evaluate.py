@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from murho.model.data import row_blocks
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
@@ -129,3 +130,36 @@ def test_a_column_of_weights_makes_weighted_means_and_leaves_out_rows_of_weight_
         assert weighted[kind]["calibration_error"]["bands"] == pytest.approx(
             repeated[kind]["calibration_error"]["bands"], abs=1e-9
         )
+
+
+def test_a_table_in_blocks_has_the_report_of_the_whole(rent: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(rows=60, seed=5).append_column("w", [np.random.default_rng(1).integers(0, 3, 60)])
+    whole = evaluate_table(rent, table, weight="w", samples=8)
+    monkeypatch.setattr(row_blocks, "ROWS_PER_BLOCK", 7)
+    assert _rounded(evaluate_table(rent, table, weight="w", samples=8)) == _rounded(whole)
+
+
+def _rounded(report: Any) -> Any:
+    """Blocks of other sizes change the last digits of single precision."""
+    if isinstance(report, dict):
+        return {key: _rounded(value) for key, value in report.items()}
+    if isinstance(report, list):
+        return [_rounded(value) for value in report]
+    return pytest.approx(report, rel=1e-5, abs=1e-6) if isinstance(report, float) else report
+
+
+def test_a_bad_cell_in_a_late_row_is_said_before_rows_are_judged(
+    rent: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_blocks, "ROWS_PER_BLOCK", 7)
+    table = make_table(rows=30, seed=5)
+    size = ["" if cell is None else str(cell) for cell in table.column("size").to_pylist()]
+    size[28] = "wide"
+    table = table.set_column(table.column_names.index("size"), "size", pa.array(size))
+    rent_of_rows = table.column("rent").to_numpy().copy()
+    rent_of_rows[3] = np.nan
+    table = table.set_column(table.column_names.index("rent"), "rent", [rent_of_rows])
+    judged: list[int] = []
+    with pytest.raises(TableError, match="column 'size', row 29: "):
+        evaluate_table(rent, table, samples=8, advance=judged.append)
+    assert judged == []

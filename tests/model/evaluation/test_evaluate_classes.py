@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from murho.model.data import row_blocks
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.targets import read_targets
 from murho.model.engines.prediction import PredictOptions
@@ -120,6 +121,16 @@ def test_the_surest_rows_are_right_more_often(report: dict[str, Any]) -> None:
     kept = report["accuracy_of_kept"]
     assert kept["100"] == pytest.approx(report["accuracy"])
     assert kept["50"] > kept["100"]
+
+
+def test_blocks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_blocks, "ROWS_PER_BLOCK", 33)
+    parts = evaluate_table(rooms, rooms_table(rows=200, seed=5))
+    assert parts["log_loss"] == pytest.approx(report["log_loss"], rel=1e-5)
+    for key in ("confusion", "n", "left_out"):
+        assert parts[key] == report[key]
+    categories = {name: [part["rows"] for part in parts_of] for name, parts_of in parts["by_category"].items()}
+    assert categories == {name: [part["rows"] for part in whole] for name, whole in report["by_category"].items()}
 
 
 def test_chunks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

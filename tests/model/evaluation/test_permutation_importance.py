@@ -11,7 +11,7 @@ from murho.model.data.schema_inference import columns_from_table, target_from_ta
 from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import score_columns
-from murho.model.evaluation.permutation_importance import permutation_importance
+from murho.model.evaluation.permutation_importance import choose_rows, permutation_importance
 from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
 
@@ -93,3 +93,13 @@ def test_too_few_rows_or_repeats_are_refused(rent: Posterior) -> None:
         permutation_importance(rent, {name: part[:1] for name, part in columns.items()})
     with pytest.raises(OptionError, match="--repeats"):
         permutation_importance(rent, columns, repeats=0)
+
+
+def test_rows_that_are_chosen_beforehand_give_the_same_numbers(rent: Posterior) -> None:
+    """Then the cells of the other rows need not be read."""
+    columns = columns_from_table(make_table(rows=40, seed=3), rent.schema)
+    generator = np.random.default_rng(7)
+    chosen = choose_rows(40, 10, generator)
+    few = {name: column[chosen] for name, column in columns.items()}
+    found = permutation_importance(rent, few, repeats=1, most_rows=10, seed=generator, samples=4)
+    assert found == permutation_importance(rent, columns, repeats=1, most_rows=10, seed=7, samples=4)

@@ -1,0 +1,42 @@
+"""Scores that are gathered part by part are those of all rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from murho.model.distributions.calibration import fit_conformal_map
+from murho.model.evaluation.collected_scores import CollectedScores
+from murho.model.evaluation.row_scores import ROW_ARRAYS
+from tests.model.scored_rows import score_gaussians
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_parts_are_the_whole_in_any_order(weighted: bool, calibrated: bool) -> None:
+    generator = np.random.default_rng(0)
+    means, stds, targets = generator.normal(size=30), generator.uniform(0.5, 2.0, 30), generator.normal(size=30)
+    weights = generator.uniform(0.1, 3.0, 30) if weighted else None
+    conformal = fit_conformal_map(generator.normal(size=100)) if calibrated else None
+    whole = score_gaussians(means, stds, targets, conformal, weights)
+    collected = CollectedScores(30, weights)
+    for rows in (slice(11, 30), slice(0, 4), slice(4, 11)):
+        part = score_gaussians(
+            means[rows], stds[rows], targets[rows], conformal, None if weights is None else weights[rows]
+        )
+        collected.add(rows, part)
+    joined = collected.joined()
+    for name in ROW_ARRAYS:
+        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+    assert (joined.calibrated is None) is not calibrated
+    for bands in ("raw", "calibrated")[: 1 + calibrated]:
+        of_joined, of_whole = getattr(joined, bands), getattr(whole, bands)
+        np.testing.assert_array_equal(of_joined.inside, of_whole.inside)
+        assert of_joined.pinball_report() == pytest.approx(of_whole.pinball_report())
+        for key, values in of_whole.report().items():
+            assert of_joined.report()[key] == pytest.approx(values)
+
+
+def test_there_must_be_rows() -> None:
+    with pytest.raises(ValueError, match="no rows"):
+        CollectedScores(0).joined()
