@@ -74,7 +74,7 @@ def large_table(posterior: Posterior) -> tuple[bytes, NDArray[np.float64]]:
 def ask_large(address: str, body: bytes, mean: NDArray[np.float64]) -> None:
     """Asks for all rows of a large table; every mean is right, or it is refused as there is no room."""
     headers = {"content-type": ARROW, "accept": ARROW, "accept-encoding": "identity"}
-    response = httpx.post(f"{address}/predict?samples=16", content=body, headers=headers, timeout=120.0)
+    response = httpx.post(f"{address}/predict?samples=16", content=body, headers=headers, timeout=300.0)
     if response.status_code != 429:
         assert response.status_code == 200, response.text[:500]
         answered = pa.ipc.open_stream(response.content).read_all()
@@ -90,7 +90,7 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
     # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
     large = large_table(posterior)
     assert len(large[0]) > 4 * 2**20
-    with serve(trained.parents[1], tmp_path / "log", draws_bytes=str(16 * 2**20)) as service:
+    with serve(trained.parents[1], tmp_path / "log", draws_bytes=str(16 * 2**20), request_timeout="300") as service:
         service.wait_for_line("(Ready: )")
         read: list[int] = []
         begin = time.monotonic()
