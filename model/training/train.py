@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Trained", "train"]
 
+ANSWERS_OF_A_JUDGED_ROW = 4
+"""Judging a row and computing its bands takes about as long as so many answers."""
 ROWS_IN_A_HURRY = 500
 """Most rows that calibrate and score a training which was interrupted after the search: about a second."""
 
@@ -266,7 +268,9 @@ def _finished(
         most = max(1, most_rows // len(groups))
         groups = [replace(group, rows=group.rows[:most]) for group in groups]
     calibrating = range(len(groups)) if split.folds is not None else range(1, len(groups))
-    engine = engine_worth(sum(len(group.rows) for group in groups), SAMPLES)
+    # Of a sample for a short budget few rows are judged: loading compiled code would take longer, and 110 MiB.
+    judged = sum(len(group.rows) for group in groups)
+    engine = engine_worth(min(len(targets), ANSWERS_OF_A_JUDGED_ROW * judged), SAMPLES)
     calibrated = task.calibrate(
         Posterior(spec, tensors, engine=engine),
         data.encoded(candidate.encoding, whitened=candidate.whitened),
