@@ -32,7 +32,7 @@ def fault(tmp_path_factory: pytest.TempPathFactory) -> EngineFault:
 def started(trained: Path, fault: EngineFault, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     log = tmp_path_factory.mktemp("log") / "log"
     settings = {"request_timeout": str(TIMEOUT)}
-    with serve(trained.parents[1], log, fault.environment, **settings) as service:
+    with serve(trained.parents[1], log, fault.environment, fresh=True, **settings) as service:
         service.wait_for_line("(Ready: )")
         yield service
 

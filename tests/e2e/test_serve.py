@@ -48,7 +48,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(checkpoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serve(checkpoints, tmp_path_factory.mktemp("log") / "log") as service:
+    with serve(checkpoints, tmp_path_factory.mktemp("log") / "log", fresh=True) as service:
         service.wait_for_line("(Ready: )")
         yield service
 
@@ -127,7 +127,7 @@ def test_a_body_above_the_limit_is_413_also_when_it_is_sent_whole(service: Servi
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_an_idle_service_with_exit_code_0(checkpoints: Path, tmp_path: Path, number: int) -> None:
-    with serve(checkpoints, tmp_path / "log") as service:
+    with serve(checkpoints, tmp_path / "log", fresh=True) as service:
         service.wait_for_line("(Ready: )")
         assert service.stop(number) == 0
         assert "Traceback" not in service.log()
@@ -135,7 +135,7 @@ def test_a_signal_ends_an_idle_service_with_exit_code_0(checkpoints: Path, tmp_p
 
 
 def test_a_signal_while_loading_ends_the_service_with_exit_code_0(checkpoints: Path, tmp_path: Path) -> None:
-    with serve(checkpoints, tmp_path / "log") as service:
+    with serve(checkpoints, tmp_path / "log", fresh=True) as service:
         while True:
             try:
                 assert service.client.get("/healthz").status_code == 200
@@ -147,7 +147,7 @@ def test_a_signal_while_loading_ends_the_service_with_exit_code_0(checkpoints: P
 
 def test_requests_in_flight_are_answered_before_the_service_ends(checkpoints: Path, tmp_path: Path) -> None:
     answers: list[httpx.Response] = []
-    with serve(checkpoints, tmp_path / "log") as service:
+    with serve(checkpoints, tmp_path / "log", fresh=True) as service:
         service.wait_for_line("(Ready: )")
         request = threading.Thread(
             target=lambda: answers.append(httpx.post(f"{service.address}/predict", json=HEAVY, timeout=60))
@@ -166,7 +166,7 @@ def test_requests_in_flight_are_answered_before_the_service_ends(checkpoints: Pa
 def test_what_takes_longer_than_the_grace_is_answered_503(checkpoints: Path, tmp_path: Path) -> None:
     answers: list[httpx.Response] = []
     request = {"inputs": [ROW] * 100_000, "samples": 4096}
-    with serve(checkpoints, tmp_path / "log", drain_grace="0.2", max_pending_cost="1000000000") as service:
+    with serve(checkpoints, tmp_path / "log", fresh=True, drain_grace="0.2", max_pending_cost="1000000000") as service:
         service.wait_for_line("(Ready: )")
         thread = threading.Thread(
             target=lambda: answers.append(httpx.post(f"{service.address}/predict", json=request, timeout=60))
@@ -182,7 +182,7 @@ def test_what_takes_longer_than_the_grace_is_answered_503(checkpoints: Path, tmp
 
 
 def test_without_a_checkpoint_the_service_is_alive_and_says_what_to_do(tmp_path: Path) -> None:
-    with serve(tmp_path / "nothing", tmp_path / "log") as service:
+    with serve(tmp_path / "nothing", tmp_path / "log", fresh=True) as service:
         service.wait_for_line("(Not ready: )")
         assert service.client.get("/healthz").status_code == 200
         response = service.client.get("/readyz")
