@@ -62,6 +62,7 @@ def importance(
     import numpy as np
 
     from murho.model.commands.early_checks import check_first_rows
+    from murho.model.data.arrow_values import rows_of
     from murho.model.data.schema_inference import columns_from_table
     from murho.model.data.tables import read_table
     from murho.model.data.targets import read_targets
@@ -81,7 +82,7 @@ def importance(
         labelled = np.flatnonzero(~np.isnan(targets))
         if len(labelled) < 2:
             raise TableError(f"importance needs at least 2 rows with a value of {schema.target.name!r}")
-        columns = columns_from_table(table.take(labelled), schema)
+        columns = columns_from_table(rows_of(table, labelled), schema)
     work = min(rows, len(labelled)) * repeats * len(schema.features)
     with advancing("shuffling", work) as advance:
         found = permutation_importance(

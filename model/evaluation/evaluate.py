@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.data.arrow_values import rows_of
 from murho.model.data.row_weights import row_weights
 from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.encoding.imputation import rows_to_impute
@@ -66,7 +67,7 @@ def evaluate_table(
     labelled = np.flatnonzero(~np.isnan(targets) & (True if weights is None else weights > 0.0))
     if not len(labelled):
         raise TableError(f"no row has a value in the target column {name!r}; there is nothing to judge by")
-    columns = columns_from_table(table.take(labelled), posterior.schema)
+    columns = columns_from_table(rows_of(table, labelled), posterior.schema)
     return {
         **evaluate_in_full(
             posterior,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.data.arrow_values import rows_of
 from murho.model.data.class_targets import class_codes, labels_from_table
 from murho.model.data.columns import is_missing
 from murho.model.data.row_weights import row_weights
@@ -87,7 +88,7 @@ def evaluate_class_table(
     rows = np.flatnonzero(known)
     report = evaluate_classes(
         posterior,
-        columns_from_table(table.take(rows), posterior.schema),
+        columns_from_table(rows_of(table, rows), posterior.schema),
         class_codes(labels[rows], classes, target.name).astype(np.int64),
         samples=samples,
         weights=None if weights is None else weights[rows],

@@ -1,4 +1,4 @@
-"""Starts `murho` as a user does, in a process of its own; services from one that has the imports, where that is enough."""
+"""Starts `murho` in a process of its own: as a user does, or services from a process that has the imports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Starts `murho` from a process that has imported its packages: a real process of its own, without seconds of imports.
 
 `python -m tests.e2e.warm_start` imports what `murho serve` imports and waits for commands. For each it forks a child,
-which runs `murho.command_line.main` and ends like any other process. Each worker of pytest-xdist starts one such parent,
-when it first needs it. Tests of the start itself start a fresh process (`tests.e2e.support.serve` with ``fresh``).
+which runs `murho.command_line.main` and ends like any other process. Each worker of pytest-xdist starts one such
+parent when it first needs it. Tests of the start itself start a fresh process: `tests.e2e.support.serve`, ``fresh``.
 """
 
 from __future__ import annotations
