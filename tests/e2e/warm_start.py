@@ -93,7 +93,7 @@ class WarmProcess:
 def _parent() -> socket.socket:
     """The socket of this worker's parent of processes, which ends with the worker."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    process = subprocess.Popen([sys.executable, "-m", __name__], stdin=theirs, cwd=Path(__file__).parents[2])
+    process = subprocess.Popen([sys.executable, "-m", __name__], stdin=theirs.fileno(), cwd=Path(__file__).parents[2])
     theirs.close()
 
     def end() -> None:
@@ -130,7 +130,7 @@ def _serve_children() -> dict[str, Any]:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([channel, ended], [], [])
+        ready, _, _ = select.select([channel.fileno(), ended], [], [])
         if ended in ready:
             os.read(ended, 4096)
             for pid in list(running):
@@ -139,7 +139,7 @@ def _serve_children() -> dict[str, Any]:
                     ends = running.pop(pid)
                     os.write(ends, str(os.waitstatus_to_exitcode(status)).encode())
                     os.close(ends)
-        if channel in ready:
+        if channel.fileno() in ready:
             message, descriptors, _, _ = socket.recv_fds(channel, LARGEST, 2)
             if not message:
                 sys.exit()
