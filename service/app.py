@@ -103,6 +103,7 @@ def create_app(
         settings.max_pending,
         settings.max_pending_cost,
         max_delay=settings.max_delay,
+        max_standing_wait=settings.max_standing_wait,
         heartbeat=heartbeat,
     )
     source = source or source_of(settings)

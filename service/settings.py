@@ -131,6 +131,12 @@ class Settings(BaseSettings):
         description="Seconds that a small request waits for others to share its computation; 0: not at all, and "
         "requests still share it when several wait.",
     )
+    max_standing_wait: float = Field(
+        default=0.5,
+        gt=0,
+        description="Seconds of small requests' work that may wait once their queue has not been empty for 10 s "
+        "(more comes than can be computed); more are answered 429.",
+    )
     request_timeout: float = Field(
         default=60.0, gt=0, description="Seconds from a request's arrival to its answer; then 504."
     )

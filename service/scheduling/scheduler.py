@@ -1,8 +1,9 @@
 """The bounded queue in front of the one thread that computes, and what this thread computes next.
 
-Work is admitted up to a bound, in requests and in cost (row-draws). Above the bound it is refused at once, with the
-time after which there will be room. One long-lived thread computes: PyTorch keeps its buffers and threads per calling
-thread, and a second computation at the same time would only share the same processors.
+Work is admitted up to a bound, in requests and in cost (row-draws), and up to a lower one while more comes than can be
+computed (`StandingQueue`). Above the bound it is refused at once, with the time after which there will be room. One
+long-lived thread computes: PyTorch keeps its buffers and threads per calling thread, and a second computation at the
+same time would only share the same processors.
 
 The thread works in passes of about `PASS_SECONDS`. A pass takes all short jobs of one lane that wait (`Job.lane`), or
 some rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
 from murho.service.scheduling.heartbeat import Heartbeat
 from murho.service.scheduling.jobs import Answer, Job, Reservation, Slice
+from murho.service.scheduling.standing_queue import StandingQueue
 from murho.service.scheduling.turns import Turns
 from murho.service.scheduling.work_rates import WorkRates
 
@@ -51,6 +53,7 @@ class Scheduler:
         max_pending: The most jobs waiting or in computation.
         max_pending_cost: The most cost waiting or in computation.
         max_delay: Seconds that the first short job waits for company; 0: not at all.
+        max_standing_wait: Seconds of short jobs that may wait in a queue that stands (`StandingQueue`).
         heartbeat: Is told when a pass begins and ends.
         clock: Monotonic seconds; deadlines are on this clock.
     """
@@ -62,6 +65,7 @@ class Scheduler:
         max_pending_cost: float,
         *,
         max_delay: float = 0.0,
+        max_standing_wait: float = float("inf"),
         heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -73,6 +77,7 @@ class Scheduler:
         self._heartbeat = heartbeat or Heartbeat()
         self._changed = threading.Condition(threading.Lock())
         self._short, self._long = Turns(), Turns()
+        self._standing = StandingQueue(max_standing_wait, clock)
         self._long_is_next = False
         self._arriving: list[Job] = []
         self._pending = 0
@@ -139,6 +144,13 @@ class Scheduler:
                 f"{self._pending} requests with {self._pending_cost:.0f} row-draws are pending, which is all that this "
                 f"service takes on; they take about {self._pending_seconds:.1f} s. Try again later.",
                 retry_after=max(1, min(3600, round(self._pending_seconds))),
+            )
+        if self._standing.too_long:
+            raise QueueFullError(
+                f"More comes than this service can compute: for {self._standing.standing:.0f} s the queue has not been "
+                f"empty, and the {len(self._standing)} small requests in it take about {self._standing.seconds:.1f} s. "
+                "Try again later.",
+                retry_after=max(1, round(self._standing.seconds)),
             )
 
     @contextlib.contextmanager
@@ -209,8 +221,10 @@ class Scheduler:
     def _enqueue(self, job: Job) -> None:
         """Puts a job, or what is left of it, into the queue."""
         left = self._left(job)
-        if job.done == 0 and left * self.rates.seconds_per_cost(job.model) <= PASS_SECONDS:
+        seconds = left * self.rates.seconds_per_cost(job.model)
+        if job.done == 0 and seconds <= PASS_SECONDS:
             self._short.add(job, left)
+            self._standing.add(job, seconds)
         else:
             self._long.add(job, left * self._rows_per_pass(job) / (job.rows - job.done))
 
@@ -249,6 +263,8 @@ class Scheduler:
                 head = turns.head()
                 room = 0.0 if head is None else PASS_SECONDS / self.rates.seconds_per_cost(head.model)
                 jobs = turns.take(room, self._left)
+                for job in jobs:
+                    self._standing.remove(job)
             else:
                 jobs = turns.take(0.0, self._left)
             now = self.clock()
@@ -290,6 +306,7 @@ class Scheduler:
         if job.over:
             return
         job.over = True
+        self._standing.remove(job)
         self._pending -= job.reservation is None
         self._add(job.model, -job.cost)
         if self._closed:

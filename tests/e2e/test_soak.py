@@ -6,14 +6,19 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import time
 from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from benchmarks.service_parts.bodies import ARROW, records
+from benchmarks.service_parts.posterior_rows import canonical
+from murho.model.engines.prediction import PredictOptions
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline
 from tests.service.support import ROW
@@ -21,11 +26,15 @@ from tests.service.support import ROW
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from murho.model.posterior.posterior import Posterior
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "2"))
 GROWTH = 1.05
 """The most that memory may be at the end, to what it was after a third of the time."""
+LARGE_ROWS, LARGE_EVERY = 200_000, 50
+"""A table that is taken in blocks, and after how many odd requests it comes."""
 FLOATING = 20 * 2**20
 """Bytes that come and go with the largest requests."""
 
@@ -52,6 +61,26 @@ def odd_requests(address: str, number: int) -> None:
             client.post("/predict", json={"inputs": [ROW] * 300}, timeout=0.01)
 
 
+def large_table(posterior: Posterior) -> tuple[bytes, NDArray[np.float64]]:
+    """An Arrow body that is read and answered in blocks, and the means of its rows."""
+    columns = records(posterior.schema, LARGE_ROWS)
+    table, sink = pa.table(columns), io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    exact = posterior.predict(canonical(posterior.schema, columns), PredictOptions(samples=16))
+    return sink.getvalue(), exact.mean
+
+
+def ask_large(address: str, body: bytes, mean: NDArray[np.float64]) -> None:
+    """Asks for all rows of a large table; every mean is right, or it is refused as there is no room."""
+    headers = {"content-type": ARROW, "accept": ARROW, "accept-encoding": "identity"}
+    response = httpx.post(f"{address}/predict?samples=16", content=body, headers=headers, timeout=300.0)
+    if response.status_code != 429:
+        assert response.status_code == 200, response.text[:500]
+        answered = pa.ipc.open_stream(response.content).read_all()
+        np.testing.assert_allclose(answered["mean"].to_numpy(), mean, rtol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(int(60 * MINUTES) + 300)
 def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
@@ -59,13 +88,19 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
 ) -> None:
     seconds = 60.0 * MINUTES
     # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
-    with serve(trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20)) as service:
+    large = large_table(posterior)
+    assert len(large[0]) > 4 * 2**20
+    with serve(
+        trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20), request_timeout="300"
+    ) as service:
         service.wait_for_line("(Ready: )")
         read: list[int] = []
         begin = time.monotonic()
         with Traffic(service.port, shapes(posterior, 300), threads=6) as traffic:
             while time.monotonic() < begin + seconds:
                 odd_requests(service.address, len(read))
+                if len(read) % LARGE_EVERY == 0:
+                    ask_large(service.address, *large)
                 read.append(service.memory())
                 time.sleep(0.2)
         assert service.process.poll() is None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,6 +182,35 @@ def test_above_the_bound_of_requests_the_caller_is_told_to_come_back() -> None:
 
     run(scheduler, test)
     assert (scheduler.pending, scheduler.pending_cost) == (0, 0)
+
+
+def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_kept_short() -> None:
+    computation = Computation(held=True)
+    ahead = [0.0]
+    scheduler = Scheduler(computation, 1000, 1e9, max_standing_wait=0.5, clock=lambda: time.monotonic() + ahead[0])
+
+    async def test() -> None:
+        blocker = job_of()
+        scheduler.submit(blocker)
+        await computation.until_begun()
+        jobs = [job_of(cost=1e5) for _ in range(100)]  # of 0.02 s each
+        for job in jobs:
+            scheduler.submit(job)
+        await asyncio.sleep(0)  # what was submitted arrives
+        scheduler.require_room()  # a burst is welcome
+        ahead[0] = 11.0
+        with pytest.raises(
+            QueueFullError, match=r"for \d\d s the queue has not been empty, and the 100 small"
+        ) as caught:
+            scheduler.require_room()
+        assert caught.value.retry_after == 2
+        for job in jobs[:80]:
+            scheduler.forget(job)
+        scheduler.require_room()
+        computation.release.set()
+        await asyncio.gather(blocker.future, *(job.future for job in jobs[80:]))
+
+    run(scheduler, test)
 
 
 def test_the_time_after_which_to_come_back_is_that_of_the_work_that_waits() -> None:
