@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from murho.model.data.arrow_values import float_array
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -24,6 +26,8 @@ def written_cells(column: NDArray[Any], *, as_csv: bool) -> pa.Array:
     Returns:
         NaN, and None, are missing values.
     """
+    if column.ndim == 1 and column.dtype == np.float64:
+        return float_array(column)
     if as_csv:
         return pa.array(lists_as_text(column), from_pandas=True)
     if column.ndim == 1:

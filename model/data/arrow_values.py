@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["EMPTY_TEXT", "NO_NUMBER", "NO_TEXT", "floats", "integers", "release_memory", "rows_of", "text_array"]
+__all__ = [
+    "EMPTY_TEXT",
+    "NO_NUMBER",
+    "NO_TEXT",
+    "float_array",
+    "floats",
+    "integers",
+    "release_memory",
+    "rows_of",
+    "text_array",
+]
 
 
 def text_array(texts: Sequence[str]) -> pa.StringArray:
@@ -46,6 +56,15 @@ def floats(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.float64]:
 def integers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
     """A column of int64 as numpy has it, ``[B]``, -1 where a cell is missing."""
     return _numbers(pc.fill_null(column, _MINUS_ONE) if column.null_count else column, np.dtype(np.int64))
+
+
+def float_array(numbers: npt.NDArray[np.float64]) -> pa.DoubleArray:
+    """Numbers ``[B]`` as an Arrow array; NaN is a missing value."""
+    missing = np.isnan(numbers)
+    present = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+    return pa.Array.from_buffers(
+        pa.float64(), len(numbers), [present, pa.py_buffer(np.ascontiguousarray(numbers))], int(missing.sum())
+    )
 
 
 def rows_of(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.data.arrow_values import rows_of
 from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.targets import read_targets
 from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
@@ -75,7 +76,7 @@ def report_of_rows(posterior: Posterior, stored: Mapping[str, Any], table: pa.Ta
     chosen = labelled
     if len(labelled) > MOST_ROWS:
         chosen = np.sort(np.random.default_rng(seed).choice(labelled, MOST_ROWS, replace=False))
-    columns = columns_from_table(table.take(chosen), posterior.schema)
+    columns = columns_from_table(rows_of(table, chosen), posterior.schema)
     rows: HeldOutRows | HeldOutClasses
     if target.classes is not None:
         scores = evaluate_classes(posterior, columns, targets[chosen].astype(np.int64))

@@ -1,4 +1,4 @@
-"""Starts `murho` as a user does, in a process of its own."""
+"""Starts `murho` in a process of its own: as a user does, or services from a process that has the imports."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import httpx
+
+from tests.e2e import warm_start
+from tests.e2e.warm_start import WarmProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +41,7 @@ class Service:
         client: A client of it.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | WarmProcess, log: Path) -> None:
         self.process = process
         self._log = log
         self.address = self.wait_for_line(r" on (http://\S+),")
@@ -73,7 +76,12 @@ class Service:
 
 @contextmanager
 def serve(
-    directory: Path | str, log: Path, environment: Mapping[str, str] | None = None, **settings: str
+    directory: Path | str,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    fresh: bool = False,
+    **settings: str,
 ) -> Iterator[Service]:
     """Starts a service on a free port, with settings in the environment, and ends it at the end.
 
@@ -81,21 +89,13 @@ def serve(
         directory: Of the checkpoints; a URL is a text.
         log: Gets its stderr.
         environment: More variables.
+        fresh: Start it as a user does, importing everything; else from a process that has (`tests.e2e.warm_start`).
         settings: Settings by name, in small letters.
     """
-    command: list[str | Path] = [
-        MURHO,
-        "serve",
-        "--checkpoints",
-        directory,
-        "--port",
-        "0",
-        "--device",
-        "cpu",
-    ]
+    words = ["serve", "--checkpoints", str(directory), "--port", "0", "--device", "cpu"]
     variables = {**os.environ, "MURHO_DRAIN_DELAY": "0.3", **(environment or {})}
     variables |= {f"MURHO_{name.upper()}": value for name, value in settings.items()}
-    with log.open("wb") as file, subprocess.Popen(command, stderr=file, env=variables) as process:
+    with log.open("wb") as file, _started(words, file, variables, fresh=fresh) as process:
         service = None
         try:
             service = Service(process, log)
@@ -104,3 +104,11 @@ def serve(
             if service is not None:
                 service.client.close()
             process.kill()
+
+
+def _started(
+    words: list[str], log: BinaryIO, variables: Mapping[str, str], *, fresh: bool
+) -> subprocess.Popen[bytes] | WarmProcess:
+    if fresh or not warm_start.POSSIBLE:
+        return subprocess.Popen([MURHO, *words], stderr=log, env=variables)
+    return WarmProcess(words, log.fileno(), variables)

@@ -67,11 +67,11 @@ def test_a_new_version_is_served_and_a_truncated_one_refused_by_name(own: Path, 
     with serve(own, tmp_path / "log") as service:
         service.wait_for_line("(Ready: )")
         publish(trained, own, "2")
-        wait_until(lambda: service.client.get("/models/cars").json()["version"] == "2", seconds=8.0)
+        wait_until(lambda: service.client.get("/models/cars").json()["version"] == "2")
         publish(trained, own, "3", truncated=True)
 
         def refused() -> list[tuple[str, str]]:
             return [(item["name"], item["version"]) for item in service.client.get("/models").json()["refused"]]
 
-        wait_until(lambda: refused() == [("cars", "3")], seconds=8.0)
+        wait_until(lambda: refused() == [("cars", "3")])
         assert service.client.get("/models/cars").json()["version"] == "2"

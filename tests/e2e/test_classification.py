@@ -35,7 +35,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             done = call_murho(*words, *more, cwd=directory)
             said[line] = done.stderr + done.stdout
         else:
-            subprocess.run(["bash", "-c", line], cwd=directory, check=True, timeout=20)
+            subprocess.run(["bash", "-c", line], cwd=directory, check=True, timeout=100)
     return said
 
 

@@ -95,32 +95,16 @@ def test_version_is_printed() -> None:
     assert murho("--version").stdout.startswith("murho ")
 
 
-def test_training_says_what_it_does_and_prints_held_out_metrics(tmp_path: Path) -> None:
-    done = murho("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, *QUICK)
+def test_training_says_what_it_does_and_the_same_seed_writes_the_same_tensors_in_any_process(tmp_path: Path) -> None:
+    arguments = ("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, "--seed", 5, *QUICK)
+    done = murho(*arguments)
     assert "left out 8 of 406 rows" in done.stderr
     for word in ("rows that it has not seen", "RMSE", "NLL", "CRPS", "90 % bands cover", "saved"):
         assert word in done.stdout
     assert "Weight_in_lbs  " in done.stderr
     assert len(done.stderr.splitlines()) < 22
-    assert (tmp_path / "cars" / "1" / "model.safetensors").is_file()
-    second = call_murho("train", CARS, "--target", "Miles_per_Gallon", "--checkpoints", tmp_path, "--json", *QUICK)
-    assert json.loads(second.stdout)["version"] == "2"
-
-
-def test_the_same_seed_writes_the_same_tensors_in_any_process(tmp_path: Path) -> None:
-    arguments = (
-        "train",
-        CARS,
-        "--target",
-        "Miles_per_Gallon",
-        "--checkpoints",
-        tmp_path,
-        "--seed",
-        5,
-        *QUICK,
-    )
-    murho(*arguments)
-    call_murho(*arguments)
+    again = call_murho(*arguments, "--json")
+    assert json.loads(again.stdout)["version"] == "2"
     first, second = ((tmp_path / "cars" / v / "model.safetensors").read_bytes() for v in ("1", "2"))
     assert first == second
 
@@ -134,17 +118,20 @@ def test_predict_writes_one_line_a_row_in_order(checkpoints: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the OpenMP of Linux's PyTorch shows its settings so")
-def test_threads_of_a_command_sleep_while_they_wait(checkpoints: Path) -> None:
+def test_a_command_imports_no_pandas_and_its_threads_sleep_while_they_wait(checkpoints: Path) -> None:
     command = [MURHO, "predict", CARS, "--model", "cars", "--checkpoints", checkpoints, "--samples", "0"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     said = subprocess.run(
         [str(word) for word in command],
-        env=environment | {"OMP_DISPLAY_ENV": "true"},
+        env=environment | {"OMP_DISPLAY_ENV": "true", "PYTHONPROFILEIMPORTTIME": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in said.stderr
+    imported = {line.rpartition("|")[2].strip() for line in said.stderr.splitlines()}
+    assert "torch" in imported
+    assert "pandas" not in imported
 
 
 def test_predict_without_samples_leaves_the_spread_empty(checkpoints: Path) -> None:
@@ -168,7 +155,7 @@ def test_predict_through_a_service_equals_predict_offline(checkpoints: Path, tmp
     offline = _rows(call_murho(*arguments, "--checkpoints", checkpoints).stdout)
     with serve(checkpoints, tmp_path / "log") as service:
         service.wait_for_line("(Ready: )")
-        done = murho(*arguments, "--url", service.address)
+        done = call_murho(*arguments, "--url", service.address)
     assert "note: --percentiles: Levels are per cent" in done.stderr
     online = _rows(done.stdout)
     assert len(online) == len(offline)
@@ -180,7 +167,7 @@ def test_predict_through_a_service_equals_predict_offline(checkpoints: Path, tmp
 
 
 def test_evaluate_prints_the_contracts_keys(checkpoints: Path) -> None:
-    done = murho("evaluate", CARS, "--model", "cars", "--checkpoints", checkpoints, "--json")
+    done = call_murho("evaluate", CARS, "--model", "cars", "--checkpoints", checkpoints, "--json")
     report = json.loads(done.stdout)
     assert {"n", "rmse", "mae", "nll", "crps", "raw", "calibrated"} <= set(report)
     assert report["n"] == 398

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from tests.e2e.support import MURHO, Service, serve
+from tests.e2e.traffic import wait_until
 from tests.service.support import ROW, train_checkpoint
 from tests.support import made_once
 
@@ -48,7 +49,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(checkpoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serve(checkpoints, tmp_path_factory.mktemp("log") / "log") as service:
+    with serve(checkpoints, tmp_path_factory.mktemp("log") / "log", fresh=True) as service:
         service.wait_for_line("(Ready: )")
         yield service
 
@@ -127,7 +128,7 @@ def test_a_body_above_the_limit_is_413_also_when_it_is_sent_whole(service: Servi
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_an_idle_service_with_exit_code_0(checkpoints: Path, tmp_path: Path, number: int) -> None:
-    with serve(checkpoints, tmp_path / "log") as service:
+    with serve(checkpoints, tmp_path / "log", fresh=True) as service:
         service.wait_for_line("(Ready: )")
         assert service.stop(number) == 0
         assert "Traceback" not in service.log()
@@ -135,7 +136,7 @@ def test_a_signal_ends_an_idle_service_with_exit_code_0(checkpoints: Path, tmp_p
 
 
 def test_a_signal_while_loading_ends_the_service_with_exit_code_0(checkpoints: Path, tmp_path: Path) -> None:
-    with serve(checkpoints, tmp_path / "log") as service:
+    with serve(checkpoints, tmp_path / "log", fresh=True) as service:
         while True:
             try:
                 assert service.client.get("/healthz").status_code == 200
@@ -147,7 +148,8 @@ def test_a_signal_while_loading_ends_the_service_with_exit_code_0(checkpoints: P
 
 def test_requests_in_flight_are_answered_before_the_service_ends(checkpoints: Path, tmp_path: Path) -> None:
     answers: list[httpx.Response] = []
-    with serve(checkpoints, tmp_path / "log") as service:
+    # A delay that a busy machine, too, needs no more of to notice the signal and answer.
+    with serve(checkpoints, tmp_path / "log", drain_delay="3") as service:
         service.wait_for_line("(Ready: )")
         request = threading.Thread(
             target=lambda: answers.append(httpx.post(f"{service.address}/predict", json=HEAVY, timeout=60))
@@ -156,8 +158,7 @@ def test_requests_in_flight_are_answered_before_the_service_ends(checkpoints: Pa
         while "murho_pending_requests 1.0" not in service.client.get("/metrics").text and not answers:
             time.sleep(0.01)
         service.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        assert service.client.get("/readyz").status_code == 503
+        wait_until(lambda: service.client.get("/readyz").status_code == 503)
         assert service.process.wait(30) == 0
         request.join(30)
     assert [answer.status_code for answer in answers] == [200]
@@ -182,7 +183,7 @@ def test_what_takes_longer_than_the_grace_is_answered_503(checkpoints: Path, tmp
 
 
 def test_without_a_checkpoint_the_service_is_alive_and_says_what_to_do(tmp_path: Path) -> None:
-    with serve(tmp_path / "nothing", tmp_path / "log") as service:
+    with serve(tmp_path / "nothing", tmp_path / "log", fresh=True) as service:
         service.wait_for_line("(Not ready: )")
         assert service.client.get("/healthz").status_code == 200
         response = service.client.get("/readyz")

@@ -71,7 +71,7 @@ def test_a_killed_service_starts_again_and_answers_the_same(own: Path, posterior
 @pytest.mark.slow
 def test_a_second_sigterm_stops_at_once(own: Path, posterior: Posterior, tmp_path: Path) -> None:
     fault = EngineFault(tmp_path / "fault")
-    with serve(own, tmp_path / "log", fault.environment) as service:
+    with serve(own, tmp_path / "log", fault.environment, fresh=True) as service:
         service.wait_for_line("(Ready: )")
         with Traffic(service.port, asks(posterior, 8), timeout=30.0) as traffic:
             traffic.wait_for(8)

@@ -90,7 +90,9 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
     # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
     large = large_table(posterior)
     assert len(large[0]) > 4 * 2**20
-    with serve(trained.parents[1], tmp_path / "log", draws_bytes=str(16 * 2**20), request_timeout="300") as service:
+    with serve(
+        trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20), request_timeout="300"
+    ) as service:
         service.wait_for_line("(Ready: )")
         read: list[int] = []
         begin = time.monotonic()

