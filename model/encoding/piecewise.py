@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from murho.model.encoding.bin_edges import bin_edges
 from murho.model.encoding.feature_encodings import fill_missing, missing_names, training_range_of_numbers
 from murho.model.encoding.scaling import Scale
 from murho.model.json_validation import expect_fields, expect_numbers, wrong
@@ -33,8 +34,9 @@ class PiecewiseLinear:
 
     Equation 1 of Gorishniy, Rubachev and Babenko 2022 (arXiv 2203.05556): with the bin edges b_0 < … < b_T, column t is
     (x - b_{t-1}) / (b_t - b_{t-1}), clipped at 0 below its bin unless t = 1, and at 1 above it unless t = T. So the
-    encoding continues linearly beyond the outer edges. The edges are quantiles of the training rows. Each column is
-    then standardised. With fewer than two bins, the standardised number is the only column.
+    encoding continues linearly beyond the outer edges. The edges are quantiles of the training rows or, in columns of
+    mostly one value, quantiles of the others (`bin_edges`). Each column is then standardised. With fewer than two bins,
+    the standardised number is the only column.
 
     Attributes:
         feature: The feature.
@@ -55,8 +57,7 @@ class PiecewiseLinear:
         numbers = scale.apply(column[~np.isnan(column)])
         if numbers.size == 0:
             return cls(feature, scale, (), ())
-        # "lower" returns values of training rows, so that no bin is empty.
-        edges = np.unique(np.quantile(numbers, np.linspace(0, 1, _MOST_BINS + 1), method="lower"))
+        edges = bin_edges(numbers, _MOST_BINS)
         edges = edges[np.diff(edges, prepend=-np.inf) >= _LEAST_WIDTH]
         if edges.size < 3:
             return cls(feature, scale, (), ())

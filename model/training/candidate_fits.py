@@ -84,6 +84,11 @@ class CandidateFits:
         self._reporter, self._device, self._snapshots = reporter, device, snapshots
         self._task = task_of(data.schema.target)
 
+    @property
+    def levels_noise(self) -> bool:
+        """Whether early in a fit noisy rows count less than the likelihood says (`model.training.task.Task`)."""
+        return self._task.levels_noise
+
     def fit(
         self, candidate: Candidate, stage: str, initial: Mapping[str, Tensor] | None = None
     ) -> tuple[Attempt, Fit | None]:

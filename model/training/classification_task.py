@@ -41,6 +41,7 @@ class ClassificationTask:
     name: ClassVar[str] = "classification"
     scores_in_loss: ClassVar[int] = 1
     mixes_encodings: ClassVar[bool] = True
+    levels_noise: ClassVar[bool] = False
 
     classes: tuple[str, ...]
 

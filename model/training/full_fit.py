@@ -1,8 +1,9 @@
 """The full fit of the chosen candidate with all members, the settling fit that continues it, and what is tried besides.
 
-The settling fit is kept, whatever the full fit scored: it descends the documented free energy, while the best
-parameters of a full fit are from a phase in which noisy rows still counted less than the likelihood says (`beta` of
-`model.likelihoods.likelihood.Likelihood.gradient`), or from just after it.
+The settling fit of a regression is kept, whatever the full fit scored: it descends the documented free energy, while
+the best parameters of a full fit are from a phase in which noisy rows still counted less than the likelihood says
+(`beta` of `model.likelihoods.likelihood.Likelihood.gradient`), or from just after it. Classes have no such phase. There
+the settling fit must be better than parameters from a temperature path, which it may overfit.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None
     start = learned_tensors(outcome.network, outcome.likelihood)
     settled, settled_fit = fits.fit(attempt.candidate, SETTLING, start)
     if settled_fit is not None:
-        best.replace(settled, settled_fit)
+        if fits.levels_noise or chosen.temperature is not None:
+            best.replace(settled, settled_fit)
+        else:
+            best.keep(settled, settled_fit)
     if chosen.temperature is None or trial is None or fits.options.temperature is not None or fits.interrupted:
         return
     temperature = next_temperature(chosen.temperature, trial, attempt.loss)

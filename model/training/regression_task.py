@@ -38,6 +38,7 @@ class RegressionTask:
 
     name: ClassVar[str] = "regression"
     scores_in_loss: ClassVar[int] = 2
+    levels_noise: ClassVar[bool] = True
     mixes_encodings: ClassVar[bool] = False  # bands are narrowed as for members that read the same inputs
     classes = None
     class_count = None

@@ -106,7 +106,7 @@ def search(
         interrupted = True
     if best.fit is None:
         raise FitError(f"{fits.failure}{snapshots.advice(options.learning_rate)}")
-    if best.attempt.stage != SETTLING:
+    if best.attempt.stage != SETTLING and fits.levels_noise:
         reporter.say("these parameters have not settled: noisy rows have counted less than they should")
     full_search = FullSearch(len(stages), round(budget.of_full_search * budget.pace, 1)) if options.quick else None
     return SearchResult(

@@ -32,11 +32,14 @@ class Task(Protocol):
         name: Its name, as ``--task`` and the service say it.
         scores_in_loss: How many of a scorer's scores the loss of the search is made of.
         mixes_encodings: Whether members may read different inputs.
+        levels_noise: Whether early in a fit noisy rows pull as hard as others (``beta`` of
+            `model.likelihoods.likelihood.Likelihood.gradient`), which is not the gradient of the free energy.
     """
 
     name: ClassVar[str]
     scores_in_loss: ClassVar[int]
     mixes_encodings: ClassVar[bool]
+    levels_noise: ClassVar[bool]
 
     @property
     def classes(self) -> tuple[str, ...] | None:

@@ -49,6 +49,28 @@ def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
     )
 
 
+@pytest.mark.parametrize("better", ["full", "settling"])
+def test_of_classes_the_better_of_the_full_and_the_settling_fit_is_kept(
+    monkeypatch: pytest.MonkeyPatch, better: str
+) -> None:
+    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
+        stage = title.split(": ")[0] if ": " in title else "full"
+        found = fit_or_resume(*arguments, title=title, **others)
+        kept[stage] = found.fit
+        return replace(found, rows=_scores(0.1 if stage == better else 1.0)[:1])
+
+    kept: dict[str, Fit] = {}
+    notes = Notes()
+    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    options = make_options({"epochs": 2, "hidden": (6,), "members": 2, "encoding": "standard", "whiten": "no"})
+    trained = train(rooms_table(rows=1_300), "room", options, reporter=notes)
+    torch.testing.assert_close(
+        trained.tensors["layers.0.bias.mu"],
+        kept[better].network.named_tensors()["layers.0.bias.mu"].detach(),
+    )
+    assert not any("settled" in line for line in notes.lines)
+
+
 @pytest.mark.parametrize(
     ("binned", "plain", "kept"), [(0.3, 0.1, "standard"), (0.1, 0.3, "piecewise"), (0.3, 0.3, "mixed")]
 )

@@ -1,0 +1,57 @@
+"""The edges of the bins of a number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from murho.model.encoding.bin_edges import bin_edges
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def test_without_shared_values_the_edges_are_quantiles() -> None:
+    numbers = np.random.default_rng(0).standard_normal(1_000)
+    quantiles = np.quantile(numbers, np.linspace(0, 1, 17), method="lower")
+    np.testing.assert_array_equal(bin_edges(numbers, 16), quantiles)
+
+
+def test_zeros_in_most_rows_leave_the_bins_to_the_other_values() -> None:
+    rng = np.random.default_rng(0)
+    amounts = np.concatenate([np.zeros(9_000), rng.uniform(100, 200, 1_000)])
+    edges = bin_edges(rng.permutation(amounts), 16)
+    assert edges[0] == 0
+    assert len(edges) == 17
+    rows, _ = np.histogram(amounts[amounts > 0], edges[1:])
+    assert rows.min() > 60  # of 1,000 in 15 bins
+
+
+def test_where_quantiles_make_several_bins_they_stay_the_edges() -> None:
+    numbers = np.concatenate([np.zeros(500), np.random.default_rng(0).standard_normal(500)])
+    quantiles = np.unique(np.quantile(numbers, np.linspace(0, 1, 17), method="lower"))
+    np.testing.assert_array_equal(bin_edges(numbers, 16), quantiles)
+
+
+def test_few_values_are_all_edges() -> None:
+    grades = np.repeat([3.0, 4.0, 5.0, 6.0], [2, 50, 400, 300])
+    np.testing.assert_array_equal(bin_edges(grades, 16), [3, 4, 5, 6])
+
+
+def test_few_rows_beside_a_shared_value_get_few_bins() -> None:
+    numbers = np.concatenate([np.zeros(180), np.arange(1.0, 21.0)])
+    # Two for a tenth of the rows, as plain quantiles have, not one for each of 20 rows.
+    np.testing.assert_array_equal(bin_edges(numbers, 16), [0, 1, 10, 20])
+
+
+@given(arrays(np.float64, st.integers(1, 60), elements=st.integers(-5, 5).map(float)), st.integers(1, 8))
+def test_edges_ascend_from_the_smallest_to_the_largest_number(numbers: NDArray[np.float64], most: int) -> None:
+    edges = bin_edges(numbers, most)
+    assert (np.diff(edges) > 0).all()
+    assert (edges[0], edges[-1]) == (numbers.min(), numbers.max())
+    assert np.isin(edges, numbers).all()
+    assert len(edges) <= most + 1
