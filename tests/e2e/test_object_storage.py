@@ -62,7 +62,7 @@ class Place:
     def serve(self, name: str = "log", cache: str = "cache", **settings: str) -> Iterator[Service]:
         environment = s3_environment(self.proxy.port) | {"MURHO_CHECKPOINT_CACHE": str(self.directory / cache)}
         settings = {"watch_seconds": "0.1", **settings}
-        with serve(self.url, self.directory / name, environment, **settings) as service:
+        with serve(self.url, self.directory / name, environment, fresh=False, **settings) as service:
             yield service
 
 

@@ -18,7 +18,8 @@ def test_a_burst_may_be_long() -> None:
     for _ in range(100):
         queue.add(object(), 0.04)
     clock.now += 0.99 * STANDING_SECONDS
-    assert (len(queue), queue.seconds) == (100, pytest.approx(4.0))
+    assert len(queue) == 100
+    assert queue.seconds == pytest.approx(4.0)
     assert not queue.too_long
 
 
