@@ -1,4 +1,4 @@
-"""Real processes on Google's and Azure's protocols: publish, list, fetch, serve and replace, with each one's emulator."""
+"""Real processes on the protocols of Google and Azure: publish, list, fetch, serve and replace, with emulators."""
 
 from __future__ import annotations
 
