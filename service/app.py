@@ -107,7 +107,7 @@ def create_app(
         heartbeat=heartbeat,
     )
     source = source or source_of(settings)
-    registry, telemetry = Registry(source.place), Telemetry(scheduler)
+    registry, telemetry = Registry(source.place), Telemetry(scheduler, settings.metric_models)
     scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)
     cache: ModelCache | None = None

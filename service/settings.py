@@ -89,6 +89,12 @@ class Settings(BaseSettings):
         description="The most versions in memory; one that is not there is loaded when it is asked for, and the least "
         "recently used one leaves. 0: all are loaded at the start.",
     )
+    metric_models: int = Field(
+        default=100,
+        ge=0,
+        description="The most versions with series of their own in /metrics, those that were asked first; the others "
+        'count together as model "(others)". One that is not asked for an hour gives its place to another.',
+    )
 
     samples: int = Field(
         default=DEFAULT_SAMPLES, ge=0, description="Draws behind an answer when a request does not say."

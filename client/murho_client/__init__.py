@@ -18,6 +18,7 @@ from murho_client._errors import (
     Unreachable,
 )
 from murho_client._model import Feature, Model
+from murho_client._model_summary import ModelSummary
 from murho_client._prediction import Prediction, PredictionWarning
 from murho_client._version import __version__
 
@@ -31,6 +32,7 @@ __all__ = [
     "InternalError",
     "InvalidInput",
     "Model",
+    "ModelSummary",
     "MurhoClientError",
     "NotReady",
     "Prediction",

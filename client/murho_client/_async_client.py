@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from murho_client._model import Model
+    from murho_client._model_summary import ModelSummary
     from murho_client._prediction import Prediction
 
 __all__ = ["AsyncClient"]
@@ -84,7 +85,7 @@ class AsyncClient:
         except (Unreachable, DeadlineExceeded):
             return False
 
-    async def models(self) -> list[Model]:
+    async def models(self) -> list[ModelSummary]:
         """The models that the service has; see `Client.models`."""
         return await self._run(self._catalogue.models(), None)
 

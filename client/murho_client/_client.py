@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from murho_client._model import Model
+    from murho_client._model_summary import ModelSummary
     from murho_client._prediction import Prediction
 
 __all__ = ["Client"]
@@ -90,8 +91,8 @@ class Client:
         except (Unreachable, DeadlineExceeded):
             return False
 
-    def models(self) -> list[Model]:
-        """The models that the service has, in their latest versions.
+    def models(self) -> list[ModelSummary]:
+        """The models that the service has, in their latest versions. One request, which has no model loaded.
 
         Raises:
             MurhoClientError: The service has no answer.

@@ -26,6 +26,7 @@ from murho_client._errors import (
     UnexpectedAnswer,
 )
 from murho_client._model import Model, check, fitted
+from murho_client._model_summary import ModelSummary
 from murho_client._prediction import Prediction
 from murho_client._request_sizes import rows_of_request
 
@@ -135,14 +136,14 @@ class Catalogue:
                 self._formats = frozenset()
         return self._formats
 
-    def models(self) -> Dialogue[list[Model]]:
-        """All models of the service, latest versions."""
+    def models(self) -> Dialogue[list[ModelSummary]]:
+        """All models of the service, latest versions, in one request."""
         listing = yield Call("GET", "/models", read_json)
-        found = []
-        for item in _get(listing, "models"):
-            model = yield from self.model(_get(item, "name"))
-            found.append(model)
-        return found
+        try:
+            return [ModelSummary.of(item) for item in _get(listing, "models")]
+        except (ValueError, TypeError) as error:
+            message = f"The service lists its models in a way that this client doesn't know: {error}."
+            raise UnexpectedAnswer(f"{message} One of the two is too old for the other.") from None
 
     def model(self, name: str, version: str | None = None) -> Dialogue[Model]:
         """One model, as the service describes it now."""

@@ -23,6 +23,12 @@ __all__ = ["MissingObjectError", "ObjectStorage", "StoredObject"]
 
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az", "adl": "az"}
 """Protocol → the extra of Murho with its library."""
+ACCOUNTS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
+    "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY",
+}
+"""Extra → where its library finds an account."""
 BLOCK_BYTES = 4 * 2**20
 """Bytes of one request for a part of an object: a time limit holds for each, and memory for a single one."""
 SECONDS = 30.0
@@ -71,6 +77,7 @@ class ObjectStorage:
         self.url = url
         self._seconds = seconds
         self._fs, self._root = _open(url)
+        self._extra = EXTRAS.get(_protocol(url))
 
     def address(self, path: str) -> str:
         """The URL of an object."""
@@ -86,6 +93,8 @@ class ObjectStorage:
         with self._told("can't be listed", folder):
             self._fs.invalidate_cache()
             found = self._call("find", below, detail=True)
+            if not found and self._extra == "az":  # for a container that is not there, adlfs finds nothing
+                self._call("info", self._root.partition("/")[0])
         start = len(self._root.strip("/")) + 1
         objects = {}
         for name, info in found.items():
@@ -196,26 +205,34 @@ def _first_line(error: BaseException) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
+def _protocol(url: str) -> str:
+    return url.partition("://")[0].rpartition("::")[2].lower()
+
+
 def _open(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it.
 
     Raises:
-        OptionError: The protocol is unknown or its library is not installed.
+        OptionError: The protocol is unknown, its library is not installed or finds no account.
     """
-    protocol = url.partition("://")[0].rpartition("::")[2].lower()
+    protocol = _protocol(url)
+    extra = EXTRAS.get(protocol)
     try:
         from fsspec.core import url_to_fs
+        from fsspec.registry import get_filesystem_class
 
-        # Not an instance that other code shares: its listings are cached.
-        fs, path = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
+        get_filesystem_class(protocol)
     except ImportError as error:
-        extra = EXTRAS.get(protocol)
         advice = "" if extra is None else f": pip install 'murho[{extra}]'"
         raise OptionError(f"{url}: the library for {protocol}:// is not installed{advice} ({error})") from error
     except ValueError as error:
         raise OptionError(
             f"{url}: {error}; Murho reads directories, s3://, gs://, az:// and what fsspec knows"
         ) from error
+    try:
+        # Not an instance that other code shares: its listings are cached.
+        fs, path = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
     except Exception as error:  # wrong credentials in the configuration of a library, for example
-        raise OptionError(f"{url} can't be opened: {_first_line(error)}") from error
+        advice = "" if extra is None else f". An account is named by {ACCOUNTS[extra]}"
+        raise OptionError(f"{url} can't be opened: {_first_line(error)}{advice}") from error
     return fs, str(path).rstrip("/")

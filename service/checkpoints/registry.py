@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from murho.service.checkpoints.on_demand import Served
 
 __all__ = [
+    "MOST_LISTED",
     "LoadedModel",
     "Refused",
     "Registry",
@@ -124,11 +125,12 @@ class Snapshot:
         if self.models:
             return
         if self.unloaded:
-            paths = ", ".join(f"/models/{name}/load" for name in self.unloaded)
+            paths = first_of([f"/models/{name}/load" for name in self.unloaded])
             raise NotReadyError(f"No model is loaded. What was unloaded comes back by POST to {paths}.", retry_after=60)
         advice = "Train one with `murho train DATA --target COLUMN`."
         if self.refused:
-            reasons = "; ".join(f"{title_of(item.name, item.version)}: {item.reason}" for item in self.refused)
+            each = [f"{title_of(item.name, item.version)}: {item.reason}" for item in self.refused]
+            reasons = first_of(each, "; ")
             raise NotReadyError(f"No checkpoint in {self.place} can be served: {reasons}. {advice}", retry_after=60)
         raise NotReadyError(f"There is no checkpoint in {self.place}. {advice}", retry_after=60)
 
@@ -193,10 +195,10 @@ class Registry:
         self.snapshot = replace(self.snapshot, refused=refused, loaded=True)
 
 
-def first_of(words: Collection[str]) -> str:
+def first_of(words: Collection[str], between: str = ", ") -> str:
     """Returns words for a message: all, or the first ten and how many more there are."""
     more = len(words) - MOST_LISTED
-    return ", ".join(islice(words, MOST_LISTED)) + (f" and {more} more" if more > 0 else "")
+    return between.join(islice(words, MOST_LISTED)) + (f" and {more} more" if more > 0 else "")
 
 
 def title_of(name: str, version: str) -> str:

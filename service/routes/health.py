@@ -1,11 +1,13 @@
 """`GET /healthz`, `/readyz` and `/metrics`, for machines. A service with a full queue is still alive and ready."""
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import choose_encoder
 from starlette.types import Receive, Scope
 
+from murho.service.checkpoints.registry import MOST_LISTED, title_of
 from murho.service.parts import Parts, PartsDependency
 from murho.service.responses import JSONBytes
 
@@ -41,10 +43,24 @@ async def alive(parts: PartsDependency) -> JSONBytes:
 
 @router.get("/readyz", summary="Ready: loaded, warm and not about to stop")
 async def ready(parts: PartsDependency) -> JSONBytes:
-    """Answers 200 if predictions are answered at full speed, else 503 and the reason."""
+    """Answers 200 if predictions are answered at full speed, else 503 and the reason.
+
+    `models` and `refused` name the first ten, `model_count` and `refused_count` say how many there are: the answer is
+    as short with 10,000 models. `/models` has all of them.
+    """
     parts.lifecycle.require_not_draining()
-    parts.registry.snapshot.require_models()
-    return JSONBytes({"status": "ready", "models": list(parts.registry.snapshot.models)})
+    snapshot = parts.registry.snapshot
+    snapshot.require_models()
+    refused = [item for item in snapshot.refused if not item.waiting]
+    return JSONBytes(
+        {
+            "status": "ready",
+            "models": list(islice(snapshot.models, MOST_LISTED)),
+            "model_count": len(snapshot.models),
+            "refused": [title_of(item.name, item.version) for item in refused[:MOST_LISTED]],
+            "refused_count": len(refused),
+        }
+    )
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)

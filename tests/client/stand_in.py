@@ -98,7 +98,7 @@ class StandIn:
             case "GET", ["readyz"]:
                 return httpx.Response(200, json={"status": "ready", "models": ["line"]})
             case "GET", ["models"]:
-                return httpx.Response(200, json={"default": "line", "models": [{"name": "line"}], "refused": []})
+                return httpx.Response(200, json={"default": "line", "models": [self.listed()], "refused": []})
             case "GET", ["models", "line"] | ["models", "line", "versions", _]:
                 return httpx.Response(200, json=self.describe())
             case "POST", ["predict"] | ["models", "line", "predict"] | ["models", "line", "versions", _, "predict"]:
@@ -106,6 +106,11 @@ class StandIn:
             case _, ["models", *_]:
                 return problem(404, "unknown-model", "There is no such model.")
         return problem(404, "nothing")
+
+    def listed(self) -> dict[str, Any]:
+        described = self.describe()
+        del described["features"], described["calibration"]
+        return {**described, "loaded": True, "task": "regression"}
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -49,7 +49,8 @@ def test_models_and_readiness() -> None:
         async with client(StandIn()) as murho:
             assert await murho.ready()
             (listed,) = await murho.models()
-            assert listed == await murho.model("line")
+            assert (listed.name, listed.target) == ("line", "y")
+            assert (await murho.model("line")).name == listed.name
             with pytest.raises(UnknownModel):
                 await murho.model("circle")
             assert repr(murho) == "AsyncClient('http://murho.test')"

@@ -9,6 +9,7 @@ import pytest
 
 from murho.model.storage.cache import CacheOptions
 from murho.model.storage.object_store import ObjectStore
+from tests.model.storage.cloud_servers import CLOUDS, Cloud, cloud_server, in_cloud_environment
 from tests.model.storage.s3_server import BUCKET, S3Server, in_environment, s3_server
 from tests.support import ROOT
 
@@ -35,9 +36,24 @@ def memory(cache: CacheOptions) -> ObjectStore:
     return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(scope="module")
+def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud_server("gs", tmp_path_factory.mktemp("gs")) as cloud, in_cloud_environment(cloud.environment()):
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud_server("az", tmp_path_factory.mktemp("az")) as cloud, in_cloud_environment(cloud.environment()):
+        yield cloud
+
+
+@pytest.fixture(params=["memory", "s3", *(pytest.param(kind, marks=pytest.mark.slow) for kind in CLOUDS)])
 def store(request: pytest.FixtureRequest, cache: CacheOptions) -> ObjectStore:
     if request.param == "memory":
         return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
+    if request.param in CLOUDS:
+        cloud: Cloud = request.getfixturevalue(request.param)
+        return ObjectStore(f"{cloud.url}/{uuid.uuid4().hex}/models", cache)
     request.getfixturevalue("server")
     return ObjectStore(f"s3://{BUCKET}/{uuid.uuid4().hex}/models", cache)

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.errors import CheckpointError, StorageError
+from murho.model.errors import CheckpointError, OptionError, StorageError
 from murho.model.posterior.checkpoint import read_checkpoint
 from murho.model.storage.cache import CacheOptions
 from murho.model.storage.manifest import Manifest
 from murho.model.storage.object_store import ObjectStore
 from murho.model.storage.objects import ObjectStorage
+from tests.model.storage.cloud_servers import CLOUDS, in_cloud_environment
 from tests.model.storage.conftest import RENTS
 from tests.model.storage.s3_server import BUCKET, Proxy, in_environment
 
 if TYPE_CHECKING:
+    from tests.model.storage.cloud_servers import Cloud
     from tests.model.storage.s3_server import S3Server
 
 TENSORS = "rents/1/model.safetensors"
@@ -76,6 +78,7 @@ def test_a_version_without_a_manifest_is_still_being_written(store: ObjectStore)
         store.fetch(second)
 
 
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # of aiohttp, to gcsfs and adlfs
 @pytest.mark.parametrize("lie", ["cut", "changed", "missing", "manifest cut", "manifest empty", "manifest large"])
 def test_a_version_that_is_not_as_its_manifest_says_is_refused(store: ObjectStore, lie: str) -> None:
     store.publish(RENTS, "rents")
@@ -119,6 +122,48 @@ def test_a_version_larger_than_the_cache_is_refused_with_the_setting(memory: Obj
 def test_a_bucket_that_is_not_there_is_told(server: S3Server, cache: CacheOptions) -> None:
     with pytest.raises(CheckpointError, match="no such object or bucket"):
         ObjectStore("s3://nowhere/models", cache).list()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CLOUDS)
+def test_a_bucket_of_another_cloud_that_is_not_there_is_told(
+    request: pytest.FixtureRequest, cache: CacheOptions, kind: str
+) -> None:
+    """Azure's library lists nothing then; a service would take all its versions for deleted."""
+    cloud: Cloud = request.getfixturevalue(kind)
+    assert ObjectStore(f"{cloud.url}/empty", cache).list() == []
+    with pytest.raises(CheckpointError, match="no such object or bucket"):
+        ObjectStore(f"{kind}://nowhere/models", cache).list()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CLOUDS)
+def test_a_cut_network_is_told_and_works_again_later(
+    request: pytest.FixtureRequest, cache: CacheOptions, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud: Cloud = request.getfixturevalue(kind)
+    with Proxy(cloud.port) as proxy, in_cloud_environment(cloud.environment(proxy.port)):
+        storage = ObjectStorage(f"{cloud.url}/cut")
+        store = ObjectStore(storage.url, cache, storage=storage)
+        store.publish(RENTS, "rents")
+        proxy.mode = "down"
+        with monkeypatch.context() as patience:
+            patience.setattr(storage, "_seconds", 1.0)
+            with pytest.raises(StorageError, match=f"{cloud.url}/cut can't be listed"):
+                store.list()
+        proxy.mode = "forwards"
+        (reference,) = store.list()
+        store.fetch(reference).release()
+
+
+@pytest.mark.slow
+def test_azure_without_an_account_says_what_to_set(cache: CacheOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("adlfs")
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
+    with pytest.raises(OptionError, match=r"can't be opened: .*credentials") as refused:
+        ObjectStore("az://container/models", cache)
+    assert "AZURE_STORAGE_CONNECTION_STRING" in str(refused.value)
+    assert "reads directories" not in str(refused.value)
 
 
 def test_a_silent_storage_ends_at_the_time_limit_and_works_again_later(

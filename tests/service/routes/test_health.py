@@ -34,7 +34,48 @@ def test_while_loading_the_service_is_alive_but_not_ready() -> None:
         finally:
             loading.set()
         client.wait_until_loaded()
-        assert client.get("/readyz").json() == {"status": "ready", "models": ["cars"]}
+        assert client.get("/readyz").json() == {
+            "status": "ready",
+            "models": ["cars"],
+            "model_count": 1,
+            "refused": [],
+            "refused_count": 0,
+        }
+
+
+def test_with_thousands_of_models_readiness_and_metrics_stay_short() -> None:
+    """What a probe and a scrape read does not grow with the models; `/models` has all of them."""
+    models = [FakeModel(f"m{number:04}") for number in range(2_000)]
+    with make_client(*models, loaded_models=1) as client:
+        client.wait_until_loaded()
+        ready = client.get("/readyz")
+        found = ready.json()
+        assert len(ready.content) < 1_000
+        assert (found["models"], found["model_count"]) == ([f"m{number:04}" for number in range(10)], 2_000)
+        text = client.get("/metrics").text
+        assert len(text) < 20_000
+        assert "murho_served_versions 2000.0" in text
+        assert "murho_model_info{" not in text
+        assert client.post("/models/m0007/predict", {"inputs": [ROW], "samples": 4}).status_code == 200
+        assert client.get("/metrics").text.count("murho_model_info{") == 1
+        assert len(client.get("/models").json()["models"]) == 2_000
+
+
+def test_readiness_names_ten_refused_checkpoints_at_most() -> None:
+    with make_client(FakeModel(), *[(f"r{number:02}", "1", "wrong hash") for number in range(30)]) as client:
+        client.wait_until_loaded()
+        found = client.get("/readyz").json()
+    assert (found["models"], found["model_count"], found["refused_count"]) == (["cars"], 1, 30)
+    assert found["refused"] == [f"r{number:02} version 1" for number in range(10)]
+
+
+def test_the_reasons_against_readiness_name_ten_checkpoints_at_most() -> None:
+    with make_client(*[(f"r{number:04}", "1", "wrong hash") for number in range(2_000)]) as client:
+        client.wait_until_loaded()
+        detail = client.get("/readyz").json()["detail"]
+    assert "r0009 version 1: wrong hash; r" not in detail
+    assert "r0009 version 1: wrong hash and 1990 more" in detail
+    assert len(detail) < 1_000
 
 
 def test_without_a_checkpoint_the_service_says_what_to_do() -> None:

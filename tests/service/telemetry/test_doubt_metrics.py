@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from murho.model.engines.class_prediction import ClassPrediction
 from murho.model.engines.prediction import Prediction
-from murho.service.telemetry.doubt_metrics import DoubtMetrics
+from murho.service.telemetry.doubt_metrics import DoubtMetrics, ModelDoubt
 from tests.service.support import ROW, AppClient
 
 
@@ -19,13 +19,13 @@ def values(registry: CollectorRegistry) -> dict[str, float]:
 
 def test_sums_go_over_the_rows_of_all_answers() -> None:
     registry = CollectorRegistry()
-    metrics = DoubtMetrics(registry)
+    doubt = ModelDoubt(DoubtMetrics(registry), "cars", "1")
     std, epistemic = np.array([5.0, 10.0]), np.array([3.0, 10.0])
     answer = Prediction(
         256, 0, True, np.zeros(2), std, epistemic, np.array([4.0, 0.0]), outside=np.array([False, True])
     )
-    metrics.record("cars", "1", answer, noise=True)
-    metrics.record("cars", "1", answer, noise=True)
+    doubt.record(answer, noise=True)
+    doubt.record(answer, noise=True)
     assert values(registry) == pytest.approx(
         {"unlike_rows": 2.0, "spread_rows": 4.0, "std": 30.0, "epistemic_share": 2 * (0.36 + 1.0)}
     )
@@ -44,10 +44,20 @@ def test_the_share_of_classes_is_that_of_the_entropy_and_a_sure_answer_has_none(
         entropy=np.array([0.6, 0.0]),
         epistemic_entropy=np.array([0.15, 0.0]),
     )
-    DoubtMetrics(registry).record("cars", "1", answer, noise=True)
+    ModelDoubt(DoubtMetrics(registry), "cars", "1").record(answer, noise=True)
     assert values(registry) == pytest.approx(
         {"unlike_rows": 0.0, "spread_rows": 2.0, "entropy": 0.6, "epistemic_share": 0.25}
     )
+
+
+def test_no_std_is_summed_up_over_different_units() -> None:
+    registry = CollectorRegistry()
+    one, metrics = np.ones(1), DoubtMetrics(registry)
+    answer = Prediction(256, 0, True, one, one, one, one)
+    ModelDoubt(metrics, "cars", "1", of_one_unit=False).record(answer, noise=True)
+    assert values(registry) == {"unlike_rows": 0.0, "spread_rows": 1.0, "epistemic_share": 1.0}
+    metrics.remove("cars", "1")
+    assert values(registry) == {}
 
 
 @pytest.mark.parametrize("options", [{"samples": 0}, {"noise": False}])
