@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import fsspec.registry
 import pytest
 
 from murho.model.errors import CheckpointError, OptionError
@@ -39,7 +41,10 @@ def test_what_writes_to_a_disk_alone_says_what_to_do_with_a_url() -> None:
         directory_at("s3://bucket/models")
 
 
-def test_a_library_that_is_not_installed_is_named_with_its_extra() -> None:
+def test_a_library_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for protocol, library in (("gs", "gcsfs"), ("az", "adlfs")):
+        monkeypatch.delitem(fsspec.registry._registry, protocol, raising=False)  # another test may have used it
+        monkeypatch.setitem(sys.modules, library, None)  # what is imported then is not found
     with pytest.raises(OptionError, match=r"pip install 'murho\[gs\]'"):
         store_at("gs://bucket/models")
     with pytest.raises(OptionError, match=r"pip install 'murho\[az\]'"):
