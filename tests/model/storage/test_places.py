@@ -3,8 +3,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import fsspec.registry
 import pytest
+from fsspec.registry import _registry as loaded_file_systems
 
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.storage.places import directory_at, is_url, place_of, shown_place
@@ -43,7 +43,7 @@ def test_what_writes_to_a_disk_alone_says_what_to_do_with_a_url() -> None:
 
 def test_a_library_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for protocol, library in (("gs", "gcsfs"), ("az", "adlfs")):
-        monkeypatch.delitem(fsspec.registry._registry, protocol, raising=False)  # another test may have used it
+        monkeypatch.delitem(loaded_file_systems, protocol, raising=False)  # another test may have used it
         monkeypatch.setitem(sys.modules, library, None)  # what is imported then is not found
     with pytest.raises(OptionError, match=r"pip install 'murho\[gs\]'"):
         store_at("gs://bucket/models")
