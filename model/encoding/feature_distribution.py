@@ -74,6 +74,11 @@ class FeatureDistribution:
         """The feature of each of the Q columns."""
         return (*self.numbers, *(name for name, levels in self.indicated for _ in levels))
 
+    @cached_property
+    def same_owner(self) -> npt.NDArray[np.bool_]:
+        """Whether two columns have the same owner, ``[Q, Q]``."""
+        return np.array([[one == other for other in self.owners] for one in self.owners], dtype=np.bool_)
+
     def clipped_scores(self, columns: Columns) -> npt.NDArray[np.float64]:
         """Return scores and indicators of rows with every number clipped to its training range, ``[B, Q]``.
 

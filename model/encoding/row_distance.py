@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from murho.model.encoding.score_correlation import row_sums
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -97,29 +99,32 @@ def odd_combinations(
     Returns:
         For each row, one to three pairs of features; the second is None for a table of one column.
     """
+    named: list[list[tuple[str, str | None]]] = [[] for _ in scores]
     count, precision = len(distribution.numbers), distribution.precision
+    if not count:
+        return named
     owners = distribution.owners
-    named: list[list[tuple[str, str | None]]] = []
-    for row in scores:
-        values = row.copy()
-        found: list[tuple[str, str | None]] = []
-        taken: list[int] = []
-        slopes = precision[:count] @ values
-        square = float(distribution.distances(values[None])[0]) ** 2
-        while count and len(found) < MOST_NAMED and (not found or square > distribution.reach**2):
-            gains = np.square(slopes) / np.diagonal(precision)[:count]
-            gains[taken] = -1.0
-            worst = int(gains.argmax())
-            if gains[worst] <= 0.0:
-                break
-            pulls = np.abs(precision[worst] * values)
-            pulls[[at for at, owner in enumerate(owners) if owner == owners[worst]]] = -1.0
-            partner = int(pulls.argmax())
-            found.append((owners[worst], owners[partner] if pulls[partner] >= 0.0 else None))
-            taken.append(worst)
-            change = -slopes[worst] / precision[worst, worst]
-            square -= float(gains[worst])
-            values[worst] += change
-            slopes += precision[:count, worst] * change
-        named.append(found)
+    rows, values, taken = np.arange(len(scores)), scores, np.zeros((len(scores), count), dtype=np.bool_)
+    slopes = row_sums(values, precision[:count].T)
+    squares = np.square(distribution.distances(values))
+    for turn in range(MOST_NAMED):
+        gains = np.where(taken, -1.0, np.square(slopes) / np.diagonal(precision)[:count])
+        left = gains.max(axis=1) > 0.0
+        if turn:
+            left &= squares > distribution.reach**2
+        rows, values, taken, slopes, squares, gains = (
+            part[left] for part in (rows, values, taken, slopes, squares, gains)
+        )
+        each, worst = np.arange(len(rows)), gains.argmax(axis=1)
+        pulls = np.where(distribution.same_owner[worst], -1.0, np.abs(precision[worst] * values))
+        partners = pulls.argmax(axis=1)
+        for row, place, partner, pull in zip(
+            rows.tolist(), worst.tolist(), partners.tolist(), pulls.max(axis=1).tolist(), strict=True
+        ):
+            named[row].append((owners[place], owners[partner] if pull >= 0.0 else None))
+        change = -slopes[each, worst] / precision[worst, worst]
+        taken[each, worst] = True
+        squares = squares - gains[each, worst]
+        values[each, worst] += change
+        slopes = slopes + precision[:count, worst].T * change[:, None]
     return named

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from starlette.types import Receive, Scope
 
 from murho.model.errors import MurhoError
+from murho.service.errors import QueueFullError
+from murho.service.middleware.loop_pauses import LoopPauses
 from murho.service.parts import Parts
 from murho.service.responses import problem_response
 
@@ -43,6 +45,7 @@ class DirectPaths:
         self.app = app
         self.parts = parts
         self.find = find
+        self._pauses = LoopPauses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
@@ -55,6 +58,8 @@ class DirectPaths:
             response = await answer(self.parts, scope, receive)
         except MurhoError as error:
             response = problem_response(error, scope)
+            if isinstance(error, QueueFullError):
+                self._pauses.refused()
             if response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
         await response(scope, receive, send)

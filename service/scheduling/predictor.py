@@ -156,7 +156,8 @@ def _unlike(
 ) -> list[list[UnfamiliarValue]]:
     """Returns the values of each slice that are unlike the training rows, with rows counted within its job.
 
-    Slices of few rows are searched together, because most of a search's time is the same for one row and for many.
+    Slices with few such rows are searched together, because most of a search's time is the same for one row and for
+    many.
 
     Args:
         slices: The rows of the pass.
@@ -170,7 +171,7 @@ def _unlike(
         most, first, start = part.job.max_outside - len(part.job.outside), start, start + part.rows
         if rows is not None and not rows.any():
             continue
-        if rows is not None and part.rows * len(columns) <= most:
+        if rows is not None and np.count_nonzero(rows) <= most:
             together += [(first + row, place, part.start + row) for row in np.flatnonzero(rows).tolist()]
             continue
         own = {name: column[first:start] for name, column in columns.items()}
@@ -181,7 +182,8 @@ def _unlike(
         those = {name: column[numbers] for name, column in columns.items()}
         for value in slices[0].job.model.input_warnings(those, among=np.ones(len(numbers), dtype=bool)):
             _, place, row = together[value.row]
-            found[place].append(UnfamiliarValue(row, value.feature, value.message))
+            if len(found[place]) < slices[place].job.max_outside - len(slices[place].job.outside):
+                found[place].append(UnfamiliarValue(row, value.feature, value.message))
     return found
 
 

@@ -5,9 +5,9 @@ computed (`StandingQueue`). Above the bound it is refused at once, with the time
 long-lived thread computes: PyTorch keeps its buffers and threads per calling thread, and a second computation at the
 same time would only share the same processors.
 
-The thread works in passes of about `PASS_SECONDS`. A pass takes all short jobs of one lane that wait (`Job.lane`), or
-some rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at
-most. Before each pass, jobs are dropped whose deadline has passed or for which nobody waits any more.
+The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of one lane that wait (`Job.lane`), or some
+rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at most.
+While many short jobs wait, a pass takes more of them. Before each pass, jobs are dropped whose deadline has passed or for which nobody waits any more.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ __all__ = ["Outcome", "Scheduler"]
 
 PASS_SECONDS = 0.04
 """Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""
+PASS_SHARE, MOST_PASS_SECONDS = 0.25, 0.12
+"""A pass takes this share of the short jobs that wait, if that is more. It delays them little, and one long pass takes
+less time than several short ones."""
 LEAST_ROWS = 16
 """Rows of a long job in a pass, however slow the model."""
 
@@ -261,7 +264,8 @@ class Scheduler:
             self._long_is_next = turns is self._short
             if turns is self._short:
                 head = turns.head()
-                room = 0.0 if head is None else PASS_SECONDS / self.rates.seconds_per_cost(head.model)
+                seconds = max(PASS_SECONDS, min(MOST_PASS_SECONDS, PASS_SHARE * self._standing.seconds))
+                room = 0.0 if head is None else seconds / self.rates.seconds_per_cost(head.model)
                 jobs = turns.take(room, self._left)
                 for job in jobs:
                     self._standing.remove(job)
