@@ -63,3 +63,15 @@ def test_naming_changes_no_score() -> None:
     before = scores.copy()
     odd_combinations(DISTRIBUTION, scores)
     np.testing.assert_array_equal(scores, before)
+
+
+def test_names_do_not_depend_on_the_other_rows() -> None:
+    generator = np.random.default_rng(1)
+    scores = generator.normal(size=(200, 5)) * 3.0
+    together = odd_combinations(DISTRIBUTION, scores)
+    assert {len(found) for found in together} == {1, 2, 3}
+    assert together == [odd_combinations(DISTRIBUTION, scores[row : row + 1])[0] for row in range(200)]
+
+
+def test_no_row_has_no_names() -> None:
+    assert odd_combinations(DISTRIBUTION, np.zeros((0, 5))) == []

@@ -34,21 +34,40 @@ def test_a_failure_leaves_as_many_as_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "least", "parts"), [(0, 1, 1), (1, 1, 1), (2, 1, 2), (9, 4, 2), (9, 5, 1), (100, 1, 2)]
+    ("count", "least", "parts"), [(0, 1, 1), (1, 1, 1), (2, 1, 2), (9, 4, 2), (9, 5, 1), (30, 10, 3), (100, 1, 8)]
 )
 def test_work_is_split_evenly_where_a_part_is_worth_a_thread(count: int, least: int, parts: int) -> None:
-    done: list[tuple[str, slice]] = []
-    in_parts(count, least, lambda rows: done.append((threading.current_thread().name, rows)))
+    done: list[slice] = []
+    in_parts(count, least, done.append)
     assert len(done) == parts
-    assert sorted(row for _, rows in done for row in range(rows.start, rows.stop)) == list(range(count))
-    assert max(rows.stop - rows.start for _, rows in done) <= -(-count // parts)
-    assert (threading.current_thread().name, slice(0, count // parts)) in done
+    assert sorted(row for rows in done for row in range(rows.start, rows.stop)) == list(range(count))
+    assert max(rows.stop - rows.start for rows in done) <= -(-count // parts)
+
+
+def test_a_thread_that_is_held_up_leaves_the_other_parts_to_the_rest() -> None:
+    done: dict[str, int] = {}
+    others_are_done = threading.Event()
+
+    def work(_: slice) -> None:
+        name = threading.current_thread().name
+        done[name] = done.get(name, 0) + 1
+        if sum(done.values()) == 8:
+            others_are_done.set()
+        elif name.startswith("murho-helper"):
+            assert others_are_done.wait(60.0)
+
+    in_parts(100, 1, work)
+    assert max(done.values()) >= 7
 
 
 def test_what_fails_in_another_thread_fails_here() -> None:
-    def work(rows: slice) -> None:
-        if rows.start > 0:
+    failed = threading.Event()
+
+    def work(_: slice) -> None:
+        if threading.current_thread().name.startswith("murho-helper"):
+            failed.set()
             raise ZeroDivisionError
+        assert failed.wait(60.0)
 
     with pytest.raises(ZeroDivisionError):
         in_parts(10, 1, work)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from murho.service.errors import QueueFullError
+from murho.service.middleware.loop_pauses import LoopPauses
 from murho.service.routes import health, invocations, predict, v2
+from murho.service.scheduling.scheduler import Scheduler
 from tests.service.support import ROW
 
 if TYPE_CHECKING:
@@ -48,6 +52,22 @@ def test_metrics_know_the_template_and_not_the_path(client: AppClient, path: str
     client.post(path, {"inputs": [ROW]})
     assert f'route="{template}"' in client.get("/metrics").text
     assert path == template or f'route="{path}"' not in client.get("/metrics").text
+
+
+def test_a_full_queue_makes_the_loop_pause_and_another_refusal_does_not(
+    client: AppClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = threading.Event()
+    monkeypatch.setattr(LoopPauses, "_pause", lambda _: paused.set())
+    assert client.post("/predict", {"inputs": []}).status_code == 422
+    assert not paused.wait(0.05)
+
+    def full(*_: object) -> None:
+        raise QueueFullError("Try again later.", retry_after=1)
+
+    monkeypatch.setattr(Scheduler, "require_room", full)
+    assert client.post("/predict", {"inputs": [ROW]}).status_code == 429
+    assert paused.wait(60.0)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

@@ -252,7 +252,7 @@ def test_warnings_of_one_pass_stay_with_their_jobs() -> None:
     asyncio.run(test())
 
 
-def test_unlike_rows_of_small_jobs_are_searched_together_and_those_of_large_ones_alone() -> None:
+def test_few_unlike_rows_of_several_jobs_are_searched_together_and_many_of_one_job_alone() -> None:
     class Marking(FakeModel):
         searched: ClassVar[list[list[float]]] = []
 
@@ -264,14 +264,14 @@ def test_unlike_rows_of_small_jobs_are_searched_together_and_those_of_large_ones
             return super().input_warnings(columns, limit, **rows)
 
     async def test() -> list[Any]:
-        weights = [[9000.0], [2000.0], [2000.0, 9500.0], [9100.0] * 30]
+        weights = [[9000.0], [2000.0], [2000.0] * 50 + [9500.0], [9100.0] * 30]
         model = Marking()
         return answers([job_about(model, rows, MIXED[0], max_outside=20) for rows in weights])
 
     found = asyncio.run(test())
-    assert [[value.row for value in answer.outside] for answer in found] == [[0], [], [1], list(range(20))]
+    assert [[value.row for value in answer.outside] for answer in found] == [[0], [], [50], list(range(20))]
     assert sorted(Marking.searched) == [[9000.0, 9500.0], [9100.0] * 30]
-    assert found[2].outside == predict(FakeModel(), columns([2000.0, 9500.0]), max_outside=20).outside
+    assert found[2].outside == predict(FakeModel(), columns([2000.0] * 50 + [9500.0]), max_outside=20).outside
 
 
 def test_a_full_device_is_a_passing_state() -> None:

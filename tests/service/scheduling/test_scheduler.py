@@ -102,6 +102,26 @@ def test_a_small_job_waits_for_one_pass_of_a_large_one(monkeypatch: pytest.Monke
     run(scheduler, test)
 
 
+def test_a_pass_takes_a_quarter_of_the_small_jobs_that_wait_if_that_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "PASS_SECONDS", 100 * 2e-7)
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 1000, 1e6)
+
+    async def test() -> None:
+        blocker = job_of()
+        scheduler.submit(blocker)
+        await computation.until_begun()
+        small = [job_of(50) for _ in range(32)]
+        for job in small:
+            scheduler.submit(job)
+        await asyncio.sleep(0)  # what was submitted arrives
+        computation.release.set()
+        await asyncio.gather(*(job.future for job in small))
+        assert [len(slices) for slices in computation.passes[1:]][:6] == [8, 6, 4, 3, 2, 2]
+
+    run(scheduler, test)
+
+
 def test_a_large_job_is_not_starved_by_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "PASS_SECONDS", 100 * 2e-7)
     computation = Computation(held=True)
