@@ -7,7 +7,8 @@ same time would only share the same processors.
 
 The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of one lane that wait (`Job.lane`), or some
 rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at most.
-While many short jobs wait, a pass takes more of them. Before each pass, jobs are dropped whose deadline has passed or for which nobody waits any more.
+While many short jobs wait, a pass takes more of them. Before each pass, jobs are dropped whose deadline has passed or
+for which nobody waits any more.
 """
 
 from __future__ import annotations
