@@ -1,7 +1,7 @@
 """The bounded queue in front of the one thread that computes, and what this thread computes next.
 
 Work is admitted up to a bound, in requests and in cost (row-draws), and up to a lower one while more comes than can be
-computed (`StandingQueue`). Above the bound it is refused at once, with the time after which there will be room. One
+computed (`Admission`). Above the bound it is refused at once, with the time after which there will be room. One
 long-lived thread computes: PyTorch keeps its buffers and threads per calling thread, and a second computation at the
 same time would only share the same processors.
 
@@ -18,15 +18,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
-from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
+from murho.service.errors import DeadlineError
+from murho.service.scheduling.admission import Admission
 from murho.service.scheduling.heartbeat import Heartbeat
 from murho.service.scheduling.jobs import Answer, Job, Reservation, Slice
+from murho.service.scheduling.settling import settle
 from murho.service.scheduling.standing_queue import StandingQueue
 from murho.service.scheduling.turns import Turns
 from murho.service.scheduling.work_rates import WorkRates
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterator, Sequence
 
     from murho.service.scheduling.jobs import ModelLike
@@ -73,8 +74,7 @@ class Scheduler:
         heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.max_pending, self.max_pending_cost, self.max_delay = max_pending, max_pending_cost, max_delay
-        self.clock = clock
+        self.max_delay, self.clock = max_delay, clock
         self.rates = WorkRates()
         self._compute = compute
         self.noticed: Callable[[int, float], None] = lambda _jobs, _seconds: None
@@ -82,23 +82,25 @@ class Scheduler:
         self._changed = threading.Condition(threading.Lock())
         self._short, self._long = Turns(), Turns()
         self._standing = StandingQueue(max_standing_wait, clock)
+        self._admission = Admission(max_pending, max_pending_cost, self.rates, self._standing)
         self._long_is_next = False
         self._arriving: list[Job] = []
-        self._pending = 0
-        self._pending_cost = 0.0
-        self._pending_seconds = 0.0
-        self._closed = False
         self._thread: threading.Thread | None = None
+
+    @property
+    def max_pending(self) -> int:
+        """The most jobs waiting or in computation."""
+        return self._admission.max_pending
 
     @property
     def pending(self) -> int:
         """Jobs waiting or in computation."""
-        return self._pending
+        return self._admission.pending
 
     @property
     def pending_cost(self) -> float:
         """Cost waiting or in computation, in row-draws."""
-        return self._pending_cost
+        return self._admission.pending_cost
 
     def start(self, first: Callable[[], None] | None = None) -> None:
         """Starts the compute thread.
@@ -119,7 +121,7 @@ class Scheduler:
             Whether the thread has ended.
         """
         with self._changed:
-            self._closed = True
+            self._admission.closed = True
             self._changed.notify()
         if self._thread is None:
             return True
@@ -134,28 +136,7 @@ class Scheduler:
             QueueFullError: Too much is pending.
             NotReadyError: The scheduler is closed.
         """
-        if self._closed:
-            raise NotReadyError("The service is shutting down.", retry_after=5)
-        if cost > self.max_pending_cost:
-            most = int(self.max_pending_cost * rows / cost)
-            raise TooLargeError(
-                f"{rows} rows cost {cost:.0f} row-draws (rows x samples, and more for many levels), and this "
-                f"service takes at most {self.max_pending_cost:.0f} at once. "
-                + (f"Send at most {most} rows, or ask for fewer samples." if most else "Ask for fewer samples.")
-            )
-        if self._pending >= self.max_pending or self._pending_cost + cost > self.max_pending_cost:
-            raise QueueFullError(
-                f"{self._pending} requests with {self._pending_cost:.0f} row-draws are pending, which is all that this "
-                f"service takes on; they take about {self._pending_seconds:.1f} s. Try again later.",
-                retry_after=max(1, min(3600, round(self._pending_seconds))),
-            )
-        if self._standing.too_long:
-            raise QueueFullError(
-                f"More comes than this service can compute: for {self._standing.standing:.0f} s the queue has not been "
-                f"empty, and the {len(self._standing)} small requests in it take about {self._standing.seconds:.1f} s. "
-                "Try again later.",
-                retry_after=max(1, round(self._standing.seconds)),
-            )
+        self._admission.require_room(cost, rows)
 
     @contextlib.contextmanager
     def reserved(self, model: ModelLike, cost: float, rows: int) -> Iterator[Reservation]:
@@ -173,18 +154,14 @@ class Scheduler:
         """
         reservation = Reservation(cost)
         with self._changed:
-            self.require_room(cost, rows)
-            self._pending += 1
-            self._add(model, cost)
+            self._admission.admit(model, cost, rows)
         try:
             yield reservation
         finally:
             with self._changed:
-                self._pending -= 1
-                self._add(model, -reservation.left)
+                self._admission.end(model, reservation.left)
                 reservation.left = 0.0
-                if self._closed:
-                    self._changed.notify()
+                self._notify_if_closed()
 
     def submit(self, job: Job) -> None:
         """Admits a job. Its future gets an `Answer` or an error.
@@ -197,11 +174,9 @@ class Scheduler:
         job.submitted = self.clock()
         with self._changed:
             if job.reservation is None:
-                self.require_room(job.cost, job.rows)
-                self._pending += 1
-                self._add(job.model, job.cost)
+                self._admission.admit(job.model, job.cost, job.rows)
             else:
-                self._add(job.model, job.cost - job.reservation.take(job.cost))
+                self._admission.add(job.model, job.cost - job.reservation.take(job.cost))
         self._arriving.append(job)
         if len(self._arriving) == 1:
             # All requests that have arrived by now are read first. So they share a pass, and the interpreter's lock
@@ -256,7 +231,7 @@ class Scheduler:
         """Waits for jobs and returns the slices of the next pass; None once the scheduler is closed and empty."""
         with self._changed:
             while not (self._short or self._long):
-                if self._closed and not self._pending:
+                if self._admission.closed and not self.pending:
                     return None
                 self._changed.wait()
             if self.max_delay and not self._long:
@@ -278,7 +253,7 @@ class Scheduler:
                 self._end(job)
             slices = [Slice(job, job.done, self._stop(job, turns)) for job in jobs if now < job.deadline]
         if late:
-            _settle([(job, self.too_late(job)) for job in late])
+            settle([(job, self.too_late(job)) for job in late])
         return slices
 
     def _stop(self, job: Job, turns: Turns) -> int:
@@ -286,7 +261,11 @@ class Scheduler:
 
     def _wait_for_company(self) -> None:
         head = self._short.head()
-        while head is not None and (left := head.submitted + self.max_delay - self.clock()) > 0 and not self._closed:
+        while (
+            head is not None
+            and (left := head.submitted + self.max_delay - self.clock()) > 0
+            and not self._admission.closed
+        ):
             self._changed.wait(left)
 
     def _after(self, slices: Sequence[Slice], outcomes: Sequence[Outcome], seconds: float) -> None:
@@ -304,7 +283,7 @@ class Scheduler:
                 elif not job.over:
                     self._enqueue(job)
             self.rates.record(slices[0].job.model, cost, seconds)
-        _settle(settled)
+        settle(settled)
 
     def _end(self, job: Job) -> None:
         """Counts a job as no longer pending, once."""
@@ -312,17 +291,16 @@ class Scheduler:
             return
         job.over = True
         self._standing.remove(job)
-        self._pending -= job.reservation is None
-        self._add(job.model, -job.cost)
-        if self._closed:
-            self._changed.notify()
+        if job.reservation is None:
+            self._admission.end(job.model, job.cost)
+        else:
+            self._admission.add(job.model, -job.cost)
+        self._notify_if_closed()
 
-    def _add(self, model: ModelLike, cost: float) -> None:
-        """Adds to the pending work, or takes away from it."""
-        self._pending_cost += cost
-        # Rates change while jobs wait, so what was added is not what is taken away; the empty queue sets it right.
-        seconds = self._pending_seconds + cost * self.rates.seconds_per_cost(model)
-        self._pending_seconds = max(0.0, seconds) if self._pending else 0.0
+    def _notify_if_closed(self) -> None:
+        """Lets the compute thread see that a job is over: after `close` it waits for the last one."""
+        if self._admission.closed:
+            self._changed.notify()
 
     def _left(self, job: Job) -> float:
         """Returns the cost of the rows that are left."""
@@ -337,7 +315,7 @@ class Scheduler:
         seconds = job.deadline - job.submitted
         said = f"There was no answer within {round(seconds, 1 if seconds > 0.09 else 3):g} seconds: "
         if job.begun is None:
-            others = max(0, self._pending - 1)
+            others = max(0, self.pending - 1)
             return DeadlineError(f"{said}the request waited for its turn behind {others} others. Try again later.")
         waited = f"after {job.timing.queue:.2g} seconds in the queue, "
         if job.rows == 1:
@@ -346,24 +324,3 @@ class Scheduler:
             f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
             "allow more time."
         )
-
-
-def _settle(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
-    """Hands outcomes to the event loops that wait for them, all of a loop at once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Job, Answer | BaseException]]] = {}
-    for job, outcome in outcomes:
-        by_loop.setdefault(job.future.get_loop(), []).append((job, outcome))
-    for loop, those in by_loop.items():
-        # The loop is closed if the service stops while a job is still in computation.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_set, those)
-
-
-def _set(outcomes: Sequence[tuple[Job, Answer | BaseException]]) -> None:
-    for job, outcome in outcomes:
-        if job.future.done():
-            continue
-        if isinstance(outcome, BaseException):
-            job.future.set_exception(outcome)
-        else:
-            job.future.set_result(outcome)

@@ -235,13 +235,12 @@ def test_while_more_comes_than_can_be_computed_the_queue_of_small_requests_is_ke
 
 def test_the_time_after_which_to_come_back_is_that_of_the_work_that_waits() -> None:
     computation = Computation(held=True)
-    scheduler = Scheduler(computation, 100, 1e9)
+    scheduler = Scheduler(computation, 1, 1e9)
 
     async def test() -> None:
         scheduler.rates.record(job_of().model, 1e6, 10.0)  # 10 microseconds a row-draw
         job = job_of(cost=5e5)
         scheduler.submit(job)
-        scheduler.max_pending = 1
         with pytest.raises(QueueFullError, match=r"5\.0 s") as caught:
             scheduler.require_room()
         assert caught.value.retry_after == 5
