@@ -13,7 +13,7 @@ import time
 __all__ = ["PAUSE_SECONDS", "LoopPauses"]
 
 PAUSE_SECONDS = 0.004
-"""Every connection waits for this long at most; a refusal may take longer, an answer takes longer anyway."""
+"""Several requests arrive in this time, and it is short beside that of an answer while the queue is full."""
 
 
 class LoopPauses:
