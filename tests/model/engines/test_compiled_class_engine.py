@@ -54,7 +54,7 @@ def answers(
     return [engine.answer(plan, logits, members, Outside.of(outside)) for engine in engines]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.integers(0, 1000),
     st.sampled_from([1, 2, 7, 64]),

@@ -167,8 +167,15 @@ def test_mirror_images_lie_across_mu() -> None:
     assert torch.equal(drawn.members, image.members)
 
 
-@pytest.mark.parametrize("logarithm", [False, True])
-@pytest.mark.parametrize("most", [1e-1, 1e6])
+@pytest.mark.parametrize(
+    ("most", "logarithm"),
+    [
+        (1e-1, True),
+        pytest.param(1e-1, False, marks=pytest.mark.slow),
+        pytest.param(1e6, True, marks=pytest.mark.slow),
+        (1e6, False),
+    ],
+)
 def test_errors_of_levels_far_out_count_the_wide_component(most: float, logarithm: bool) -> None:
     """There most of the density is the wide component's, whose mean and width follow from all draws."""
     samples, levels = 256, torch.tensor([0.0005, 0.001, 0.5, 0.999, 0.9995], dtype=torch.float64)
