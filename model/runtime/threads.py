@@ -77,8 +77,7 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
     others = [_helpers(threads - 1).submit(take_turns) for _ in range(used - 1)]
     take_turns()
     for other in others:
-        if not other.cancel():  # one that has not begun has nothing left to do
-            other.result()
+        other.result()
 
 
 @lru_cache(maxsize=1)

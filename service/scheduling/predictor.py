@@ -165,10 +165,11 @@ def _unlike(
         warned: Which rows of each slice have any such value; None: not known.
     """
     found: list[list[UnfamiliarValue]] = [[] for _ in slices]
+    rooms = [part.job.max_outside - len(part.job.outside) for part in slices]
     together: list[tuple[int, int, int]] = []
     start = 0
-    for place, (part, rows) in enumerate(zip(slices, warned, strict=True)):
-        most, first, start = part.job.max_outside - len(part.job.outside), start, start + part.rows
+    for place, (part, rows, most) in enumerate(zip(slices, warned, rooms, strict=True)):
+        first, start = start, start + part.rows
         if rows is not None and not rows.any():
             continue
         if rows is not None and np.count_nonzero(rows) <= most:
@@ -182,7 +183,7 @@ def _unlike(
         those = {name: column[numbers] for name, column in columns.items()}
         for value in slices[0].job.model.input_warnings(those, among=np.ones(len(numbers), dtype=bool)):
             _, place, row = together[value.row]
-            if len(found[place]) < slices[place].job.max_outside - len(slices[place].job.outside):
+            if len(found[place]) < rooms[place]:
                 found[place].append(UnfamiliarValue(row, value.feature, value.message))
     return found
 

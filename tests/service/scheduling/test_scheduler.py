@@ -77,6 +77,25 @@ def test_only_jobs_of_one_model_seed_and_number_of_draws_share_a_pass() -> None:
     run(scheduler, test)
 
 
+def test_a_job_without_draws_shares_no_pass_so_that_its_mean_is_the_same_to_the_bit() -> None:
+    computation = Computation(held=True)
+    scheduler = Scheduler(computation, 100, 1000)
+
+    async def test() -> None:
+        blocker = job_of()
+        scheduler.submit(blocker)
+        await computation.until_begun()
+        others = [job_of(options=PredictOptions(samples=0)) for _ in range(3)]
+        for job in others:
+            scheduler.submit(job)
+        await asyncio.sleep(0)  # what was submitted arrives
+        computation.release.set()
+        await asyncio.gather(*(job.future for job in others))
+        assert [[part.job for part in slices] for slices in computation.passes[1:]] == [[job] for job in others]
+
+    run(scheduler, test)
+
+
 def test_a_small_job_waits_for_one_pass_of_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "PASS_SECONDS", 100 * 2e-7)  # 100 rows
     computation = Computation(held=True)
