@@ -41,6 +41,9 @@ PASS_SHARE, MOST_PASS_SECONDS = 0.25, 0.12
 less time than several short ones."""
 LEAST_ROWS = 16
 """Rows of a long job in a pass, however slow the model."""
+ROWS_WITHOUT_DRAWS = 256
+"""Rows in a pass of a job without draws, whatever their speed: its mean is the same to the bit at every call, and a
+matrix product rounds a row differently among others. For this reason it also shares no pass with another job."""
 
 Outcome: TypeAlias = "Answer | BaseException | None"
 """What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
@@ -201,7 +204,7 @@ class Scheduler:
         """Puts a job, or what is left of it, into the queue."""
         left = self._left(job)
         seconds = left * self.rates.seconds_per_cost(job.model)
-        if job.done == 0 and seconds <= PASS_SECONDS:
+        if job.rows <= ROWS_WITHOUT_DRAWS if _without_draws(job) else job.done == 0 and seconds <= PASS_SECONDS:
             self._short.add(job, left)
             self._standing.add(job, seconds)
         else:
@@ -256,9 +259,7 @@ class Scheduler:
     def _room(self) -> float:
         """Returns the most cost of the next pass of short jobs."""
         head = self._short.head()
-        # Without draws the mean is the same to the bit at every call, so such a job has a pass alone: a matrix product
-        # rounds a row differently among others.
-        if head is None or head.options.samples == 0:
+        if head is None or _without_draws(head):
             return 0.0
         seconds = max(PASS_SECONDS, min(MOST_PASS_SECONDS, PASS_SHARE * self._standing.seconds))
         return seconds / self.rates.seconds_per_cost(head.model)
@@ -314,6 +315,8 @@ class Scheduler:
         return job.cost * (job.rows - job.done) / job.rows
 
     def _rows_per_pass(self, job: Job) -> int:
+        if _without_draws(job):
+            return min(job.rows - job.done, ROWS_WITHOUT_DRAWS)
         seconds_per_row = self.rates.seconds_per_cost(job.model) * job.cost / job.rows
         return min(job.rows - job.done, max(LEAST_ROWS, int(PASS_SECONDS / max(seconds_per_row, 1e-9))))
 
@@ -331,3 +334,7 @@ class Scheduler:
             f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
             "allow more time."
         )
+
+
+def _without_draws(job: Job) -> bool:
+    return job.options.samples == 0

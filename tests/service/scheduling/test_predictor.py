@@ -114,6 +114,7 @@ def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.M
     whole = predict(FakeModel(), rows, options, max_outside=3)
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
+    monkeypatch.setattr(scheduler, "ROWS_WITHOUT_DRAWS", 7)
     model = FakeModel()
     parts = predict(model, rows, options, max_outside=3)
     assert len(model.calls) == 8
@@ -135,6 +136,7 @@ def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> 
     whole = predict(Classifier(), rows, options).prediction
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
+    monkeypatch.setattr(scheduler, "ROWS_WITHOUT_DRAWS", 7)
     model = Classifier()
     parts = predict(model, rows, options).prediction
     assert model.passes > 1

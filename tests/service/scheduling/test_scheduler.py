@@ -96,6 +96,21 @@ def test_a_job_without_draws_shares_no_pass_so_that_its_mean_is_the_same_to_the_
     run(scheduler, test)
 
 
+@pytest.mark.parametrize("seconds", [1e-9, 1.0])
+def test_the_passes_of_a_job_without_draws_do_not_depend_on_measured_speed(seconds: float) -> None:
+    computation = Computation()
+    scheduler = Scheduler(computation, 100, 1e6)
+
+    async def test() -> None:
+        job = job_of(600, options=PredictOptions(samples=0))
+        scheduler.rates.record(job.model, 1e6, 1e6 * seconds)
+        scheduler.submit(job)
+        await job.future
+        assert [part.rows for slices in computation.passes for part in slices] == [256, 256, 88]
+
+    run(scheduler, test)
+
+
 def test_a_small_job_waits_for_one_pass_of_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "PASS_SECONDS", 100 * 2e-7)  # 100 rows
     computation = Computation(held=True)
