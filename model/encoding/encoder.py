@@ -21,12 +21,13 @@ from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.range_distance import RangeDistance
 from murho.model.encoding.row_distance import COMBINATION, encoded_distance
 from murho.model.encoding.support_gaps import SupportGaps, support_gaps_from_json
+from murho.model.encoding.unread import Unread
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
-from murho.model.json_validation import expect_fields, wrong
+from murho.model.json_validation import expect_fields, expect_list, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import numpy.typing as npt
 
@@ -57,6 +58,7 @@ class Encoder:
         distribution: Joint distribution of the features; None in older checkpoints.
         continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
             it is, as in older checkpoints.
+        unread: Names of the features that are no inputs of the networks, in schema order.
     """
 
     schema: Schema
@@ -66,6 +68,7 @@ class Encoder:
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
     distribution: FeatureDistribution | None = None
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
     @classmethod
     def fit(
@@ -76,6 +79,7 @@ class Encoder:
         encoding: str = "standard",
         whitened: bool = False,
         distribution: FeatureDistribution | None = None,
+        unread: Collection[str] = (),
     ) -> Self:
         """Fit the encoding to the training rows.
 
@@ -86,6 +90,7 @@ class Encoder:
                 in quantile bins.
             whitened: Whether to add hidden directions, if there are any.
             distribution: The distribution of the training rows, for their distance and for missing cells.
+            unread: Names of features that become no inputs.
 
         Returns:
             The encoder.
@@ -96,9 +101,13 @@ class Encoder:
         classes = ENCODINGS.get(encoding)
         if classes is None:
             raise OptionError(f"the encoding {encoding!r} is not known; use one of {', '.join(ENCODINGS)}")
-        parts = tuple(classes[feature.kind].fit(feature, columns[feature.name]) for feature in schema.features)
+        unread = tuple(feature.name for feature in schema.features if feature.name in unread)
+        parts = tuple(
+            (Unread if feature.name in unread else classes[feature.kind]).fit(feature, columns[feature.name])
+            for feature in schema.features
+        )
         whitening = Whitening.fit(schema, parts, columns) if whitened else None
-        return cls(schema, encoding, parts, whitening, distribution=distribution)
+        return cls(schema, encoding, parts, whitening, distribution=distribution, unread=unread)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -138,6 +147,11 @@ class Encoder:
             slices.append((feature.name, part, slice(start, stop)))
             start = stop
         return tuple(slices)
+
+    @cached_property
+    def columns_of(self) -> Mapping[str, slice]:
+        """Feature → the encoded columns that are of it alone; without those of its distance."""
+        return {name: where for name, _, where in self._slices}
 
     @cached_property
     def bins(self) -> tuple[int, ...]:
@@ -260,6 +274,8 @@ class Encoder:
             data["distribution"] = self.distribution.to_json()
         if self.continuations:
             data["continuations"] = {name: each.to_json() for name, each in self.continuations.items()}
+        if self.unread:
+            data["unread"] = list(self.unread)
         return data
 
     @classmethod
@@ -273,7 +289,7 @@ class Encoder:
         Raises:
             CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
-        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations")
+        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations", "unread")
         optional = [key for key in parts_of_newer_files if isinstance(data, dict) and key in data]
         fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
         encoding = fields["encoding"]
@@ -281,8 +297,9 @@ class Encoder:
             raise wrong("encoding.encoding", f"one of {', '.join(ENCODINGS)}", encoding)
         names = tuple(feature.name for feature in schema.features)
         features = expect_fields(fields["features"], "encoding.features", names)
+        unread = _unread_of(fields, names)
         parts = tuple(
-            ENCODINGS[encoding][feature.kind].from_json(
+            (Unread if feature.name in unread else ENCODINGS[encoding][feature.kind]).from_json(
                 feature, features[feature.name], f"encoding.features.{feature.name}"
             )
             for feature in schema.features
@@ -299,4 +316,14 @@ class Encoder:
         continuations = {}
         if "continuations" in optional:
             continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
-        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations)
+        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations, unread)
+
+
+def _unread_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The unread features of a fitted encoding's JSON data; a CheckpointError says what does not fit."""
+    if "unread" not in fields:
+        return ()
+    unread = expect_list(fields["unread"], "encoding.unread")
+    if not unread or unread != [name for name in names if name in unread] or len(unread) == len(names):
+        raise wrong("encoding.unread", "some of the features, in their order, but not all", unread)
+    return tuple(unread)

@@ -12,6 +12,7 @@ from torch import Tensor
 from murho.model.data.splits import folds_of, partition_of
 from murho.model.distributions.ensemble_extrapolation import ensemble_score
 from murho.model.fitting.row_scorers import LEAST_LOG_DENSITY
+from murho.model.networks.read_inputs import are_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,10 +179,11 @@ class Judgements:
 def _described(network: BayesianNetwork, judges: int) -> int:
     """Number of members that scores of so many judges are extrapolated to.
 
-    Where members read different inputs, two judges of a row differ more than two members that read the same. The line
-    through one and both would promise too much, so scores stay those of the judges.
+    Where the judges of a row are of two kinds that read different inputs, they differ more than two members of one
+    kind. The line through one and both would promise too much, so scores stay those of the judges.
     """
-    return network.architecture.members if network.reads is None else judges
+    reads = None if network.reads is None else network.reads.squeeze(1).bool()
+    return network.architecture.members if are_alike(reads) else judges
 
 
 def mixture_nll(

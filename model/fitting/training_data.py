@@ -14,6 +14,7 @@ from murho.model.distributions.transforms import TRANSFORMS, Identity, Standardi
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.encodings import MIXED, PIECEWISE
+from murho.model.encoding.input_choice import InputChoice
 from murho.model.errors import OptionError, TableError
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.networks.read_inputs import mixed_reading
@@ -53,41 +54,45 @@ class TrainingData:
     split: Split
     weights: NDArray[np.float64] | None = None
     limits: Limits | None = None
-    _encoders: dict[tuple[str, bool], Encoder] = field(default_factory=dict)
-    _encoded: dict[tuple[str, bool], NDArray[np.float32]] = field(default_factory=dict)
+    _encoders: dict[InputChoice, Encoder] = field(default_factory=dict)
+    _encoded: dict[InputChoice, NDArray[np.float32]] = field(default_factory=dict)
 
-    def encoder(self, encoding: str, *, whitened: bool = False) -> Encoder:
-        """The encoder of an encoding by name, fitted to the training rows."""
-        key = (encoding, whitened)
-        if key not in self._encoders:
+    def encoder(self, inputs: InputChoice) -> Encoder:
+        """The encoder of a choice of inputs, fitted to the training rows."""
+        inputs = _of_encoder(inputs)
+        if inputs not in self._encoders:
             training = select_rows(self.columns, self.split.learned)
-            self._encoders[key] = Encoder.fit(
+            self._encoders[inputs] = Encoder.fit(
                 self.schema,
                 training,
-                encoding=PIECEWISE if encoding == MIXED else encoding,
-                whitened=whitened,
+                encoding=inputs.encoding,
+                whitened=inputs.whitened,
                 distribution=self.distribution,
+                unread=inputs.unread_by_all,
             )
-        return self._encoders[key]
+        return self._encoders[inputs]
 
     @cached_property
     def distribution(self) -> FeatureDistribution | None:
         """The distribution of the features over the training rows; None for very few rows."""
         return fit_feature_distribution(self.schema, select_rows(self.columns, self.split.learned))
 
-    def encoded(self, encoding: str, *, whitened: bool = False) -> NDArray[np.float32]:
-        """All rows in an encoding, ``[N, D]``."""
-        key = (PIECEWISE if encoding == MIXED else encoding, whitened)
-        if key not in self._encoded:
-            self._encoded[key] = self.encoder(encoding, whitened=whitened).encode(self.columns)
-        return self._encoded[key]
+    def encoded(self, inputs: InputChoice) -> NDArray[np.float32]:
+        """All rows as a choice of inputs, ``[N, D]``."""
+        inputs = _of_encoder(inputs)
+        if inputs not in self._encoded:
+            self._encoded[inputs] = self.encoder(inputs).encode(self.columns)
+        return self._encoded[inputs]
 
-    def reads(self, encoding: str, members: int, *, whitened: bool = False) -> torch.Tensor | None:
-        """Whether each member reads each input, ``[M, D]``; None for all encodings but the mixed one: all do."""
-        if encoding != MIXED:
-            return None
-        encoder = self.encoder(encoding, whitened=whitened)
-        return mixed_reading(members, encoder.width, encoder.bins)
+    def reads(self, inputs: InputChoice, members: int) -> torch.Tensor | None:
+        """Whether each member reads each input, ``[M, D]``; None: all do."""
+        encoder = self.encoder(inputs)
+        every = torch.ones(members, encoder.width, dtype=torch.bool)
+        reads = mixed_reading(members, encoder.width, encoder.bins) if inputs.encoding == MIXED else every
+        for member, names in enumerate(inputs.unread):
+            for name in names:
+                reads[member, encoder.columns_of[name]] = False
+        return None if inputs.encoding != MIXED and bool(reads.all()) else reads
 
     def fits(self, transform: str) -> bool:
         """Whether the training targets lie in a transform's domain."""
@@ -125,9 +130,9 @@ class TrainingData:
             )
         return Standardisation(fitted, location, scale, self.limits)
 
-    def learned_rows(self, encoding: str, transform: str, *, whitened: bool = False) -> Rows:
+    def learned_rows(self, inputs: InputChoice, transform: str) -> Rows:
         """The rows that the members which serve learn from after forward judging (`Split.newest`)."""
-        encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
+        encoded, standardisation = self.encoded(inputs), self.standardisation(transform)
         numbers = self.split.learned
         targets = standardisation.forward(torch.from_numpy(self.targets[numbers])).float()
         weights = None if self.weights is None else torch.from_numpy(self.weights[numbers]).float()
@@ -140,9 +145,9 @@ class TrainingData:
             weights=weights,
         )
 
-    def rows(self, encoding: str, transform: str, *, whitened: bool = False) -> tuple[Rows, Rows]:
+    def rows(self, inputs: InputChoice, transform: str) -> tuple[Rows, Rows]:
         """Training and validation rows, encoded and standardised."""
-        encoded, standardisation = self.encoded(encoding, whitened=whitened), self.standardisation(transform)
+        encoded, standardisation = self.encoded(inputs), self.standardisation(transform)
         targets = standardisation.forward(torch.from_numpy(self.targets)).float()
         folds = None if self.split.folds is None else torch.from_numpy(self.split.folds)
         weights = None if self.weights is None else torch.from_numpy(self.weights).float()
@@ -160,3 +165,9 @@ class TrainingData:
 
     def _training_targets(self) -> torch.Tensor:
         return torch.from_numpy(self.targets[self.split.learned])
+
+
+def _of_encoder(inputs: InputChoice) -> InputChoice:
+    """What the encoder depends on: all members have the same."""
+    encoding = PIECEWISE if inputs.encoding == MIXED else inputs.encoding
+    return InputChoice(encoding, inputs.whitened, (inputs.unread_by_all,) if inputs.unread_by_all else ())

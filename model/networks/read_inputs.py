@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["UNREAD_RHO", "inputs_read", "is_unread", "mixed_reading", "weights_from_inputs", "without_unread"]
+__all__ = [
+    "UNREAD_RHO",
+    "are_alike",
+    "inputs_read",
+    "is_unread",
+    "mixed_reading",
+    "weights_from_inputs",
+    "without_unread",
+]
 
 UNREAD_RHO = -39.0
 """rho of a weight from an input that its member does not read: its sigma is 1e-17, and its mean is 0. As with a pruned
@@ -50,6 +58,20 @@ def mixed_reading(members: int, inputs: int, bins: Sequence[int]) -> Tensor:
     plain = [member for member in range(members) if member // together % 2]
     reads[torch.tensor(plain, dtype=torch.long)[:, None], torch.tensor(bins, dtype=torch.long)] = False
     return reads
+
+
+def are_alike(reads: Tensor | None) -> bool:
+    """Whether members differ in what they read by chance alone, if at all, and not as two kinds.
+
+    They are of two kinds where all members of one partition into folds read an input that none of the other reads.
+
+    Args:
+        reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
+    """
+    if reads is None:
+        return True
+    shares = torch.stack([part.float().mean(dim=0) for part in reads.split(folds_of(len(reads)))])
+    return not bool((shares.amax(dim=0) - shares.amin(dim=0) == 1.0).any())
 
 
 def weights_from_inputs(architecture: Architecture, index: int, inputs: Tensor) -> Tensor:

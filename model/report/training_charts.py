@@ -103,11 +103,12 @@ def candidate_name(candidate: Mapping[str, Any], other: Mapping[str, Any] | None
         other: Another one; choices that are the same in both are left out.
     """
     widths = "x".join(str(width) for width in candidate["hidden"]) or "no"
-    temperature = candidate["temperature"]
+    temperature, unread = candidate["temperature"], len(candidate.get("unread", ()))
     words = {
         **({} if candidate["noise"] in CLASS_KINDS else _of_number(candidate)),
         "encoding": f"{candidate['encoding']} encoding",
         "whitened": "whitened" if candidate.get("whitened") else "not whitened",
+        "unread": f"without {unread} idle features" if unread else "all features" if other else "",
         "hidden": f"hidden {widths}",
         "temperature": "" if temperature is None else f"temperature {temperature:.3g}",
     }

@@ -104,7 +104,7 @@ class CandidateFits:
         """
         name = f"{candidate!r}, {stage}"
         began = time.monotonic() - self._snapshots.spent(name)
-        training, validation = self.data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+        training, validation = self.data.rows(candidate.inputs, candidate.transform)
         budget = self.budget.of_fit(self.plan.time_of(stage), self.plan.time_left, began)
         title = f"{stage_title(stage)}{candidate}"
         self._reporter.stage(self.plan.begin(stage, len(self.attempts) + 1, title))
@@ -117,7 +117,7 @@ class CandidateFits:
                 training,
                 validation,
                 fit_options,
-                lambda outcome: self._scores(candidate, outcome, validation),
+                lambda outcome: self.row_scores(candidate, outcome, validation),
                 title=title,
                 initial=initial,
                 reporter=self._reporter,
@@ -148,7 +148,7 @@ class CandidateFits:
         spread = float(validation.mean((targets - validation.mean(targets)).square()).sqrt())
         return targets, self._task.scorer(outcome.likelihood, data.standardisation(candidate.transform), spread)
 
-    def _scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
+    def row_scores(self, candidate: Candidate, outcome: Fit, validation: Rows) -> Tensor:
         """Scores of every validation row: NLL and CRPS ``[2, N]``, or the log loss alone ``[1, N]``."""
         targets, scorer = self.judging(candidate, outcome, validation)
         scores = held_out_row_scores(outcome.network, validation, targets, scorer, seed=self.options.seed)
@@ -173,7 +173,7 @@ class CandidateFits:
             activation=options.activation,
             skip=options.skip and bool(candidate.hidden),
             members=members,
-            reads=self.data.reads(candidate.encoding, members, whitened=candidate.whitened),
+            reads=self.data.reads(candidate.inputs, members),
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
             optimiser=options.optimiser,

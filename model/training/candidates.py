@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from murho.model.encoding.input_choice import InputChoice
 from murho.model.likelihoods.registry import CLASS_KINDS, LIKELIHOODS
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Candidate:
         hidden: Widths of the hidden layers.
         temperature: Factor of the KL at the end of the fit. None: the factor rises along the fit, and validation picks
             the best one.
+        unread: For each member the names of the features that it does not read (`model.training.idle_features`); empty:
+            all members read all.
     """
 
     noise: str
@@ -84,10 +87,16 @@ class Candidate:
     whitened: bool
     hidden: tuple[int, ...]
     temperature: float | None
+    unread: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         """Take the transform of an observation model that goes with one alone."""
         object.__setattr__(self, "transform", LIKELIHOODS[self.noise].only_transform or self.transform)
+
+    @property
+    def inputs(self) -> InputChoice:
+        """How features become inputs."""
+        return InputChoice(self.encoding, self.whitened, self.unread)
 
     def __str__(self) -> str:
         """The candidate in words."""
@@ -98,6 +107,9 @@ class Candidate:
             model = f"{self.noise} noise, transform {self.transform}"
         temperature = "" if self.temperature is None else f", temperature {self.temperature:.3g}"
         encoding = f"{self.encoding} encoding{', whitened' if self.whitened else ''}"
+        if self.unread:
+            fewest, most = min(map(len, self.unread)), max(map(len, self.unread))
+            encoding += f", without {most if fewest == most else f'{fewest} to {most}'} idle features"
         return f"{model}, {encoding}, hidden {widths}{temperature}"
 
 
@@ -149,8 +161,9 @@ class Attempt:
         return 0.5 * (self.nll + math.log(self.crps))
 
     def to_json(self) -> dict[str, Any]:
-        """The candidate and its scores, for ``model.json``."""
+        """The candidate and its scores, for ``model.json``; ``unread`` has the features that no member reads."""
         facts = {name: getattr(self.candidate, name) for name in Candidate.__dataclass_fields__}
+        facts["unread"] = list(self.candidate.inputs.unread_by_all)
         return facts | {"stage": self.stage, "nll": self.nll, "crps": self.crps, "seconds": self.seconds}
 
 

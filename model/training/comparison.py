@@ -19,11 +19,26 @@ if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Fit
     from murho.model.training.candidates import Attempt
 
-__all__ = ["BestSoFar", "is_better", "paired_difference"]
+__all__ = ["NARROW", "BestSoFar", "is_better", "paired_difference", "row_differences"]
+
+NARROW = 0.05
+"""Difference of two losses of trials, nats, below which later choices or longer fits may reverse the order."""
 
 
 def paired_difference(first: Tensor, second: Tensor) -> tuple[float, float]:
-    """Loss of one fit less the loss of another, and its standard error, in nats.
+    """Loss of one fit less the loss of another, and its standard error, in nats: the mean of `row_differences`.
+
+    Args:
+        first: Scores of every row under the first fit, as `row_differences` takes them.
+        second: The same under the second fit, for the same rows.
+    """
+    differences = row_differences(first, second)
+    error = float(differences.std(correction=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+    return float(differences.mean()), error
+
+
+def row_differences(first: Tensor, second: Tensor) -> Tensor:
+    """Loss of one fit less the loss of another for every row, ``[N]``, nats.
 
     The loss of a row is ``(nll + crps / c) / 2``, where c is the mean CRPS of both fits: to first order, means of it
     differ as `model.training.candidates.Attempt.loss` does.
@@ -33,13 +48,10 @@ def paired_difference(first: Tensor, second: Tensor) -> tuple[float, float]:
             `model.fitting.cross_fit_rows.held_out_row_scores` returns them; of classes the log loss alone, ``[1, N]``.
         second: The same under the second fit, for the same rows.
     """
+    differences = first - second
     if len(first) == 1:
-        (differences,) = first - second
-    else:
-        (nll, crps), scale = first - second, 0.5 * (first[1] + second[1]).mean()
-        differences = 0.5 * (nll + crps / scale)
-    error = float(differences.std(correction=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
-    return float(differences.mean()), error
+        return differences[0]
+    return 0.5 * (differences[0] + differences[1] / (0.5 * (first[1] + second[1]).mean()))
 
 
 def is_better(challenger: Tensor, incumbent: Tensor, *, simpler: bool) -> bool:

@@ -78,7 +78,7 @@ def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> st
     members = fits.options.members
     if candidate.encoding != MIXED or fits.options.encoding != "auto" or members != 2 * folds_of(members):
         return None
-    _, validation = fits.data.rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+    _, validation = fits.data.rows(candidate.inputs, candidate.transform)
     if validation.judges(members) != 2:
         return None
     targets, scorer = fits.judging(candidate, outcome, validation)

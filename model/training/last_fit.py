@@ -51,7 +51,7 @@ def fit_to_newest_rows(
     Returns:
         The continued fit, or ``kept`` if the continued one became non-finite.
     """
-    rows = data.learned_rows(candidate.encoding, candidate.transform, whitened=candidate.whitened)
+    rows = data.learned_rows(candidate.inputs, candidate.transform)
     standardisation = data.standardisation(candidate.transform)
     architecture = kept.network.architecture
     batch_size = options.batch_size or default_batch_size(len(rows))
@@ -66,7 +66,7 @@ def fit_to_newest_rows(
         activation=architecture.activation,
         skip=architecture.skip,
         members=architecture.members,
-        reads=data.reads(candidate.encoding, architecture.members, whitened=candidate.whitened),
+        reads=data.reads(candidate.inputs, architecture.members),
         kl_weights=options.kl_weights,
         draws_per_step=options.draws_per_step,
         optimiser=options.optimiser,

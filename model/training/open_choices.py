@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from murho.model.data.splits import folds_of
 from murho.model.encoding.encodings import MIXED, PIECEWISE
+from murho.model.encoding.input_choice import InputChoice
 from murho.model.training.candidates import Candidate
 from murho.model.training.quick import QUICK_TEMPERATURE
 from murho.model.training.search_space import TEMPERATURES, SearchDimension
@@ -50,7 +51,11 @@ def open_dimensions(data: TrainingData, options: TrainOptions) -> Iterator[Searc
     few = has_few_rows(len(data.split.training))
     yield from task_of(data.schema.target).dimensions(data, options)
     # After the noise: many inputs together with a flexible density would overfit a small table.
-    if options.encoding == "auto" and _first_encoding(data, options) != MIXED and data.encoder(PIECEWISE).bins:
+    if (
+        options.encoding == "auto"
+        and _first_encoding(data, options) != MIXED
+        and data.encoder(InputChoice(PIECEWISE)).bins
+    ):
         yield SearchDimension("encoding", (PIECEWISE,))
     if options.whiten == "auto" and not few:
         whitening = _whitening(data)
@@ -68,9 +73,9 @@ def _first_encoding(data: TrainingData, options: TrainOptions) -> str:
     few, task = has_few_rows(len(data.split.training)), task_of(data.schema.target)
     both = options.members > folds_of(options.members)
     mixed = task.mixes_encodings and few and both and not options.quick
-    return MIXED if mixed and data.encoder(PIECEWISE).bins else "standard"
+    return MIXED if mixed and data.encoder(InputChoice(PIECEWISE)).bins else "standard"
 
 
 def _whitening(data: TrainingData) -> Whitening | None:
     """The whitened directions of the table; they are the same for every encoding."""
-    return data.encoder("standard", whitened=True).whitening
+    return data.encoder(InputChoice("standard", whitened=True)).whitening

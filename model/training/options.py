@@ -124,6 +124,11 @@ class TrainOptions(BaseModel):
         description="Whether small differences between correlated numbers are inputs, too. auto takes what validates "
         "better.",
     )
+    idle_features: Literal["auto", "keep"] = Field(
+        default="auto",
+        description="Features that tell nothing. auto: below 1,000 rows and 50 rows a feature, answers do without "
+        "those whose shuffling does no harm, if this validates better.",
+    )
     prior: Literal["gaussian", "scale-mixture", "empirical-bayes"] = Field(
         default="empirical-bayes", description="Prior of the weights."
     )

@@ -55,6 +55,9 @@ __all__ = ["Trained", "train"]
 
 ANSWERS_OF_A_JUDGED_ROW = 4
 """Judging a row and computing its bands takes about as long as so many answers."""
+SHOWN_NAMES = 10
+"""Names of features in a line for people."""
+
 ROWS_IN_A_HURRY = 500
 """Most rows that calibrate and score a training which was interrupted after the search: about a second."""
 
@@ -184,6 +187,9 @@ def train(
     )
     try:
         reporter.say(f"chose {result.candidate}")
+        unread = result.candidate.inputs.unread_by_all
+        if unread:
+            reporter.say(_of_idle_features(unread, len(schema.features)))
         if result.interrupted:
             reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
             _say_how_to_go_on(snapshots, reporter)
@@ -200,6 +206,15 @@ def train(
         if not result.interrupted:
             _say_how_to_go_on(snapshots, reporter)
         return finished(replace(result, interrupted=True), most_rows=ROWS_IN_A_HURRY)
+
+
+def _of_idle_features(unread: tuple[str, ...], features: int) -> str:
+    """What to tell about features that answers do not depend on."""
+    shown = ", ".join(map(repr, unread[:SHOWN_NAMES])) + (", …" if len(unread) > SHOWN_NAMES else "")
+    return (
+        f"answers do not depend on {len(unread)} of {features} features, which told nothing on held-out rows: {shown} "
+        "(--idle-features keep: they do)"
+    )
 
 
 def _say_how_to_go_on(snapshots: Snapshots, reporter: Reporter) -> None:
@@ -240,8 +255,8 @@ def _finished(
     standardisation = data.standardisation(candidate.transform)
 
     architecture = chosen.network.architecture
-    encoder = data.encoder(candidate.encoding, whitened=candidate.whitened)
-    reads = data.reads(candidate.encoding, architecture.members, whitened=candidate.whitened)
+    encoder = data.encoder(candidate.inputs)
+    reads = data.reads(candidate.inputs, architecture.members)
     tensors = without_unread(learned_tensors(chosen.network, chosen.likelihood), architecture, reads)
     spec = ModelSpec(
         architecture=architecture,
@@ -273,7 +288,7 @@ def _finished(
     engine = engine_worth(min(len(targets), ANSWERS_OF_A_JUDGED_ROW * judged), SAMPLES)
     calibrated = task.calibrate(
         Posterior(spec, tensors, engine=engine),
-        data.encoded(candidate.encoding, whitened=candidate.whitened),
+        data.encoded(candidate.inputs),
         targets,
         groups,
         calibrating=calibrating,

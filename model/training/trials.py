@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from murho.model.training.comparison import NARROW
+from murho.model.training.idle_features import without_idle_features
 from murho.model.training.stages import TRIAL
 
 if TYPE_CHECKING:
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
     from murho.model.training.search_space import SearchDimension
 
 __all__ = ["planned_trials", "run_trials"]
-
-NARROW = 0.05
-"""Difference of two losses, nats, below which later choices may reverse the order."""
 
 
 def planned_trials(dimensions: Sequence[SearchDimension]) -> int:
@@ -47,6 +46,8 @@ def run_trials(
     chosen = first
     narrow: dict[str, Candidate] = {}
     best.keep(*fits.fit(chosen, TRIAL))
+    if fits.plan.few and fits.options.idle_features == "auto":
+        chosen = without_idle_features(fits, best)
     for dimension in dimensions:
         chosen = _search_dimension(fits, best, dimension, chosen, narrow)
     if chosen.temperature is None:

@@ -337,3 +337,31 @@ class TestEncoder:
         place[path[-1]] = value
         with pytest.raises(CheckpointError, match=message):
             Encoder.from_json(data, cars[0])
+
+
+class TestUnread:
+    """Features that are no inputs."""
+
+    def test_an_unread_feature_has_no_column_but_the_rest_is_as_before(self, cars: tuple[Schema, Any]) -> None:
+        schema, columns = cars
+        whole, rest = Encoder.fit(schema, columns), Encoder.fit(schema, columns, unread=["Origin", "Horsepower"])
+        assert rest.unread == ("Horsepower", "Origin")
+        kept = [number for number, name in enumerate(whole.names) if not name.startswith(("Horsepower", "Origin"))]
+        assert rest.names == tuple(whole.names[number] for number in kept)
+        np.testing.assert_array_equal(rest.encode(columns), whole.encode(columns)[:, kept])
+        np.testing.assert_array_equal(rest.training_range, whole.training_range[:, kept])
+
+    def test_it_round_trips_through_json(self, cars: tuple[Schema, Any]) -> None:
+        schema, columns = cars
+        encoder = Encoder.fit(schema, columns, encoding="piecewise", unread=["Weight_in_lbs"])
+        read = Encoder.from_json(json.loads(json.dumps(encoder.to_json())), schema)
+        assert read.unread == ("Weight_in_lbs",)
+        np.testing.assert_array_equal(read.encode(columns), encoder.encode(columns))
+
+    @pytest.mark.parametrize("unread", [[], ["Nothing"], ["Origin", "Horsepower"], "Origin", "all"])
+    def test_damaged_names_are_refused(self, cars: tuple[Schema, Any], unread: Any) -> None:
+        schema, columns = cars
+        data = json.loads(json.dumps(Encoder.fit(schema, columns, unread=["Origin", "Horsepower"]).to_json()))
+        data["unread"] = [feature.name for feature in schema.features] if unread == "all" else unread
+        with pytest.raises(CheckpointError, match=r"encoding\.unread"):
+            Encoder.from_json(data, schema)

@@ -8,6 +8,7 @@ import torch
 
 from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.data.splits import split_rows
+from murho.model.encoding.input_choice import InputChoice
 from murho.model.errors import OptionError, TableError
 from murho.model.fitting.training_data import TrainingData
 
@@ -22,7 +23,7 @@ def _training_data(targets: np.ndarray) -> TrainingData:
 
 def test_targets_are_standardised_behind_the_transform() -> None:
     targets = np.exp(np.random.default_rng(0).normal(3.0, 2.0, 200))
-    training, validation = _training_data(targets).rows("standard", "log")
+    training, validation = _training_data(targets).rows(InputChoice("standard"), "log")
     assert float(training.targets.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(training.targets.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
     assert training.folds is not None
@@ -31,7 +32,7 @@ def test_targets_are_standardised_behind_the_transform() -> None:
 
 def test_encodings_and_targets_are_those_of_the_same_rows() -> None:
     targets = np.linspace(5.0, 9.0, 100)
-    training, validation = _training_data(targets).rows("piecewise", "none")
+    training, validation = _training_data(targets).rows(InputChoice("piecewise"), "none")
     for rows in (training, validation):
         order = rows.features[:, 0].argsort()
         assert bool((rows.targets[order].diff() > 0).all())
@@ -51,6 +52,8 @@ def test_a_constant_target_teaches_nothing() -> None:
 
 def test_an_encoding_is_fitted_once() -> None:
     data = _training_data(np.linspace(0.0, 1.0, 60))
-    assert data.encoder("standard") is data.encoder("standard")
-    assert data.encoded("standard") is data.encoded("standard")
-    assert torch.equal(data.rows("standard", "none")[0].features, data.rows("standard", "none")[0].features)
+    assert data.encoder(InputChoice("standard")) is data.encoder(InputChoice("standard"))
+    assert data.encoded(InputChoice("standard")) is data.encoded(InputChoice("standard"))
+    assert torch.equal(
+        data.rows(InputChoice("standard"), "none")[0].features, data.rows(InputChoice("standard"), "none")[0].features
+    )

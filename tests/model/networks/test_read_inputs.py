@@ -10,6 +10,7 @@ from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.networks.priors import EmpiricalBayesPrior
 from murho.model.networks.read_inputs import (
+    are_alike,
     inputs_read,
     is_unread,
     mixed_reading,
@@ -89,3 +90,14 @@ def test_where_all_is_read_tensors_stay() -> None:
     tensors = learned_tensors(network, torch.nn.Module())
     assert inputs_read(tensors) is None
     assert without_unread(tensors, network.architecture, None) == tensors
+
+
+def test_members_of_two_kinds_are_told_from_members_that_differ_by_chance() -> None:
+    assert are_alike(None)
+    assert not are_alike(mixed_reading(10, 6, [2, 3]))
+    by_chance = torch.ones(10, 6, dtype=torch.bool)
+    by_chance[[0, 1, 7], 2] = False
+    assert are_alike(by_chance)
+    by_chance[:, 4] = False  # read by nobody
+    assert are_alike(by_chance)
+    assert not are_alike(by_chance & mixed_reading(10, 6, [5]))

@@ -57,7 +57,8 @@ def test_on_few_rows_trials_have_all_members(monkeypatch: pytest.MonkeyPatch) ->
 
     members: list[int] = []
     monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
-    options = make_options(QUICK | {"members": 10, "transform": "none", "encoding": "standard", "temperature": 0.3})
+    fixed = {"transform": "none", "encoding": "standard", "temperature": 0.3, "idle_features": "keep"}
+    options = make_options(QUICK | {"members": 10} | fixed)
     train(make_table(), "rent", options, reporter=Notes())
     assert members == [10] * 4  # two trials, the full fit and the settling fit
     monkeypatch.setattr(stages, "FEW_ROWS", 100)

@@ -1,0 +1,147 @@
+"""Idle features: a search on few rows does without them where this is clearly better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import PredictOptions
+from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.posterior.posterior import Posterior
+from murho.model.training import candidate_fits, stages
+from murho.model.training.idle_features import idle_by_member
+from murho.model.training.options import make_options
+from murho.model.training.resuming import ScoredFit, fit_or_resume
+from murho.model.training.train import train
+from tests.model.conftest import Notes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from murho.model.training.train import Trained
+
+QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
+    "encoding": "standard"
+}
+IDLE = [f"idle {number}" for number in range(12)]
+
+
+def _table(rows: int = 100) -> pa.Table:
+    """Two features that tell of the target, a category that does too, and twelve that don't."""
+    generator = np.random.default_rng(3)
+    left, right = generator.normal(size=(2, rows))
+    shop = generator.choice(["a", "b"], rows)
+    target = 2.0 * left - right + 1.5 * (shop == "a") + 0.3 * generator.normal(size=rows)
+    idle = {name: generator.normal(size=rows) for name in IDLE}
+    return pa.table({"left": left, "right": right, "shop": shop, **idle, "y": target})
+
+
+@pytest.fixture(scope="module")
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture(scope="module")
+def trained(notes: Notes) -> Trained:
+    return train(_table(), "y", make_options(QUICK), reporter=notes)
+
+
+def test_features_that_tell_nothing_are_left_out_and_the_others_stay(trained: Trained) -> None:
+    unread = trained.spec.encoder.unread
+    assert set(unread) <= set(IDLE)
+    assert len(unread) >= 5
+    kept = trained.spec.training["candidates"][-1]
+    assert tuple(kept["unread"]) == unread
+    assert not {f"{name}{beyond}" for name in unread for beyond in ("", " beyond the training rows")} & {
+        *trained.spec.encoder.names
+    }
+
+
+def test_the_training_says_which_features_it_does_without(trained: Trained, notes: Notes) -> None:
+    unread = trained.spec.encoder.unread
+    (line,) = [line for line in notes.lines if "--idle-features keep" in line]
+    assert f"do not depend on {len(unread)} of 15 features" in line
+    assert repr(unread[0]) in line
+
+
+def test_an_answer_depends_on_no_unread_feature_but_names_a_value_unlike_the_training_rows(
+    trained: Trained, tmp_path: Path
+) -> None:
+    posterior = Posterior.load(write_checkpoint(tmp_path, "idle", trained.spec, trained.tensors))
+    table, name = _table(), trained.spec.encoder.unread[0]
+    columns = columns_from_table(table.slice(0, 20), posterior.schema)
+    before = posterior.predict(columns, PredictOptions())
+    within = posterior.predict({**columns, name: columns[name][::-1].copy()}, PredictOptions())
+    inside = ~(before.outside | within.outside)
+    assert inside.sum() > 10
+    np.testing.assert_array_equal(before.mean[inside], within.mean[inside])
+    far = {**columns, name: np.full(20, 1e3)}
+    assert posterior.predict(far, PredictOptions()).outside.all()
+    assert {warning.feature for warning in posterior.input_warnings(far)} == {name}
+
+
+def test_far_in_an_unread_feature_doubt_grows_all_the_same(trained: Trained) -> None:
+    posterior, name = trained.posterior, trained.spec.encoder.unread[0]
+    columns = columns_from_table(_table(), posterior.schema)
+    near, far = (
+        posterior.predict({**columns, name: np.full(100, value)}, PredictOptions()).epistemic_std
+        for value in (0.0, 50.0)
+    )
+    assert near is not None
+    assert far is not None
+    assert np.median(far) > 1.5 * np.median(near)
+
+
+@pytest.mark.parametrize(
+    ("options", "few_rows"), [({"idle_features": "keep"}, 1000), ({}, 50), ({"quick": True}, 1000)]
+)
+def test_all_features_are_read_where_rows_are_many_or_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], few_rows: int
+) -> None:
+    monkeypatch.setattr(stages, "FEW_ROWS", few_rows)
+    trained = train(_table(), "y", make_options(QUICK | {"epochs": 4} | options), reporter=Notes())
+    assert trained.spec.encoder.unread == ()
+    assert {tuple(one["unread"]) for one in trained.spec.training["candidates"]} == {()}
+
+
+def test_no_member_is_chosen_by_the_rows_that_it_judges() -> None:
+    folds = torch.arange(20).remainder(5).expand(2, -1)
+    rows = Rows(torch.zeros(20, 1), torch.zeros(20), folds)
+    noise = torch.linspace(-1.0, 1.0, 20).double()
+    harm = {"useful": noise + 5.0, "idle": noise - noise.mean()}
+    assert idle_by_member(harm, rows, 10, 0.5) == [{"idle"}] * 10
+    harm["idle"] = torch.where(folds[0] == 3, 100.0, harm["idle"])  # so says fold 3 alone
+    assert [member for member, idle in enumerate(idle_by_member(harm, rows, 10, 0.5)) if idle] == [3, 8]
+
+
+def test_judged_forward_a_member_is_chosen_by_rows_before_its_own() -> None:
+    rows = Rows(torch.zeros(20, 1), torch.zeros(20), torch.arange(20).div(4, rounding_mode="floor")[None], forward=True)
+    harm = {"early": torch.tensor([5.0, 6.0] * 4 + [0.0] * 12), "late": torch.tensor([0.0] * 12 + [5.0, 6.0] * 4)}
+    assert idle_by_member(harm, rows, 5, 0.5) == [set(), {"late"}, {"late"}, {"late"}, set()]
+
+
+@pytest.mark.parametrize(("better", "kept"), [(0.03, False), (0.08, True)])
+def test_a_small_gain_is_not_enough(monkeypatch: pytest.MonkeyPatch, better: float, kept: bool) -> None:
+    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
+        nll = 1.0 - better if "idle" in title else 1.0
+        rows = torch.tensor([2.0 * nll, 1.0]).double().unsqueeze(1).expand(2, 100)  # the CRPS is the same
+        return replace(fit_or_resume(*arguments, title=title, **others), rows=rows)
+
+    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    spec = train(_table(), "y", make_options(QUICK | {"epochs": 30}), reporter=Notes()).spec
+    tried = [one["unread"] for one in spec.training["candidates"]]
+    assert any(tried)
+    assert bool(tried[-1]) == kept
+
+
+def test_a_table_of_few_features_that_all_tell_something_keeps_them() -> None:
+    table = _table().select(["left", "right", "shop", "y"])
+    spec = train(table, "y", make_options(QUICK), reporter=Notes()).spec
+    assert spec.encoder.unread == ()
