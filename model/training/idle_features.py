@@ -3,13 +3,17 @@
 Among few rows and many features a network fits targets to features that say nothing. After the first trial each feature
 is shuffled among the held-out rows, as for permutation importance (Breiman 2001, "Random forests"), and the answers
 are scored again. For a member, a feature is idle unless this makes answers worse by more than half a standard error,
-over the rows that this member learns from. So no member is chosen by the rows that it judges, and the scores of a trial
-without idle features stay honest. Members may differ in what they read.
+over the rows that this member learns from: no member is chosen by the rows that it judges. So members may differ in
+what they read.
 
-Such a trial is kept if it is better by more than one standard error and by 0.05 nats; then it is judged in turn. When
-nothing is gained any more, features must make answers worse by one standard error. A feature that trials do not need
-may still help longer fits, which are more exact: where features are few for the rows, too little is gained, and they
-stay.
+A trial without idle features is kept if it is better by more than one standard error and by 0.05 nats; then it is
+judged in turn. A feature that trials do not need may still help longer fits, which are more exact: where features are
+few for the rows, too little is gained, and they stay. When nothing is gained any more, the same is tried with features
+that make answers worse by less than one standard error.
+
+What is left of the idle features then goes with the targets of these very rows by chance, and flatters their scores. So
+at last members do without all that make answers worse by less than 1.5 standard errors, unless this is worse by more
+than one.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from murho.model.training.comparison import NARROW, paired_difference, row_diffe
 from murho.model.training.stages import TRIAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from murho.model.fitting.cross_fit_rows import Rows
     from murho.model.fitting.fit_types import Fit
@@ -42,6 +46,8 @@ ROWS_A_FEATURE = 50
 LEAST_HARM = (0.5, 1.0)
 """Harm of shuffling below which a feature is idle: first the lower one. The first trial among many idle features has
 hardly learned some that act together, and at 1 these were lost."""
+LAST_HARM = 1.5
+"""Harm below which a feature is idle at last, if others have been left out."""
 FEWEST_SHUFFLES, MOST_SHUFFLES = 2, 10
 """Shuffles of a feature: their mean has less of the noise of a single shuffle."""
 SHUFFLES = 300
@@ -60,27 +66,50 @@ def without_idle_features(fits: CandidateFits, best: BestSoFar) -> Candidate:
     Returns:
         The best candidate.
     """
-    if len(fits.data.split.training) >= ROWS_A_FEATURE * len(fits.data.schema.features):
-        return best.attempt.candidate
-    judged, harm = None, dict[str, Tensor]()
-    for least in LEAST_HARM:
-        while best.fit is not None and not fits.interrupted and not fits.budget.late:
-            incumbent = best.attempt
-            if judged is not incumbent:
-                judged, harm = incumbent, harm_of_shuffling(fits, incumbent, best.fit)
-            _, rows = fits.data.rows(incumbent.candidate.inputs, incumbent.candidate.transform)
-            candidate = _without(fits, incumbent.candidate, idle_by_member(harm, rows, fits.options.members, least))
-            if candidate.unread in {attempt.candidate.unread for attempt in fits.attempts}:
-                break
-            fits.plan.add(TRIAL)
-            attempt, outcome = fits.fit(candidate, TRIAL)
-            if outcome is None or attempt.rows is None or incumbent.rows is None:
-                break
-            difference, error = paired_difference(attempt.rows, incumbent.rows)
-            if difference >= -max(error, NARROW):
-                break
-            best.replace(attempt, outcome)
+    if len(fits.data.split.training) < ROWS_A_FEATURE * len(fits.data.schema.features):
+        elimination = _Elimination(fits, best)
+        for least in LEAST_HARM:
+            while elimination.leave_out(least, lambda difference, error: difference < -max(error, NARROW)):
+                pass
+        if best.attempt.candidate.unread:
+            elimination.leave_out(LAST_HARM, lambda difference, error: difference <= error)
     return best.attempt.candidate
+
+
+class _Elimination:
+    """Trials of the best candidate so far without further features; each best one is judged once."""
+
+    def __init__(self, fits: CandidateFits, best: BestSoFar) -> None:
+        self._fits, self._best = fits, best
+        self._judged: Attempt | None = None
+        self._harm: dict[str, Tensor] = {}
+
+    def leave_out(self, least: float, is_kept: Callable[[float, float], bool]) -> bool:
+        """Try the best candidate without the features of too little harm; returns whether the trial is kept.
+
+        Args:
+            least: Harm of a feature that stays, standard errors.
+            is_kept: Whether a trial is kept whose loss differs from the best one's by so much, with a standard error.
+        """
+        fits, best = self._fits, self._best
+        if best.fit is None or fits.interrupted or fits.budget.late:
+            return False
+        incumbent = best.attempt
+        if self._judged is not incumbent:
+            self._judged, self._harm = incumbent, harm_of_shuffling(fits, incumbent, best.fit)
+        _, rows = fits.data.rows(incumbent.candidate.inputs, incumbent.candidate.transform)
+        idle = idle_by_member(self._harm, rows, fits.options.members, least)
+        candidate = _without(fits, incumbent.candidate, idle)
+        if candidate.unread in {attempt.candidate.unread for attempt in fits.attempts}:
+            return False
+        fits.plan.add(TRIAL)
+        attempt, outcome = fits.fit(candidate, TRIAL)
+        if outcome is None or attempt.rows is None or incumbent.rows is None:
+            return False
+        kept = is_kept(*paired_difference(attempt.rows, incumbent.rows))
+        if kept:
+            best.replace(attempt, outcome)
+        return kept
 
 
 def harm_of_shuffling(fits: CandidateFits, attempt: Attempt, outcome: Fit) -> dict[str, Tensor]:

@@ -145,3 +145,17 @@ def test_a_table_of_few_features_that_all_tell_something_keeps_them() -> None:
     table = _table().select(["left", "right", "shop", "y"])
     spec = train(table, "y", make_options(QUICK), reporter=Notes()).spec
     assert spec.encoder.unread == ()
+
+
+@pytest.mark.slow
+def test_a_classifier_does_without_idle_features_in_both_kinds_of_members() -> None:
+    table = _table(140)
+    kind = np.where(np.asarray(table["y"]) > 0.5, "high", "low")
+    table = table.drop_columns("y").append_column("kind", pa.array(kind))
+    options = make_options({"epochs": 40, "hidden": (12,), "members": 10})
+    trained = train(table, "kind", options, reporter=Notes())
+    assert set(trained.spec.encoder.unread) <= set(IDLE)
+    unread = trained.evidence.chosen.candidate.unread
+    assert len(unread) == 10
+    assert all(set(names) <= set(IDLE) for names in unread)
+    assert np.mean([len(names) for names in unread]) > 4.0
