@@ -98,6 +98,7 @@ QUICK = {
     "encoding": "standard",
     "transform": "none",
     "temperature": 1.0,
+    "idle_features": "keep",
     "columns": {"size": {"unit": "m2"}, "rent": {"unit": "EUR"}},
 }
 
