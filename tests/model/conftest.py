@@ -98,7 +98,6 @@ QUICK = {
     "encoding": "standard",
     "transform": "none",
     "temperature": 1.0,
-    "idle_features": "keep",
     "columns": {"size": {"unit": "m2"}, "rent": {"unit": "EUR"}},
 }
 
