@@ -27,7 +27,8 @@ def test_parts_are_the_whole_in_any_order(weighted: bool, calibrated: bool) -> N
         collected.add(rows, part)
     joined = collected.joined()
     for name in ROW_ARRAYS:
-        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
+        # Processors round the last values of an array, which do not fill a vector, in their own way.
+        np.testing.assert_allclose(getattr(joined, name), getattr(whole, name), rtol=1e-13)
     assert (joined.calibrated is None) is not calibrated
     for bands in ("raw", "calibrated")[: 1 + calibrated]:
         of_joined, of_whole = getattr(joined, bands), getattr(whole, bands)

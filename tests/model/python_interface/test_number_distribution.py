@@ -61,7 +61,7 @@ def test_values_of_their_own_for_many_rows_are_those_of_each_row_alone(rent: Pos
     values = distribution.ppf(levels)
     for row in (0, 31, rows - 1):
         np.testing.assert_allclose(distribution[row].ppf(levels[:, [row]])[:, 0], values[:, row], rtol=1e-5)
-    np.testing.assert_allclose(distribution.cdf(values), levels, atol=1e-5)
+    np.testing.assert_allclose(distribution.cdf(values), levels, atol=5e-5)
 
 
 def test_shapes_are_those_of_broadcasting(rents: NumberDistribution) -> None:
