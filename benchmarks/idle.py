@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.command_line import add_output, positive, shown, some_of
+from benchmarks.distributions import crps_of_normals
 from benchmarks.results import facts, table, write_json
 from murho.model.estimator_parameters import Silence
 from murho.model.evaluation.evaluate import evaluate_table
@@ -156,7 +157,6 @@ def measure(name: str, seed: int, choice: str) -> dict[str, Any]:
 
 def gaussian_process_crps(name: str, seed: int) -> float:
     """CRPS on fresh rows of a Gaussian process with a length scale for each input and learned noise."""
-    from scipy.stats import norm
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -171,11 +171,7 @@ def gaussian_process_crps(name: str, seed: int) -> float:
         process = GaussianProcessRegressor(kernel, n_restarts_optimizer=1, random_state=0)
         process.fit((inputs - mean) / scale, (rows.target - middle) / spread)
     found, std = process.predict((asked - mean) / scale, return_std=True)
-    std *= spread
-    z = (fresh.target - found * spread - middle) / std
-    # Gneiting & Raftery 2007, equation 21.
-    crps = std * (z * (2.0 * norm.cdf(z) - 1.0) + 2.0 * norm.pdf(z) - 1.0 / np.sqrt(np.pi))
-    return float(crps.mean())
+    return crps_of_normals(found * spread + middle, std * spread, fresh.target)
 
 
 def _one_hot(made: MadeTable, training: MadeTable) -> NDArray[np.float64]:

@@ -26,6 +26,8 @@ from murho.model.commands.shared_options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from murho.model.revision.revisions import LabelledRows
 
 __all__ = ["update"]
@@ -71,7 +73,7 @@ def update(
     resolved = resolve_device(device)
     revision = Revision.read(source)
     rows = labelled_rows_of(table, data, revision.posterior)
-    _say_outside(rows)
+    _say_outside(rows, revision.posterior.encoder.unread)
     learned = read_learned_rows(source)
     if learned is not None:
         found = recognise(learned, revision.posterior.schema, rows.columns, rows.targets)
@@ -93,9 +95,14 @@ def update(
     print_lines([*lines, f"saved {made.address}{interrupted}", *report_line(made)])
 
 
-def _say_outside(rows: LabelledRows) -> None:
+def _say_outside(rows: LabelledRows, unread: Collection[str]) -> None:
     for feature, count in rows.outside.items():
+        learned = (
+            "the checkpoint does not read this feature, so the update learns nothing of it"
+            if feature in unread
+            else "the update learns from them, and the epistemic uncertainty there shrinks"
+        )
         sys.stderr.write(
             f"note: {feature!r} is unlike the training rows (beyond their range, or unseen) in {count} of "
-            f"{len(rows)} rows: the update learns from them, and the epistemic uncertainty there shrinks\n"
+            f"{len(rows)} rows: {learned}\n"
         )

@@ -58,7 +58,6 @@ class Encoder:
         distribution: Joint distribution of the features; None in older checkpoints.
         continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
             it is, as in older checkpoints.
-        unread: Names of the features that are no inputs of the networks, in schema order.
     """
 
     schema: Schema
@@ -68,7 +67,6 @@ class Encoder:
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
     distribution: FeatureDistribution | None = None
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
-    unread: tuple[str, ...] = ()
 
     @classmethod
     def fit(
@@ -101,13 +99,21 @@ class Encoder:
         classes = ENCODINGS.get(encoding)
         if classes is None:
             raise OptionError(f"the encoding {encoding!r} is not known; use one of {', '.join(ENCODINGS)}")
-        unread = tuple(feature.name for feature in schema.features if feature.name in unread)
         parts = tuple(
             (Unread if feature.name in unread else classes[feature.kind]).fit(feature, columns[feature.name])
             for feature in schema.features
         )
         whitening = Whitening.fit(schema, parts, columns) if whitened else None
-        return cls(schema, encoding, parts, whitening, distribution=distribution, unread=unread)
+        return cls(schema, encoding, parts, whitening, distribution=distribution)
+
+    @cached_property
+    def unread(self) -> tuple[str, ...]:
+        """Names of the features that are no inputs of the networks, in schema order."""
+        return tuple(
+            feature.name
+            for feature, part in zip(self.schema.features, self.parts, strict=True)
+            if isinstance(part, Unread)
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -316,7 +322,7 @@ class Encoder:
         continuations = {}
         if "continuations" in optional:
             continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
-        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations, unread)
+        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations)
 
 
 def _unread_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:

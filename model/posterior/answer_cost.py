@@ -31,6 +31,8 @@ SORTED, FUNCTION_THRESHOLD = 10.0, 2.5
 ERROR, ERROR_LEVEL = 70.0, 36.0
 """Standard errors of a draw of a row, for each component: of mean and std, and of each level."""
 PLAIN_LEVELS = 3
+PART_WITHOUT_DRAWS = 40e6
+"""A part of an answer without draws; its share of the shared time is then small."""
 EXTREME_LEVEL = 1e-3
 """Percentile levels this near to 0 or 100 are searched in double precision."""
 
@@ -95,6 +97,11 @@ class CostModel:
     def shared(self) -> float:
         """The part of `cost` that questions in one pass share, in the same units."""
         return self.rates.shared / self.unit
+
+    @property
+    def rows_without_draws(self) -> int:
+        """Rows of an answer without draws that are computed together: by the sizes alone, the same at every call."""
+        return max(1, int(PART_WITHOUT_DRAWS / (PASS_ROW + self.members * self._network)))
 
     @property
     def _network(self) -> float:

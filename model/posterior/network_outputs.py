@@ -40,7 +40,7 @@ class NetworkOutputs:
     limits: tuple[float, float] | None
 
     def of(
-        self, engine: Engine, parts: Iterable[Draws], rows: Tensor, beyond: Tensor, *, every_copy: bool = False
+        self, engine: Engine, parts: Iterable[Draws], rows: Tensor, beyond: Tensor, *, mu_only: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Outputs of every row under the draws of all parts, and the member of each draw, ``[S]``.
 
@@ -49,8 +49,9 @@ class NetworkOutputs:
             parts: Consecutive draws.
             rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``.
             beyond: Whether they lie outside the training range, ``[B]`` or ``[R, B]``.
-            every_copy: Whether each draw uses all copies of a row, and counts as R draws; otherwise draw k uses copy
-                ``k mod R``.
+            mu_only: Whether the draws are the means of the weights. Each then uses all copies of a row, and counts as R
+                draws; otherwise draw k uses copy ``k mod R``. And no other rows share their pass through the network,
+                so function values are those of `engine.forward` to the bit.
 
         Returns:
             ``[S, B, P]`` and ``[S]``.
@@ -58,29 +59,33 @@ class NetworkOutputs:
         if rows.dim() == 2:
             outside = Outside.of(beyond)
             outputs, members = zip(
-                *((self._of(engine, draws, rows, outside), draws.members) for draws in parts), strict=True
+                *((self._of(engine, draws, rows, outside, mu_only), draws.members) for draws in parts), strict=True
             )
             return _together(outputs), _together(members)
         where = [Outside.of(of_copy) for of_copy in beyond]
 
         def of_copy(draws: Draws, copy: int) -> Tensor:
-            return self._of(engine, draws, rows[copy], where[copy])
+            return self._of(engine, draws, rows[copy], where[copy], mu_only)
 
-        return copies_of_draws(parts, len(rows), of_copy, every_copy=every_copy)
+        return copies_of_draws(parts, len(rows), of_copy, every_copy=mu_only)
 
-    def _of(self, engine: Engine, draws: Draws, rows: Tensor, outside: Outside) -> Tensor:
+    def _of(self, engine: Engine, draws: Draws, rows: Tensor, outside: Outside, apart: bool) -> Tensor:
         """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
-        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`).
+        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`). The edges go through the
+        network with the rows, which takes little longer than the rows alone, or ``apart``.
         """
         if len(outside) == 0:
             return engine.forward(draws, rows)
         beyond, means, batch = outside.rows, self.likelihood.means, len(rows)
         noise_varies = self.likelihood.outputs > means  # else it is the same for all rows
         nearest = self.reach.nearest(rows[beyond]) if noise_varies else rows[:0]
-        every = engine.forward(draws, torch.cat((rows, nearest)))  # one pass: a few more rows take little longer
-        outputs, edge = every[:, :batch], every[:, batch:]
+        if apart:
+            outputs, edge = engine.forward(draws, rows), engine.forward(draws, nearest)
+        else:
+            every = engine.forward(draws, torch.cat((rows, nearest)))
+            outputs, edge = every[:, :batch], every[:, batch:]
         with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
             far = outputs[:, beyond]
             if noise_varies:

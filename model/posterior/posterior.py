@@ -202,6 +202,14 @@ class Posterior:
         """The part of `cost` that questions in one pass share: n of them cost the sum minus n - 1 times this."""
         return self._costs.shared
 
+    @property
+    def rows_without_draws(self) -> int:
+        """Rows of a request without draws in one pass: fixed, so that its mean is the same to the bit at every call.
+
+        A matrix product may round a row differently among others.
+        """
+        return self._costs.rows_without_draws
+
     def cost(self, rows: int, options: PredictOptions, *, imputed: int = 0, far: int = 0) -> float:
         """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.
 

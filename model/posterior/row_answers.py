@@ -154,7 +154,7 @@ class RowAnswers:
         if samples:
             outputs, members = self._network.of(self.engine, self.draws.parts(samples, seed), rows, beyond)
         else:  # the mu-only mean is PyTorch's, to the bit
-            outputs, members = self._network.of(self._reference, [self.draws.means], rows, beyond, every_copy=True)
+            outputs, members = self._network.of(self._reference, [self.draws.means], rows, beyond, mu_only=True)
         return Tile(rows, beyond, self._reach.unlike(rows, beyond), outputs, members)
 
     def _answer(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Fit
     from murho.model.training.candidates import Attempt
 
-__all__ = ["NARROW", "BestSoFar", "is_better", "paired_difference", "row_differences"]
+__all__ = ["NARROW", "BestSoFar", "is_better", "mean_and_error", "paired_difference", "row_differences"]
 
 NARROW = 0.05
 """Difference of two losses of trials, nats, below which later choices or longer fits may reverse the order."""
@@ -32,9 +32,13 @@ def paired_difference(first: Tensor, second: Tensor) -> tuple[float, float]:
         first: Scores of every row under the first fit, as `row_differences` takes them.
         second: The same under the second fit, for the same rows.
     """
-    differences = row_differences(first, second)
-    error = float(differences.std(correction=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
-    return float(differences.mean()), error
+    return mean_and_error(row_differences(first, second))
+
+
+def mean_and_error(values: Tensor) -> tuple[float, float]:
+    """The mean over N independent rows, ``[N]``, and its standard error; the error of one row is infinite."""
+    error = float(values.std(correction=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return float(values.mean()), error
 
 
 def row_differences(first: Tensor, second: Tensor) -> Tensor:

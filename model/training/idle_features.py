@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from murho.model.fitting.work import WorkModel
-from murho.model.training.comparison import NARROW, paired_difference, row_differences
+from murho.model.training.comparison import NARROW, mean_and_error, paired_difference, row_differences
 from murho.model.training.stages import TRIAL
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Attempt, Candidate
     from murho.model.training.comparison import BestSoFar
 
-__all__ = ["harm_of_shuffling", "idle_by_member", "without_idle_features"]
+__all__ = ["harm_of_shuffling", "idle_by_member", "note_of_unread", "without_idle_features"]
 
 ROWS_A_FEATURE = 50
 """Rows for each feature from which no feature is looked at: then idle ones cost little, and trials take time."""
@@ -54,6 +54,8 @@ SHUFFLES = 300
 """Most shuffles in all, as long as each feature has one."""
 CLEAR = 2.0
 """Harm from which a feature is not shuffled any more."""
+SHOWN_NAMES = 10
+"""Names of features in a note."""
 
 
 def without_idle_features(fits: CandidateFits, best: BestSoFar) -> Candidate:
@@ -165,9 +167,24 @@ def idle_by_member(harm: Mapping[str, Tensor], rows: Rows, members: int, least: 
     counts = seen.counts if len(seen.counts) == members else seen.counts * members
     found = []
     for numbers, count in zip(seen.rows.expand(members, -1), counts, strict=True):
-        own = {name: _in_errors(of_rows[numbers[:count]]) for name, of_rows in harm.items()}
-        found.append({name for name in own if own[name] <= least} if count > 1 else set())
+        own = numbers[:count]
+        idle = {name for name, of_rows in harm.items() if count > 1 and _in_errors(of_rows[own]) <= least}
+        found.append(idle)
     return found
+
+
+def note_of_unread(unread: Sequence[str], features: int) -> str:
+    """What to tell people about features that answers do not depend on.
+
+    Args:
+        unread: Their names.
+        features: How many features the table has.
+    """
+    shown = ", ".join(map(repr, unread[:SHOWN_NAMES])) + (", …" if len(unread) > SHOWN_NAMES else "")
+    return (
+        f"answers do not depend on {len(unread)} of {features} features, which told nothing on held-out rows: {shown} "
+        "(--idle-features keep: they do)"
+    )
 
 
 def _without(fits: CandidateFits, candidate: Candidate, idle: Sequence[set[str]]) -> Candidate:
@@ -183,6 +200,5 @@ def _without(fits: CandidateFits, candidate: Candidate, idle: Sequence[set[str]]
 
 def _in_errors(values: Tensor) -> float:
     """The mean over rows in standard errors of it; 0 where all are 0."""
-    error = float(values.std(correction=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    mean = float(values.mean()) if len(values) else 0.0
+    mean, error = mean_and_error(values)
     return mean / error if error > 0.0 else math.copysign(math.inf, mean) if mean else 0.0

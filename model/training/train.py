@@ -29,6 +29,7 @@ from murho.model.training.extrapolation_trial import extrapolation_trial
 from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.fold_advice import advise
 from murho.model.training.holding_out import hold_out
+from murho.model.training.idle_features import note_of_unread
 from murho.model.training.last_fit import fit_to_newest_rows
 from murho.model.training.prepared_table import prepare_table
 from murho.model.training.row_sample import held_out_within_budget, rows_for_budget
@@ -55,8 +56,6 @@ __all__ = ["Trained", "train"]
 
 ANSWERS_OF_A_JUDGED_ROW = 4
 """Judging a row and computing its bands takes about as long as so many answers."""
-SHOWN_NAMES = 10
-"""Names of features in a line for people."""
 
 ROWS_IN_A_HURRY = 500
 """Most rows that calibrate and score a training which was interrupted after the search: about a second."""
@@ -189,7 +188,7 @@ def train(
         reporter.say(f"chose {result.candidate}")
         unread = result.candidate.inputs.unread_by_all
         if unread:
-            reporter.say(_of_idle_features(unread, len(schema.features)))
+            reporter.say(note_of_unread(unread, len(schema.features)))
         if result.interrupted:
             reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
             _say_how_to_go_on(snapshots, reporter)
@@ -206,15 +205,6 @@ def train(
         if not result.interrupted:
             _say_how_to_go_on(snapshots, reporter)
         return finished(replace(result, interrupted=True), most_rows=ROWS_IN_A_HURRY)
-
-
-def _of_idle_features(unread: tuple[str, ...], features: int) -> str:
-    """What to tell about features that answers do not depend on."""
-    shown = ", ".join(map(repr, unread[:SHOWN_NAMES])) + (", …" if len(unread) > SHOWN_NAMES else "")
-    return (
-        f"answers do not depend on {len(unread)} of {features} features, which told nothing on held-out rows: {shown} "
-        "(--idle-features keep: they do)"
-    )
 
 
 def _say_how_to_go_on(snapshots: Snapshots, reporter: Reporter) -> None:

@@ -39,6 +39,10 @@ class ModelLike(Protocol):
     def spec(self) -> ModelSpec:
         """The content of `model.json`."""
 
+    @property
+    def rows_without_draws(self) -> int:
+        """Rows of a job without draws in one pass, the same at every call."""
+
     def cost(self, rows: int, options: PredictOptions) -> float:
         """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1."""
 

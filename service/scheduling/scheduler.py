@@ -9,6 +9,9 @@ The thread works in passes of about `PASS_SECONDS`. A pass takes short jobs of o
 rows of one long job. Short and long jobs alternate while both wait, so a small request waits for one such tile at most.
 While many short jobs wait, a pass takes more of them. Before each pass, jobs are dropped whose deadline has passed or
 for which nobody waits any more.
+
+The mean of a job without draws is the same to the bit at every call, and a matrix product may round a row differently
+among others. So such a job shares no pass, and the rows of its passes do not depend on measured speed.
 """
 
 from __future__ import annotations
@@ -41,9 +44,6 @@ PASS_SHARE, MOST_PASS_SECONDS = 0.25, 0.12
 less time than several short ones."""
 LEAST_ROWS = 16
 """Rows of a long job in a pass, however slow the model."""
-ROWS_WITHOUT_DRAWS = 256
-"""Rows in a pass of a job without draws, whatever their speed: its mean is the same to the bit at every call, and a
-matrix product rounds a row differently among others. For this reason it also shares no pass with another job."""
 
 Outcome: TypeAlias = "Answer | BaseException | None"
 """What became of a slice: the answer of its job, an error, or None while rows of the job are left."""
@@ -204,11 +204,18 @@ class Scheduler:
         """Puts a job, or what is left of it, into the queue."""
         left = self._left(job)
         seconds = left * self.rates.seconds_per_cost(job.model)
-        if job.rows <= ROWS_WITHOUT_DRAWS if _without_draws(job) else job.done == 0 and seconds <= PASS_SECONDS:
+        if self._is_short(job, seconds):
             self._short.add(job, left)
             self._standing.add(job, seconds)
         else:
             self._long.add(job, left * self._rows_per_pass(job) / (job.rows - job.done))
+
+    @staticmethod
+    def _is_short(job: Job, seconds: float) -> bool:
+        """Whether one pass computes a job, of which so much is left."""
+        if _without_draws(job):
+            return job.rows <= job.model.rows_without_draws
+        return job.done == 0 and seconds <= PASS_SECONDS
 
     def _run(self, first: Callable[[], None] | None) -> None:
         if first is not None:
@@ -316,7 +323,7 @@ class Scheduler:
 
     def _rows_per_pass(self, job: Job) -> int:
         if _without_draws(job):
-            return min(job.rows - job.done, ROWS_WITHOUT_DRAWS)
+            return min(job.rows - job.done, job.model.rows_without_draws)
         seconds_per_row = self.rates.seconds_per_cost(job.model) * job.cost / job.rows
         return min(job.rows - job.done, max(LEAST_ROWS, int(PASS_SECONDS / max(seconds_per_row, 1e-9))))
 

@@ -84,6 +84,7 @@ class FakeModel:
             metrics={"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
         )
         self.warm = False
+        self.rows_without_draws = 256
         self.calls: list[PredictOptions] = []
         self.passes = 0
         self.before: Callable[[], None] = lambda: None

@@ -11,6 +11,7 @@ import torch
 
 from benchmarks.answer_cost import measured
 from murho.model.engines.prediction import PredictOptions
+from murho.model.posterior.answer_cost import COMPILED, TORCH, CostModel
 from murho.model.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
     posterior.predict_encoded(torch.zeros((1, posterior.architecture.inputs)).numpy(), options)
     assert posterior.cost(1, options) < before
     assert posterior.cost(1, replace(options, samples=1000)) > posterior.cost(1, options)
+
+
+def test_rows_without_draws_are_as_many_as_forty_milliseconds_take() -> None:
+    small = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
+    large = replace(small, weights=2_400_000, units=2_400, members=1)
+    assert (small.rows_without_draws, large.rows_without_draws) == (6_180, 519)
+    assert replace(small, rates=TORCH).rows_without_draws == small.rows_without_draws
+    assert replace(large, weights=10**10).rows_without_draws == 1
 
 
 def test_any_thread_may_ask_while_another_computes(rent_checkpoints: Path) -> None:

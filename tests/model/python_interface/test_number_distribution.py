@@ -61,7 +61,9 @@ def test_values_of_their_own_for_many_rows_are_those_of_each_row_alone(rent: Pos
     values = distribution.ppf(levels)
     for row in (0, 31, rows - 1):
         np.testing.assert_allclose(distribution[row].ppf(levels[:, [row]])[:, 0], values[:, row], rtol=1e-5)
-    np.testing.assert_allclose(distribution.cdf(values), levels, atol=5e-5)
+    errors = np.abs(distribution.cdf(values) - levels)
+    assert np.quantile(errors, 0.9) < 2e-6
+    assert errors.max() < 5e-5  # single precision, where a row's distribution is steep
 
 
 def test_shapes_are_those_of_broadcasting(rents: NumberDistribution) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from murho.model.data.schema_inference import columns_from_table
+from murho.model.data.tables import write_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.posterior.checkpoint import write_checkpoint
@@ -21,6 +22,7 @@ from murho.model.training.options import make_options
 from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.train import train
 from tests.model.conftest import Notes
+from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +99,18 @@ def test_far_in_an_unread_feature_doubt_grows_all_the_same(trained: Trained) -> 
     assert near is not None
     assert far is not None
     assert np.median(far) > 1.5 * np.median(near)
+
+
+def test_an_update_says_that_it_learns_nothing_of_an_unread_feature(trained: Trained, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, "idle", trained.spec, trained.tensors)
+    table, name = _table(), trained.spec.encoder.unread[0]
+    for moved in (name, "left"):
+        table = table.set_column(table.column_names.index(moved), moved, pa.array(np.full(100, 50.0)))
+    write_table(tmp_path / "new.csv", {each: table.column(each) for each in table.column_names})
+    options = ("--checkpoints", tmp_path, "--epochs", 2, "--no-report")
+    notes = call_murho("update", "idle", tmp_path / "new.csv", *options).stderr.splitlines()
+    assert any(f"{name!r} is unlike" in note and "the update learns nothing of it" in note for note in notes)
+    assert any("'left' is unlike" in note and "the epistemic uncertainty there shrinks" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.M
     whole = predict(FakeModel(), rows, options, max_outside=3)
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
-    monkeypatch.setattr(scheduler, "ROWS_WITHOUT_DRAWS", 7)
     model = FakeModel()
+    model.rows_without_draws = 7
     parts = predict(model, rows, options, max_outside=3)
     assert len(model.calls) == 8
     for field in ARRAYS:
@@ -136,8 +136,8 @@ def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> 
     whole = predict(Classifier(), rows, options).prediction
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
-    monkeypatch.setattr(scheduler, "ROWS_WITHOUT_DRAWS", 7)
     model = Classifier()
+    model.rows_without_draws = 7
     parts = predict(model, rows, options).prediction
     assert model.passes > 1
     assert len(parts) == 30
