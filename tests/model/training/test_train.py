@@ -18,7 +18,6 @@ from murho.model.evaluation.cross_calibration import calibrate_held_out
 from murho.model.evaluation.evaluate import evaluate_in_full, evaluate_table
 from murho.model.training import regression_task
 from murho.model.training import train as training
-from murho.model.training.holding_out import HoldingOut
 from tests.model.conftest import Notes, make_table, present, train_quickly
 from tests.model.held_out_cars import coverages_and_far_ratios
 
@@ -177,24 +176,6 @@ def test_a_second_interruption_while_calibrating_ends_the_training(monkeypatch: 
     monkeypatch.setattr(regression_task, "calibrate_held_out", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         train_quickly(make_table())
-
-
-def test_the_example_row_can_be_asked() -> None:
-    trained = train_quickly(make_table())
-    example = trained.spec.training["example"]
-    assert list(example) == ["size", "district", "lift", "day"]
-    assert isinstance(example["lift"], bool)
-    assert isinstance(example["day"], str)
-
-
-def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make_table()
-    split = split_rows(160, 0)
-    monkeypatch.setattr(training, "hold_out", lambda *_: HoldingOut(split, {}, {}, ()))
-    target = train_quickly(table, members=1).spec.target
-    rent = table.column("rent").to_numpy()[split.training]
-    assert target.location == pytest.approx(rent.mean())
-    assert target.scale == pytest.approx(rent.std())
 
 
 def test_a_target_that_is_constant_in_training_is_refused() -> None:
