@@ -21,6 +21,21 @@ def test_without_shared_values_the_edges_are_quantiles() -> None:
     np.testing.assert_array_equal(bin_edges(numbers, 16), quantiles)
 
 
+def test_an_empty_bin_wider_than_its_neighbours_is_one_with_them() -> None:
+    speeds = np.repeat([0.1, 0.2, 0.3, 0.8, 0.9, 1.0], 20)
+    np.testing.assert_array_equal(bin_edges(speeds, 16), [0.1, 0.2, 0.9, 1.0])
+    beside_another = np.repeat([0.1, 0.2, 0.5, 0.8, 0.9, 1.0], 20)
+    np.testing.assert_array_equal(bin_edges(beside_another, 16), [0.1, 0.2, 0.5, 0.8, 0.9, 1.0])
+    one_end = np.repeat([0.1, 0.8, 0.9, 1.0], 20)
+    np.testing.assert_array_equal(bin_edges(one_end, 16), [0.1, 0.9, 1.0])
+
+
+def test_a_wide_bin_with_rows_is_no_gap() -> None:
+    numbers = np.concatenate([np.linspace(0.0, 1.0, 400), np.geomspace(1.1, 1e3, 30)])
+    quantiles = np.unique(np.quantile(numbers, np.linspace(0, 1, 17), method="lower"))
+    np.testing.assert_array_equal(bin_edges(numbers, 16), quantiles)
+
+
 def test_zeros_in_most_rows_leave_the_bins_to_the_other_values() -> None:
     rng = np.random.default_rng(0)
     amounts = np.concatenate([np.zeros(9_000), rng.uniform(100, 200, 1_000)])
