@@ -32,7 +32,7 @@ ERROR, ERROR_LEVEL = 70.0, 36.0
 """Standard errors of a draw of a row, for each component: of mean and std, and of each level."""
 PLAIN_LEVELS = 3
 PART_WITHOUT_DRAWS = 40e6
-"""A part of an answer without draws; its share of the shared time is then small."""
+"""What a part of an answer without draws takes. Its rows follow from this constant, not from measured speed."""
 EXTREME_LEVEL = 1e-3
 """Percentile levels this near to 0 or 100 are searched in double precision."""
 
@@ -99,11 +99,6 @@ class CostModel:
         return self.rates.shared / self.unit
 
     @property
-    def rows_without_draws(self) -> int:
-        """Rows of an answer without draws that are computed together: by the sizes alone, the same at every call."""
-        return max(1, int(PART_WITHOUT_DRAWS / (PASS_ROW + self.members * self._network)))
-
-    @property
     def _network(self) -> float:
         return WEIGHT * self.weights + UNIT * self.units
 
@@ -136,6 +131,16 @@ class CostModel:
             nanoseconds += rows * samples * (self._network + of_errors)
             nanoseconds += new_draws * self.weights * MIRRORED_NUMBER
         return nanoseconds / self.unit
+
+    def rows_without_draws(self, imputed: float) -> int:
+        """Rows of an answer without draws that take about `PART_WITHOUT_DRAWS`.
+
+        Args:
+            imputed: Share of the rows with cells to impute.
+        """
+        of_draws = self.members * self._network
+        copies = imputed * (IMPUTATIONS * COPY + (IMPUTATIONS - 1) * of_draws)
+        return max(1, int(PART_WITHOUT_DRAWS / (PASS_ROW + of_draws + copies)))
 
     def _answer(self, options: PredictOptions) -> float:
         """Time of everything after the network, for one draw of a row."""

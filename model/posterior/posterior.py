@@ -202,13 +202,16 @@ class Posterior:
         """The part of `cost` that questions in one pass share: n of them cost the sum minus n - 1 times this."""
         return self._costs.shared
 
-    @property
-    def rows_without_draws(self) -> int:
-        """Rows of a request without draws in one pass: fixed, so that its mean is the same to the bit at every call.
+    def rows_without_draws(self, columns: Columns) -> int:
+        """Rows in a pass of a request without draws: the same at every call, and so its mean, to the bit.
 
-        A matrix product may round a row differently among others.
+        A matrix product may round a row differently among others. Any thread may ask.
+
+        Args:
+            columns: Canonical columns of the request's rows, ``[B]`` each.
         """
-        return self._costs.rows_without_draws
+        rows = len(next(iter(columns.values())))
+        return self._costs.rows_without_draws(len(rows_to_impute(self.schema, columns)) / max(1, rows))
 
     def cost(self, rows: int, options: PredictOptions, *, imputed: int = 0, far: int = 0) -> float:
         """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.

@@ -39,9 +39,8 @@ class ModelLike(Protocol):
     def spec(self) -> ModelSpec:
         """The content of `model.json`."""
 
-    @property
-    def rows_without_draws(self) -> int:
-        """Rows of a job without draws in one pass, the same at every call."""
+    def rows_without_draws(self, columns: Columns) -> int:
+        """Returns the rows in a pass of a job without draws, the same at every call for the same columns `[B]`."""
 
     def cost(self, rows: int, options: PredictOptions) -> float:
         """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1."""
@@ -116,6 +115,7 @@ class Job:
         max_outside: The most values unlike the training rows to return.
         future: Gets the answer or an error, in its own event loop.
         reservation: The admitted work that it is a part of; None: it is admitted by itself.
+        rows_of_pass: Rows in a pass of a job that shares none, as without draws; None: what its model's speed lets.
         submitted: When it was admitted, on the scheduler's clock.
         timing: Seconds in the queue and in computation so far.
         begun: When its first rows began to be computed, on the scheduler's clock; None: it waits.
@@ -135,6 +135,7 @@ class Job:
     max_outside: int
     future: asyncio.Future[Answer]
     reservation: Reservation | None = None
+    rows_of_pass: int | None = None
     submitted: float = 0.0
     timing: Timing = field(default_factory=Timing)
     begun: float | None = None

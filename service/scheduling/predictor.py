@@ -96,6 +96,7 @@ async def predict(
         max_outside,
         future,
         reservation,
+        model.rows_without_draws(columns) if options.samples == 0 else None,
     )
     scheduler.submit(job)
     return await waiting.answer(job, receive)

@@ -11,7 +11,8 @@ While many short jobs wait, a pass takes more of them. Before each pass, jobs ar
 for which nobody waits any more.
 
 The mean of a job without draws is the same to the bit at every call, and a matrix product may round a row differently
-among others. So such a job shares no pass, and the rows of its passes do not depend on measured speed.
+among others. So such a job shares no pass, and the rows of its passes do not depend on measured speed
+(`Job.rows_of_pass`).
 """
 
 from __future__ import annotations
@@ -213,8 +214,8 @@ class Scheduler:
     @staticmethod
     def _is_short(job: Job, seconds: float) -> bool:
         """Whether one pass computes a job, of which so much is left."""
-        if _without_draws(job):
-            return job.rows <= job.model.rows_without_draws
+        if job.rows_of_pass is not None:
+            return job.rows <= job.rows_of_pass
         return job.done == 0 and seconds <= PASS_SECONDS
 
     def _run(self, first: Callable[[], None] | None) -> None:
@@ -266,7 +267,7 @@ class Scheduler:
     def _room(self) -> float:
         """Returns the most cost of the next pass of short jobs."""
         head = self._short.head()
-        if head is None or _without_draws(head):
+        if head is None or head.rows_of_pass is not None:
             return 0.0
         seconds = max(PASS_SECONDS, min(MOST_PASS_SECONDS, PASS_SHARE * self._standing.seconds))
         return seconds / self.rates.seconds_per_cost(head.model)
@@ -322,8 +323,8 @@ class Scheduler:
         return job.cost * (job.rows - job.done) / job.rows
 
     def _rows_per_pass(self, job: Job) -> int:
-        if _without_draws(job):
-            return min(job.rows - job.done, job.model.rows_without_draws)
+        if job.rows_of_pass is not None:
+            return min(job.rows - job.done, job.rows_of_pass)
         seconds_per_row = self.rates.seconds_per_cost(job.model) * job.cost / job.rows
         return min(job.rows - job.done, max(LEAST_ROWS, int(PASS_SECONDS / max(seconds_per_row, 1e-9))))
 
@@ -341,7 +342,3 @@ class Scheduler:
             f"{said}{waited}{job.done} of {job.rows} rows were computed. Send fewer rows, ask for fewer samples, or "
             "allow more time."
         )
-
-
-def _without_draws(job: Job) -> bool:
-    return job.options.samples == 0

@@ -99,7 +99,7 @@ class Classifier(FakeModel):
         self.spec = class_spec(schema, calibrated=calibrated)
         self.posterior = Posterior(self.spec, random_tensors(self.spec), name=name, version=version, engine="torch")
         self.warm = False
-        self.rows_without_draws = self.posterior.rows_without_draws
+        self.rows_of_pass = 256
         self.calls: list[PredictOptions] = []
         self.passes = 0
         self.before = lambda: None

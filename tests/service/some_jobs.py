@@ -28,12 +28,12 @@ def job_of(
     deadline: float = float("inf"),
     options: PredictOptions = PredictOptions(samples=4),  # noqa: B008 - immutable
     reservation: Reservation | None = None,
+    rows_of_pass: int | None = None,
 ) -> Job:
     """A job of the running event loop; each row costs 1 by default."""
     future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    return Job(
-        model, {}, options, rows, float(rows) if cost is None else cost, caller, deadline, 0, future, reservation
-    )
+    cost = float(rows) if cost is None else cost
+    return Job(model, {}, options, rows, cost, caller, deadline, 0, future, reservation, rows_of_pass)
 
 
 class Computation:

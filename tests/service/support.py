@@ -84,7 +84,7 @@ class FakeModel:
             metrics={"rows": 60, "rmse": 3.0, "nll": 2.5, "calibrated": {"coverage": {"90": 0.9}}},
         )
         self.warm = False
-        self.rows_without_draws = 256
+        self.rows_of_pass = 256
         self.calls: list[PredictOptions] = []
         self.passes = 0
         self.before: Callable[[], None] = lambda: None
@@ -126,6 +126,9 @@ class FakeModel:
             self.predict({name: column[question.rows] for name, column in columns.items()}, question.options)
             for question in questions
         ]
+
+    def rows_without_draws(self, columns: Columns) -> int:  # noqa: ARG002 - as the interface has it
+        return self.rows_of_pass
 
     def cost(self, rows: int, options: PredictOptions) -> float:
         return rows * max(options.samples, 1) * (2 if options.mc_error else 1)

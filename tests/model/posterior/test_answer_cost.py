@@ -57,9 +57,10 @@ def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
 def test_rows_without_draws_are_as_many_as_forty_milliseconds_take() -> None:
     small = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
     large = replace(small, weights=2_400_000, units=2_400, members=1)
-    assert (small.rows_without_draws, large.rows_without_draws) == (6_180, 519)
-    assert replace(small, rates=TORCH).rows_without_draws == small.rows_without_draws
-    assert replace(large, weights=10**10).rows_without_draws == 1
+    assert (small.rows_without_draws(0.0), large.rows_without_draws(0.0)) == (6_180, 519)
+    assert small.rows_without_draws(1.0) < 300  # each has 31 copies
+    assert replace(small, rates=TORCH).rows_without_draws(0.0) == small.rows_without_draws(0.0)
+    assert replace(large, weights=10**10).rows_without_draws(0.0) == 1
 
 
 def test_any_thread_may_ask_while_another_computes(rent_checkpoints: Path) -> None:

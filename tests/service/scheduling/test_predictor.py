@@ -115,7 +115,7 @@ def test_a_request_in_several_passes_gives_the_same_answer(monkeypatch: pytest.M
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
     model = FakeModel()
-    model.rows_without_draws = 7
+    model.rows_of_pass = 7
     parts = predict(model, rows, options, max_outside=3)
     assert len(model.calls) == 8
     for field in ARRAYS:
@@ -137,7 +137,7 @@ def test_so_does_a_classifier(monkeypatch: pytest.MonkeyPatch, samples: int) -> 
     monkeypatch.setattr(scheduler, "PASS_SECONDS", 0.0)
     monkeypatch.setattr(scheduler, "LEAST_ROWS", 7)
     model = Classifier()
-    model.rows_without_draws = 7
+    model.rows_of_pass = 7
     parts = predict(model, rows, options).prediction
     assert model.passes > 1
     assert len(parts) == 30

@@ -85,7 +85,7 @@ def test_a_job_without_draws_shares_no_pass_so_that_its_mean_is_the_same_to_the_
         blocker = job_of()
         scheduler.submit(blocker)
         await computation.until_begun()
-        others = [job_of(options=PredictOptions(samples=0)) for _ in range(3)]
+        others = [job_of(options=PredictOptions(samples=0), rows_of_pass=256) for _ in range(3)]
         for job in others:
             scheduler.submit(job)
         await asyncio.sleep(0)  # what was submitted arrives
@@ -102,7 +102,7 @@ def test_the_passes_of_a_job_without_draws_do_not_depend_on_measured_speed(secon
     scheduler = Scheduler(computation, 100, 1e6)
 
     async def test() -> None:
-        job = job_of(600, options=PredictOptions(samples=0))
+        job = job_of(600, options=PredictOptions(samples=0), rows_of_pass=256)
         scheduler.rates.record(job.model, 1e6, 1e6 * seconds)
         scheduler.submit(job)
         await job.future
