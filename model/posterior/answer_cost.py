@@ -31,8 +31,6 @@ SORTED, FUNCTION_THRESHOLD = 10.0, 2.5
 ERROR, ERROR_LEVEL = 70.0, 36.0
 """Standard errors of a draw of a row, for each component: of mean and std, and of each level."""
 PLAIN_LEVELS = 3
-PART_WITHOUT_DRAWS = 40e6
-"""What a part of an answer without draws takes. Its rows follow from this constant, not from measured speed."""
 EXTREME_LEVEL = 1e-3
 """Percentile levels this near to 0 or 100 are searched in double precision."""
 
@@ -113,34 +111,36 @@ class CostModel:
             far: Rows beyond the training range, of the B.
         """
         samples = options.samples or self.members
-        of_draw = self._network + (self._answer(options) if options.samples else 0.0)
         nanoseconds = (
             self.rates.shared
             + QUESTION
-            + PASS_ROW * rows
-            + rows * samples * of_draw
             + far * samples * (self._network + self.components * self.rates.far)
-            + imputed * IMPUTATIONS * COPY
             + new_draws * self.weights * self.rates.number
         )
         if options.samples == 0:
-            nanoseconds += imputed * (IMPUTATIONS - 1) * samples * of_draw
-        elif options.mc_error:
+            return (nanoseconds + self._without_draws(rows, imputed)) / self.unit
+        nanoseconds += PASS_ROW * rows + imputed * IMPUTATIONS * COPY
+        nanoseconds += rows * samples * (self._network + self._answer(options))
+        if options.mc_error:
             levels = len(options.percentiles)
             of_errors = (self.components if options.noise else 1) * (ERROR + ERROR_LEVEL * levels)
             nanoseconds += rows * samples * (self._network + of_errors)
             nanoseconds += new_draws * self.weights * MIRRORED_NUMBER
         return nanoseconds / self.unit
 
-    def rows_without_draws(self, imputed: float) -> int:
-        """Rows of an answer without draws that take about `PART_WITHOUT_DRAWS`.
+    def rows_without_draws(self, seconds: float, imputed: float) -> int:
+        """Rows of an answer without draws that take so long by the constants of this module, at least one.
 
         Args:
+            seconds: For these rows.
             imputed: Share of the rows with cells to impute.
         """
-        of_draws = self.members * self._network
-        copies = imputed * (IMPUTATIONS * COPY + (IMPUTATIONS - 1) * of_draws)
-        return max(1, int(PART_WITHOUT_DRAWS / (PASS_ROW + of_draws + copies)))
+        return max(1, int(1e9 * seconds / self._without_draws(1.0, imputed)))
+
+    def _without_draws(self, rows: float, imputed: float) -> float:
+        """Time of the mu-only networks for rows: every imputed copy goes through all of them."""
+        copies = rows + (IMPUTATIONS - 1) * imputed
+        return PASS_ROW * rows + IMPUTATIONS * COPY * imputed + copies * self.members * self._network
 
     def _answer(self, options: PredictOptions) -> float:
         """Time of everything after the network, for one draw of a row."""

@@ -79,16 +79,17 @@ class NetworkOutputs:
         if len(outside) == 0:
             return engine.forward(draws, rows)
         beyond, means, batch = outside.rows, self.likelihood.means, len(rows)
-        noise_varies = self.likelihood.outputs > means  # else it is the same for all rows
-        nearest = self.reach.nearest(rows[beyond]) if noise_varies else rows[:0]
-        if apart:
-            outputs, edge = engine.forward(draws, rows), engine.forward(draws, nearest)
+        edge = None
+        if self.likelihood.outputs == means:  # the noise is the same for all rows
+            outputs = engine.forward(draws, rows)
+        elif apart:
+            outputs, edge = engine.forward(draws, rows), engine.forward(draws, self.reach.nearest(rows[beyond]))
         else:
-            every = engine.forward(draws, torch.cat((rows, nearest)))
+            every = engine.forward(draws, torch.cat((rows, self.reach.nearest(rows[beyond]))))
             outputs, edge = every[:, :batch], every[:, batch:]
         with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
             far = outputs[:, beyond]
-            if noise_varies:
+            if edge is not None:
                 far = self.likelihood.with_scatter_of(far, edge)
             if self.limits is not None:
                 far[..., :means] = far[..., :means].clamp(*self.limits)

@@ -202,16 +202,18 @@ class Posterior:
         """The part of `cost` that questions in one pass share: n of them cost the sum minus n - 1 times this."""
         return self._costs.shared
 
-    def rows_without_draws(self, columns: Columns) -> int:
-        """Rows in a pass of a request without draws: the same at every call, and so its mean, to the bit.
+    def rows_without_draws(self, columns: Columns, seconds: float) -> int:
+        """Rows of an answer without draws that take about so long on the machine of `model.posterior.answer_cost`.
 
-        A matrix product may round a row differently among others. Any thread may ask.
+        The number is the same at every call. So the mean of rows in such parts is the same to the bit, although a
+        matrix product may round a row differently among others. Any thread may ask.
 
         Args:
             columns: Canonical columns of the request's rows, ``[B]`` each.
+            seconds: For the returned number of rows.
         """
         rows = len(next(iter(columns.values())))
-        return self._costs.rows_without_draws(len(rows_to_impute(self.schema, columns)) / max(1, rows))
+        return self._costs.rows_without_draws(seconds, len(rows_to_impute(self.schema, columns)) / max(1, rows))
 
     def cost(self, rows: int, options: PredictOptions, *, imputed: int = 0, far: int = 0) -> float:
         """What an answer takes to compute, in units of a row and draw of this posterior's plain answer.

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Schema
     from murho.model.data.splits import HeldOut
-    from murho.model.fitting.training_data import TrainingData
     from murho.model.training.candidates import Reporter, SearchResult
     from murho.model.training.learnable_rows import LearnableRows
     from murho.model.training.options import TrainOptions
@@ -66,7 +65,6 @@ class Trained:
 
 def finish(
     rows: LearnableRows,
-    data: TrainingData,
     result: SearchResult,
     options: TrainOptions,
     *,
@@ -78,8 +76,7 @@ def finish(
     """Calibrate, score and describe the outcome of a search.
 
     Args:
-        rows: The table.
-        data: Its data as the search had them.
+        rows: The table as the search had it.
         result: Outcome of the search; it is not changed.
         options: Validated options.
         began: When the training began, in monotonic seconds.
@@ -90,6 +87,7 @@ def finish(
     chosen, candidate = result.fit, result.candidate
     fits = len(result.attempts)
     reporter.stage(Stage("calibrating and scoring on held-out rows", fits, fits, done=SHARE_OF_SEARCH, share=0.0))
+    data = rows.data
     schema, split, targets = data.schema, data.split, data.targets
     task = task_of(schema.target)
     architecture = chosen.network.architecture

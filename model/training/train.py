@@ -75,24 +75,21 @@ def train(
     for line in prepared.notes:
         reporter.say(line)
     rows = learnable_rows(prepared, target, options, reporter.say)
-    data = rows.data
-    fingerprint = make_fingerprint(rows.canonical, data.targets, target, options, device, data.weights)
+    fingerprint = make_fingerprint(rows.canonical, rows.data.targets, target, options, device, rows.data.weights)
     snapshots.begin(fingerprint, reporter.say)
     if options.time is not None:
-        data = choose_time_feature(data, options.time, options, reporter, device)
+        rows = replace(rows, data=choose_time_feature(rows.data, options.time, options, reporter, device))
     to_finish = None
     if options.budget and prepared.rows is not None:
-        held_out = data.split.held_out(options.members)
+        held_out = rows.data.split.held_out(options.members)
         to_finish = TimeToFinish(options.budget, sum(len(group.rows) for group in held_out))
-    result = search(data, options, reporter, device, snapshots, began, to_finish)
-    finished = partial(
-        finish, rows, data, options=options, began=began - snapshots.carried, reporter=reporter, device=device
-    )
+    result = search(rows.data, options, reporter, device, snapshots, began, to_finish)
+    finished = partial(finish, rows, options=options, began=began - snapshots.carried, reporter=reporter, device=device)
     try:
         reporter.say(f"chose {result.candidate}")
         unread = result.candidate.inputs.unread_by_all
         if unread:
-            reporter.say(note_of_unread(unread, len(data.schema.features)))
+            reporter.say(note_of_unread(unread, len(rows.data.schema.features)))
         if result.interrupted:
             reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
             _say_how_to_go_on(snapshots, reporter)

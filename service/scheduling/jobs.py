@@ -39,8 +39,8 @@ class ModelLike(Protocol):
     def spec(self) -> ModelSpec:
         """The content of `model.json`."""
 
-    def rows_without_draws(self, columns: Columns) -> int:
-        """Returns the rows in a pass of a job without draws, the same at every call for the same columns `[B]`."""
+    def rows_without_draws(self, columns: Columns, seconds: float) -> int:
+        """Returns how many of the rows `[B]` take about so long without draws; the same at every call."""
 
     def cost(self, rows: int, options: PredictOptions) -> float:
         """Returns the work of an answer, in row-draws: one row under one draw of a plain answer is 1."""

@@ -19,6 +19,7 @@ from murho.model.errors import MurhoError
 from murho.model.posterior.questions import in_one
 from murho.service.errors import ComputationError, NotReadyError
 from murho.service.scheduling.jobs import Answer, Job, Slice
+from murho.service.scheduling.scheduler import PASS_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ async def predict(
         max_outside,
         future,
         reservation,
-        model.rows_without_draws(columns) if options.samples == 0 else None,
+        model.rows_without_draws(columns, PASS_SECONDS) if options.samples == 0 else None,
     )
     scheduler.submit(job)
     return await waiting.answer(job, receive)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from murho.service.scheduling.jobs import ModelLike
 
-__all__ = ["Outcome", "Scheduler"]
+__all__ = ["PASS_SECONDS", "Outcome", "Scheduler"]
 
 PASS_SECONDS = 0.04
 """Work of one pass. Shorter ones would make large requests slower, longer ones would make small requests wait."""

@@ -127,7 +127,7 @@ class FakeModel:
             for question in questions
         ]
 
-    def rows_without_draws(self, columns: Columns) -> int:  # noqa: ARG002 - as the interface has it
+    def rows_without_draws(self, columns: Columns, seconds: float) -> int:  # noqa: ARG002 - as the interface has it
         return self.rows_of_pass
 
     def cost(self, rows: int, options: PredictOptions) -> float:

@@ -54,13 +54,21 @@ def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
     assert posterior.cost(1, replace(options, samples=1000)) > posterior.cost(1, options)
 
 
-def test_rows_without_draws_are_as_many_as_forty_milliseconds_take() -> None:
+def test_rows_without_draws_are_as_many_as_the_seconds_allow() -> None:
     small = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
     large = replace(small, weights=2_400_000, units=2_400, members=1)
-    assert (small.rows_without_draws(0.0), large.rows_without_draws(0.0)) == (6_180, 519)
-    assert small.rows_without_draws(1.0) < 300  # each has 31 copies
-    assert replace(small, rates=TORCH).rows_without_draws(0.0) == small.rows_without_draws(0.0)
-    assert replace(large, weights=10**10).rows_without_draws(0.0) == 1
+    assert [model.rows_without_draws(0.04, 0.0) for model in (small, large)] == [6_180, 519]
+    assert small.rows_without_draws(0.04, 1.0) < 300  # each has 31 copies
+    assert replace(small, rates=TORCH).rows_without_draws(0.04, 0.5) == small.rows_without_draws(0.04, 0.5)
+    assert replace(large, weights=10**10).rows_without_draws(0.04, 0.0) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_their_cost_is_that_of_as_many_seconds(share: float) -> None:
+    model = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
+    rows, none = model.rows_without_draws(1.0, share), replace(PLAIN, samples=0)
+    whole, nothing = (model.cost(n, none, new_draws=0, imputed=round(n * share), far=0) for n in (rows, 0))
+    assert (whole - nothing) * model.unit == pytest.approx(1e9, rel=1e-3)
 
 
 def test_any_thread_may_ask_while_another_computes(rent_checkpoints: Path) -> None:
