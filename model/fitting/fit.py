@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,6 +32,7 @@ from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.fitting.parameter_averaging import ParameterAverage
 from murho.model.fitting.schedule import Schedule
 from murho.model.fitting.work import WorkModel
+from murho.model.runtime.interrupts import interrupts_held_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -268,6 +270,7 @@ def fit(
 
     Raises:
         FitError: The loss became NaN or infinite, or a tensor of ``initial`` or ``state`` does not fit; it is named.
+        KeyboardInterrupt: Interrupted before the end of the first epoch: there is nothing to keep.
     """
     running = _Running(training, validation, options, initial, device or torch.device("cpu"))
     before = running.restore(state) if state is not None else 0.0
@@ -298,5 +301,9 @@ def fit(
                 if kept is not None:
                     keeper.keep(kept)
     except KeyboardInterrupt:
+        if not running.history:
+            raise
         stopped = "interrupted"
-    return running.outcome(stopped)
+    with interrupts_held_back() as held_back:
+        outcome = running.outcome(stopped)
+    return replace(outcome, stopped="interrupted") if held_back.came else outcome

@@ -89,6 +89,7 @@ def update(
     Raises:
         OptionError: The version was pruned.
         FitError: The fit became non-finite.
+        KeyboardInterrupt: Interrupted before the end of the first epoch.
     """
     began = time.monotonic()
     old = revision.posterior

@@ -136,7 +136,7 @@ class CandidateFits:
             attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows, outcome.history)
             self.budget.spend(work, scored.seconds, max(0.0, scored.seconds - outcome.history[-1].seconds))
             self._reporter.scored(attempt)
-            self.interrupted = outcome.stopped == "interrupted"
+            self.interrupted = scored.interrupted
         self.attempts.append(attempt)
         give_back()
         return attempt, outcome

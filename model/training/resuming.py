@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from murho.model.errors import FitError
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_state import FitState, finished_fit, finished_state
+from murho.model.runtime.interrupts import interrupts_held_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,11 +38,13 @@ class ScoredFit:
         rows: Scores of every validation row, as ``score`` returned them: NLL and CRPS ``[2, N]``, or the log loss alone
             ``[1, N]``.
         seconds: Duration of fit and scoring, with the time before an interruption.
+        interrupted: Whether the user has interrupted the fit, or its scoring. The scores are complete all the same.
     """
 
     fit: Fit
     rows: Tensor
     seconds: float
+    interrupted: bool = False
 
     @property
     def nll(self) -> float:
@@ -83,6 +86,7 @@ def fit_or_resume(
 
     Raises:
         FitError: The fit or its predictions became non-finite, now or before an interruption.
+        KeyboardInterrupt: Interrupted before the end of the first epoch, or twice while the fit is scored and kept.
     """
     failure = snapshots.failure(name)
     if failure is not None:
@@ -109,16 +113,17 @@ def fit_or_resume(
             )
         finally:
             reporter.end()
-        rows = _finite(score(outcome))
+        with interrupts_held_back() as held_back:
+            rows = _finite(score(outcome))
+            seconds = time.monotonic() - began
+            fitted = outcome.stopped != "interrupted"
+            if fitted:
+                state = finished_state(outcome)
+                snapshots.finish(name, FitState({**state.tensors, SCORES: rows}, {**state.numbers, "seconds": seconds}))
     except FitError as error:
         snapshots.fail(name, str(error))
         raise
-    scored = ScoredFit(outcome, rows, time.monotonic() - began)
-    if outcome.stopped != "interrupted":
-        state = finished_state(outcome)
-        numbers = {**state.numbers, "seconds": scored.seconds}
-        snapshots.finish(name, FitState({**state.tensors, SCORES: rows}, numbers))
-    return scored
+    return ScoredFit(outcome, rows, seconds, interrupted=held_back.came or not fitted)
 
 
 def _finite(rows: Tensor) -> Tensor:

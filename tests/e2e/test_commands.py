@@ -283,7 +283,7 @@ def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> No
             output, _ = process.communicate(timeout=90)
         finally:
             process.kill()
-    assert process.returncode == 0
+    assert process.returncode == 0, log.read_text()
     assert b"(interrupted)" in output
     assert "interrupted: kept the best parameters so far" in log.read_text()
     facts = json.loads((tmp_path / "cars" / "1" / "model.json").read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -60,6 +61,14 @@ class Notes:
 
     def end(self) -> None:
         pass
+
+
+@pytest.fixture
+def heed_interrupts() -> Iterator[None]:
+    """Heeds SIGINT, which is ignored where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -12,10 +14,12 @@ import torch
 from torch import Tensor
 
 from murho.model.errors import FitError
-from murho.model.fitting.cross_fit_rows import Rows
+from murho.model.fitting import fit as fit_module
+from murho.model.fitting.cross_fit_rows import Rows, mixture_nll
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_state import FitState, finished_fit, finished_state
 from murho.model.fitting.fit_types import Epoch, Fit, FitOptions
+from murho.model.fitting.gradients import GradientStep
 from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
@@ -115,6 +119,36 @@ def test_an_interrupted_fit_keeps_the_best_so_far() -> None:
     assert outcome.epochs == 10
     assert math.isfinite(outcome.validation)
     assert bool(torch.isfinite(outcome.network.mu).all())
+
+
+def test_a_fit_that_is_interrupted_in_its_first_epoch_has_nothing_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GradientStep, "__call__", interrupted)
+    rows = small_rows()
+    with pytest.raises(KeyboardInterrupt):
+        fit(rows, rows, small_options(epochs=500))
+
+
+@pytest.mark.usefixtures("heed_interrupts")
+def test_an_interruption_after_the_last_epoch_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    of_last = 0
+
+    def counted(*arguments: Any) -> float:
+        calls.append(True)
+        if len(calls) == of_last:
+            signal.raise_signal(signal.SIGINT)
+        return mixture_nll(*arguments)
+
+    monkeypatch.setattr(fit_module, "mixture_nll", counted)
+    rows, options = small_rows(), small_options(epochs=3)
+    whole = fit(rows, rows, options)
+    of_last = 2 * len(calls)  # the last call judges what is kept
+    outcome = fit(rows, rows, options)
+    assert (whole.stopped, outcome.stopped) == ("epochs", "interrupted")
+    assert torch.equal(whole.network.mu, outcome.network.mu)
 
 
 def test_it_stops_when_validation_stops_improving() -> None:

@@ -1,29 +1,22 @@
-"""Ctrl-C is held back while something is saved, once."""
+"""Ctrl-C is held back while something is saved or scored, once."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from murho.model.runtime.interrupts import interrupts_held_back
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def heed_interrupts() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("heed_interrupts")
 
 
 def test_the_first_one_is_held_back_and_later_ones_count_again() -> None:
-    with interrupts_held_back():
+    with interrupts_held_back() as held_back:
+        assert not held_back.came
         signal.raise_signal(signal.SIGINT)
+    assert held_back.came
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 

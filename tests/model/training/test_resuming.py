@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from murho.model.fitting.fit_types import Epoch, Fit
 
 
-def _run(snapshots: Snapshots, notes: Notes, scores: tuple[float, float] = (1.5, 2.5)) -> ScoredFit:
+def _run(
+    snapshots: Snapshots, notes: Notes, scores: tuple[float, float] = (1.5, 2.5), at_scoring: Callable[[], object] = int
+) -> ScoredFit:
     rows = small_rows()
 
     def score(_: Fit) -> torch.Tensor:
+        at_scoring()
         return torch.tensor(scores).double().unsqueeze(1).expand(2, 7)
 
     return fit_or_resume(
@@ -48,6 +52,18 @@ def test_a_fit_is_made_once(tmp_path: Path) -> None:
     assert notes.titles == ["fit a"]
     assert torch.equal(first.fit.network.mu, second.fit.network.mu)
     assert (first.nll, first.crps, first.seconds) == (second.nll, second.crps, second.seconds)
+
+
+@pytest.mark.usefixtures("heed_interrupts")
+def test_an_interruption_while_a_fit_is_scored_is_noted_and_the_fit_kept(tmp_path: Path) -> None:
+    notes = Notes()
+    with Snapshots(tmp_path) as snapshots:
+        snapshots.begin({}, notes.say)
+        scored = _run(snapshots, notes, at_scoring=lambda: signal.raise_signal(signal.SIGINT))
+        assert scored.interrupted
+        assert scored.fit.stopped == "epochs"
+        assert not _run(snapshots, notes).interrupted
+    assert notes.titles == ["fit a"]
 
 
 def test_without_a_place_nothing_is_kept() -> None:

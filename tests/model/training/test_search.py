@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from murho.model.fitting.gradients import GradientStep
 from murho.model.likelihoods.registry import NOISE_KINDS
 from murho.model.training import stages
 from murho.model.training.options import make_options
@@ -110,3 +111,17 @@ def test_an_interruption_during_a_trial_keeps_the_best_so_far() -> None:
     assert trained.spec.training["interrupted"]
     assert len(trained.spec.training["candidates"]) == 2
     assert trained.posterior.architecture.hidden == (6,)
+
+
+def test_an_interruption_in_the_first_epoch_of_a_trial_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, step = Notes(), GradientStep.__call__
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if len(notes.titles) == 2:
+            raise KeyboardInterrupt
+        return step(*arguments, **options)
+
+    monkeypatch.setattr(GradientStep, "__call__", interrupted)
+    trained = train(make_table(), "rent", make_options(QUICK), reporter=notes)
+    assert trained.spec.training["interrupted"]
+    assert len(trained.spec.training["candidates"]) == 1

@@ -454,7 +454,7 @@ def test_above_the_number_of_connections_a_client_is_told_so(caplog: pytest.LogC
 
 
 def test_while_draining_each_answer_closes_and_no_request_is_lost() -> None:
-    with served() as service:
+    with served(drain_delay=2.0) as service:  # far longer than a thread of this test may be held up
         statuses: list[int] = []
         closed: list[bool] = []
         idle = service.wire()
