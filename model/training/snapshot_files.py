@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["SnapshotFiles"]
 
 INDEX, LOCK, TENSORS = "training.json", "lock", ".safetensors"
-FORMAT = 3
+FORMAT = 4
+"""Raise it too where the same table and options lead to other networks: the tensors of an earlier one do not fit."""
 
 
 class SnapshotFiles:
