@@ -1,7 +1,8 @@
 """What all tests share: one torch thread each, time enough on a busy machine, and marks by folder.
 
-The networks of the tests are too small for several threads. Examples have no deadline because their time depends on the
-other tests that run at the same moment.
+The networks of the tests are too small for several threads, and threads that wait for each other beside other tests
+make them ten times slower. Examples have no deadline because their time depends on the other tests that run at the same
+moment.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-import torch
+
+from murho.model.runtime.processors import let_threads_sleep
+
+let_threads_sleep()  # PyTorch reads it when it is imported
+
+import torch  # noqa: E402
 
 SLOW_TIMEOUT = 900
 """Limit of a test that is marked slow, in seconds; the limit of the other tests is in pyproject.toml."""
@@ -29,6 +35,10 @@ FAST = (
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+def pytest_runtest_teardown() -> None:
+    torch.set_num_threads(1)  # a command that ran in this process has set its own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from murho.model.training.options import TrainOptions, flag
+from murho.model.training.snapshot_files import INDEX
 from tests.e2e.support import MURHO, murho, serve
 from tests.support import ROOT, call_murho, made_once
 
@@ -247,12 +248,12 @@ def test_tables_that_can_not_be_used_are_refused_by_file_and_place(tmp_path: Pat
     assert not list((tmp_path / "checkpoints").glob("*/*"))
 
 
-def _wait_for_word(log: Path, word: str) -> None:
+def _wait_for_file(path: Path) -> None:
     for _ in range(4000):
-        if word in log.read_text():
+        if path.is_file():
             return
         time.sleep(0.05)
-    raise AssertionError(f"{word} was not said: {log.read_text()}")
+    raise AssertionError(f"{path} was not written")
 
 
 def _heed_interrupts() -> None:
@@ -269,7 +270,7 @@ def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> No
         "--checkpoints",
         tmp_path,
     ]
-    command += ["--epochs", "1000000"]
+    command += ["--epochs", "1000000", "--snapshot-every", "0.5"]
     command += ["--patience", "1000000", "--noise", "homoscedastic"]
     log = tmp_path / "log"
     with (
@@ -278,7 +279,7 @@ def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> No
         subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts) as process,
     ):
         try:
-            _wait_for_word(log, ", epoch ")
+            _wait_for_file(tmp_path / "cars" / ".training" / INDEX)  # of the first epochs
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=90)
         finally:
