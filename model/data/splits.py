@@ -112,6 +112,24 @@ class Split:
         judged_with = [int((self.folds[0] < fold).sum()) for fold in range(int(self.folds.max()) + 1)]
         return np.searchsorted(judged_with, age, side="right")[None] - 1
 
+    def distant_folds(self) -> NDArray[np.int64] | None:
+        """Return folds of all rows that are to each other as fresh rows are to the training rows, ``[N]``.
+
+        They part no unit, and follow each other in time where rows are judged forward. None if any folds will do.
+        """
+        if self.times is not None:
+            if self.folds is not None:
+                return np.asarray(self.folds[0], dtype=np.int64)
+            folds = np.full(len(self.times), -1, dtype=np.int64)
+            folds[self.validation] = 0
+            folds[self.calibration] = 1
+            return folds
+        if self.units is None:
+            return None
+        generator = np.random.Generator(np.random.PCG64(0))
+        rows = generator.permutation(len(self.units.of_rows))
+        return assign_folds(rows, FOLDS, self.units, generator)
+
     def held_out(self, members: int) -> list[HeldOut]:
         """Return groups of held-out rows. The last group calibrates the bands; with folds, all groups do.
 

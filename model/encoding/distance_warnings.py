@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.data.columns import is_missing
+from murho.model.data.feature import with_unit
 from murho.model.data.schema import FeatureKind, UnfamiliarValue
+from murho.model.encoding.distance_inputs import isolated_numbers
 from murho.model.encoding.row_distance import RowDistances, odd_combinations
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from murho.model.data.feature import Feature
     from murho.model.data.schema import Columns, Schema
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
@@ -30,7 +33,8 @@ def distance_warnings(
     """List unseen categories, imputed cells, and the features that make rows unlike the training rows.
 
     Of an unlike row every number beyond its training range is listed. If the row would be unlike without these too, the
-    features are listed whose combination with the others makes it so.
+    features are listed whose combination with the others makes it so. Where each combination is ordinary, but no
+    training row is near, the numbers are listed that differ most from the nearest ones.
 
     Args:
         distribution: The distribution of the training rows.
@@ -54,10 +58,17 @@ def distance_warnings(
     warnings += _of_kind(schema, columns, rows[far], limit, categories=False)
     # A row with imputed cells is unlike if its copies are, though its known cells may be within reach.
     named = {warning.row for warning in warnings}
-    odd = far & (measured.clipped > distribution.reach)
+    odd = far & (measured.within > distribution.reach)
     odd |= np.isin(rows, list(named), invert=True) & (far | (among is not None))
-    places = np.flatnonzero(odd)[:limit]
     outside = {(warning.row, warning.feature) for warning in warnings}
+    isolated = odd & (measured.combined_within <= distribution.reach) & (measured.apart_within > distribution.reach)
+    places = np.flatnonzero(isolated)[:limit]
+    features = {feature.name: feature for feature in schema.features}
+    for row, numbers in zip(rows[places].tolist(), isolated_numbers(distribution, columns, rows[places]), strict=True):
+        for feature, nearest in numbers:
+            if (row, feature) not in outside:
+                warnings.append(UnfamiliarValue(row, feature, _far_message(features[feature], nearest)))
+    places = np.flatnonzero(odd & ~isolated)[:limit]
     for row, combinations in zip(
         rows[places].tolist(), odd_combinations(distribution, measured.scores[places]), strict=True
     ):
@@ -95,3 +106,8 @@ def _message(partner: str | None, *, ordinary: bool) -> str:
         return "the value is unlike the training rows"
     alone = "; each value alone is ordinary" if ordinary else ""
     return f"its combination with {partner!r} is unlike the training rows{alone}"
+
+
+def _far_message(feature: Feature, nearest: float) -> str:
+    about = round(nearest) if feature.kind is FeatureKind.DATE else float(f"{nearest:.4g}")
+    return f"the row is far from every training row; the nearest ones have about {with_unit(feature, about)}"

@@ -2,7 +2,8 @@
 
 The encoded columns are, in this order: each feature by itself, directions of correlated numbers if asked for
 (`model.encoding.whitening`), the distance to the training rows feature by feature (`model.encoding.range_distance`)
-and that of the combination (`model.encoding.row_distance`). What one feature becomes is in `model.encoding.encodings`.
+and that of the combination (`model.encoding.distance_inputs`). What one feature becomes is in
+`model.encoding.encodings`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from murho.model.encoding.continuation import Continuation, continuations_from_json
+from murho.model.encoding.distance_inputs import COMBINATION, DistanceInputs
 from murho.model.encoding.encodings import ENCODINGS
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.range_distance import RangeDistance
-from murho.model.encoding.row_distance import COMBINATION, encoded_distance
 from murho.model.encoding.support_gaps import SupportGaps, support_gaps_from_json
 from murho.model.encoding.unread import Unread
 from murho.model.encoding.whitening import Whitening
@@ -192,6 +193,15 @@ class Encoder:
         return tuple(np.flatnonzero((self.training_range == 0.0).all(axis=0)).tolist())
 
     @cached_property
+    def _doubted(self) -> tuple[tuple[int, int], ...]:
+        """Encoded columns of the distance of single numbers, each with the number's place in the distribution."""
+        places = {} if self.distribution is None else {name: at for at, name in enumerate(self.distribution.numbers)}
+        start = self.range_distance_columns.start
+        return tuple(
+            (start + at, places[name]) for at, name in enumerate(self._range_distance.features) if name in places
+        )
+
+    @cached_property
     def unlike_columns(self) -> tuple[int, ...] | None:
         """Indices of the encoded columns that are above 0 for rows unlike the training rows.
 
@@ -235,7 +245,10 @@ class Encoder:
                     tile[:, at - count : at], tile[:, further : further + count] = directions
                 if self.distribution is not None:
                     cells = {name: columns[name][rows_of_tile] for name, _, _ in self._slices}
-                    tile[:, -1] = encoded_distance(self.distribution, cells)
+                    distances = DistanceInputs.of(self.distribution, cells)
+                    tile[:, -1] = distances.combination
+                    for column, number in self._doubted:
+                        tile[distances.isolated, column] += distances.differences[:, number]
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
                 if np.isnan(tile).any():

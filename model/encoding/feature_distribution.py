@@ -7,10 +7,11 @@ A checkpoint stores these, and no training row. Two things follow:
 - the distance of a row from the training rows, and the features that make it far (`model.encoding.row_distance`);
 - what a missing cell may have been, given the row's other cells (`model.encoding.imputation`).
 
-The distance is the Mahalanobis distance of the scores of numbers and dates, given the row's levels:
-``d^2 = r' P r`` with ``r = z - E[z given levels]`` and P the inverse of the covariance of z given the levels. A level
-is never far by itself: an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`,
-comes from rows that the distribution was not fitted to.
+The distance is the larger one of two. One is the Mahalanobis distance of the scores of numbers and dates, given the
+row's levels: ``d^2 = r' P r`` with ``r = z - E[z given levels]`` and P the inverse of the covariance of z given the
+levels. The other one is that to the nearest training rows (`model.encoding.landmarks`). A level is never far by itself:
+an unseen one has its own warning. The limit of ordinary distances, `FeatureDistribution.reach`, comes from rows that
+the distribution was not fitted to.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from murho.model.data.schema import FeatureKind
+from murho.model.encoding.landmarks import Landmarks
 from murho.model.encoding.level_shares import LevelShares
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.encoding.score_correlation import row_sums
@@ -50,12 +52,15 @@ class FeatureDistribution:
         levels: Boolean or category → its levels; their indicators are the further columns.
         correlation: ``[Q, Q]``, positive definite; the identity for independent columns.
         reach: Largest ordinary distance of a row from the training rows.
+        landmarks: Points amid the training rows, in the F numbers; None where rows are too few, and in older
+            checkpoints.
     """
 
     numbers: Mapping[str, QuantileScores]
     levels: Mapping[str, LevelShares]
     correlation: npt.NDArray[np.float64]
     reach: float
+    landmarks: Landmarks | None = None
 
     @cached_property
     def indicated(self) -> tuple[tuple[str, npt.NDArray[np.intp]], ...]:
@@ -84,19 +89,24 @@ class FeatureDistribution:
 
         NaN stands for a missing cell, and for the indicators of an unseen category.
         """
-        parts = [self._table.clipped(self._values(columns))]
+        parts = [self._table.clipped(self.values(columns))]
         parts += [
             self.levels[name].indicators(self.levels[name].codes(columns[name]), levels)
             for name, levels in self.indicated
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
-    def scores_beyond(self, columns: Columns) -> npt.NDArray[np.float64]:
-        """Return what the scores of numbers beyond their training range have in addition, ``[B, F]``; NaN for NaN."""
-        return self._table.beyond(self._values(columns))
+    def scores_beyond(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return what scores of numbers ``[B, F]`` beyond their training range have in addition; NaN for NaN."""
+        return self._table.beyond(values)
 
-    def _values(self, columns: Columns) -> npt.NDArray[np.float64]:
-        """Return the numbers of rows, ``[B, F]``."""
+    def clipped_values(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return numbers ``[B, F]`` clipped to their training range."""
+        least, most = self._table.ends
+        return np.asarray(np.minimum(np.maximum(values, least), most))
+
+    def values(self, columns: Columns) -> npt.NDArray[np.float64]:
+        """Return the numbers of rows, ``[B, F]``; NaN for a missing cell."""
         if not self.numbers:
             return np.zeros((len(next(iter(columns.values()))), 0))
         return np.stack([columns[name] for name in self.numbers], axis=1)
@@ -133,7 +143,7 @@ class FeatureDistribution:
         return np.asarray(np.linalg.solve(inner, self.correlation[known][:, wanted]), dtype=np.float64)
 
     def distances(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the distance of rows from the training rows, ``[B]``, from complete scores ``[B, Q]``."""
+        """Return the Mahalanobis distance of rows, ``[B]``, from complete scores ``[B, Q]``."""
         return np.asarray(np.sqrt(np.square(row_sums(scores, self._whitening)).sum(axis=1)))
 
     @cached_property
@@ -152,12 +162,14 @@ class FeatureDistribution:
 
     def to_json(self) -> dict[str, Any]:
         """Return the distribution as JSON data, with the lower triangle of the correlation."""
+        landmarks = {} if self.landmarks is None else {"landmarks": self.landmarks.to_json()}
         independent = np.array_equal(self.correlation, np.eye(len(self.correlation)))
         return {
             "numbers": {name: scores.to_json() for name, scores in self.numbers.items()},
             "levels": {name: shares.to_json() for name, shares in self.levels.items()},
             "correlation": None if independent else [row[: at + 1].tolist() for at, row in enumerate(self.correlation)],
             "reach": self.reach,
+            **landmarks,
         }
 
     @classmethod
@@ -167,7 +179,7 @@ class FeatureDistribution:
         Raises:
             CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
         """
-        fields = expect_fields(data, where, ("numbers", "levels", "correlation", "reach"))
+        fields = expect_fields(data, where, ("numbers", "levels", "correlation", "reach"), optional=("landmarks",))
         features = {feature.name: feature for feature in schema.features}
         described = {part: expect_object(fields[part], f"{where}.{part}") for part in ("numbers", "levels")}
         for part, of_levels in (("numbers", False), ("levels", True)):
@@ -183,7 +195,11 @@ class FeatureDistribution:
             for name, item in described["levels"].items()
         }
         empty = cls(numbers, levels, np.zeros((0, 0)), expect_number(fields["reach"], f"{where}.reach"))
-        return cls(numbers, levels, _correlation(fields["correlation"], len(empty.owners), where), empty.reach)
+        landmarks = None
+        if "landmarks" in fields:
+            landmarks = Landmarks.from_json(fields["landmarks"], len(numbers), f"{where}.landmarks")
+        correlation = _correlation(fields["correlation"], len(empty.owners), where)
+        return cls(numbers, levels, correlation, empty.reach, landmarks)
 
 
 def marginals(schema: Schema, columns: Columns) -> tuple[dict[str, QuantileScores], dict[str, LevelShares]]:

@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
-__all__ = ["COMBINATION", "RowDistances", "distance_of", "encoded_distance", "odd_combinations"]
-
-COMBINATION = "combination beyond the training rows"
-"""Name of the network's input that holds `encoded_distance`."""
-LEAST_UNLIKE = 1e-6
-"""Smallest input of a row that is unlike the training rows: it marks the row, and changes no answer."""
+__all__ = ["RowDistances", "distance_of", "odd_combinations"]
 
 MOST_NAMED = 3
 """Most features of a row that are named for their combination."""
@@ -31,35 +26,35 @@ def distance_of(distribution: FeatureDistribution, columns: Columns) -> npt.NDAr
     return RowDistances.of(distribution, columns).distances
 
 
-def encoded_distance(distribution: FeatureDistribution, columns: Columns) -> npt.NDArray[np.float64]:
-    """Return how far the combination of a row's cells is beyond reach: an input of the network, ``[B]``.
-
-    It is 0 for a row that is like the training rows, and above 0 for any other: ``log(1 + excess)``. The excess is
-    measured with every number clipped to its training range, and reduced by how far numbers are beyond, because these
-    have inputs of their own (`model.encoding.range_distance`). The logarithm keeps the input from growing out of
-    proportion where columns nearly determine each other: there a small move is a long distance.
-    """
-    rows = RowDistances.of(distribution, columns)
-    excess = np.minimum(rows.distances, rows.clipped) - distribution.reach - rows.beyond
-    further = np.log1p(np.maximum(excess, LEAST_UNLIKE))
-    return np.where(rows.distances > distribution.reach, further, 0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class RowDistances:
     """Distances of rows from the training rows.
 
     Attributes:
         scores: Complete scores with every number clipped to its training range, ``[B, Q]``.
-        distances: Distance of each row, ``[B]``.
-        clipped: Distance with every number clipped to its training range: what is due to the combination, ``[B]``.
         beyond: Euclidean norm of what the scores of numbers beyond their range have in addition, ``[B]``.
+        combined: Mahalanobis distance, ``[B]``.
+        combined_within: The same with every number clipped to its training range: what is due to the combination.
+        apart: Distance to the nearest landmark, ``[B]``; 0 where there are no landmarks.
+        apart_within: The same with every number clipped to its training range.
     """
 
     scores: npt.NDArray[np.float64]
-    distances: npt.NDArray[np.float64]
-    clipped: npt.NDArray[np.float64]
     beyond: npt.NDArray[np.float64]
+    combined: npt.NDArray[np.float64]
+    combined_within: npt.NDArray[np.float64]
+    apart: npt.NDArray[np.float64]
+    apart_within: npt.NDArray[np.float64]
+
+    @property
+    def distances(self) -> npt.NDArray[np.float64]:
+        """Distance of each row: the larger one of the two, ``[B]``."""
+        return np.maximum(self.combined, self.apart)
+
+    @property
+    def within(self) -> npt.NDArray[np.float64]:
+        """The same with every number clipped to its training range, ``[B]``."""
+        return np.maximum(self.combined_within, self.apart_within)
 
     @classmethod
     def of(cls, distribution: FeatureDistribution, columns: Columns) -> Self:
@@ -71,16 +66,24 @@ class RowDistances:
         """
         known = distribution.clipped_scores(columns)
         scores = distribution.completed(known)
-        clipped = distribution.distances(scores)
-        beyond = distribution.scores_beyond(columns)
+        within = distribution.distances(scores)
+        values = distribution.values(columns)
+        beyond = distribution.scores_beyond(values)
         norms = np.sqrt(np.square(np.nan_to_num(beyond)).sum(axis=1))
         rows = np.flatnonzero(norms)
-        distances = clipped.copy()
+        combined = within.copy()
         if rows.size:
             further = known[rows]
             further[:, : beyond.shape[1]] += beyond[rows]
-            distances[rows] = distribution.distances(distribution.completed(further))
-        return cls(scores, distances, clipped, norms)
+            combined[rows] = distribution.distances(distribution.completed(further))
+        landmarks = distribution.landmarks
+        if landmarks is None:
+            return cls(scores, norms, combined, within, np.zeros(len(norms)), np.zeros(len(norms)))
+        apart_within = landmarks.distances(distribution.clipped_values(values))
+        apart = apart_within.copy()
+        if rows.size:
+            apart[rows] = landmarks.distances(values[rows])
+        return cls(scores, norms, combined, within, apart, apart_within)
 
 
 def odd_combinations(

@@ -75,7 +75,15 @@ class TrainingData:
     @cached_property
     def distribution(self) -> FeatureDistribution | None:
         """The distribution of the features over the training rows; None for very few rows."""
-        return fit_feature_distribution(self.schema, select_rows(self.columns, self.split.learned))
+        learned = self.split.learned
+        folds = self.split.distant_folds()
+        return fit_feature_distribution(
+            self.schema,
+            select_rows(self.columns, learned),
+            None if folds is None else folds[learned],
+            units=None if self.split.units is None else self.split.units.of_rows[learned],
+            forward=self.split.forward,
+        )
 
     def encoded(self, inputs: InputChoice) -> NDArray[np.float32]:
         """All rows as a choice of inputs, ``[N, D]``."""

@@ -23,8 +23,8 @@ import torch
 
 from murho.model.data.schema import FeatureKind
 from murho.model.encoding.continuation import Continuation
+from murho.model.encoding.distance_inputs import COMBINATION
 from murho.model.encoding.feature_encodings import OneHot, Scaled
-from murho.model.encoding.row_distance import COMBINATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,10 +100,11 @@ class _Trial:
             elif isinstance(part, OneHot):
                 slopes[f"{feature.name} is unseen"] = self.spread(feature.name, feature.categories)
         slopes |= dict(self.slopes_of_directions())
-        if slopes:  # a combination may be odd in any feature
-            slopes[COMBINATION] = math.sqrt(sum(slope**2 for slope in slopes.values()) / len(slopes))
         names = self.encoder.names
-        usual = math.sqrt(float(np.mean(np.square(list(slopes.values())))))  # for other kinds of distance
+        squares = sum(slope**2 for slope in slopes.values())
+        usual = math.sqrt(squares / max(len(slopes), 1))  # for other kinds of distance
+        # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
+        slopes[COMBINATION] = math.sqrt(squares)
         return Extrapolation(
             continuations,
             {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training},

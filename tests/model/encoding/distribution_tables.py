@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns
 
-__all__ = ["mixed_columns", "numeric_columns", "schema_of"]
+__all__ = ["mixed_columns", "numeric_columns", "paired_columns", "schema_of"]
 
 
 def numeric_columns(values: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
@@ -34,6 +34,16 @@ def mixed_columns(rows: int, seed: int = 0) -> dict[str, NDArray[Any]]:
         "lift": (generator.random(rows) < 0.3).astype(np.float64),
         "day": generator.integers(18_000, 19_000, rows).astype(np.float64),
     }
+
+
+def paired_columns() -> dict[str, NDArray[Any]]:
+    """Two pairs of numbers that go together, ``x1`` with ``x2`` and ``x3`` with ``x5``, and one number alone."""
+    generator = np.random.default_rng(0)
+    loads = generator.normal(size=(400, 3))
+    noise = 0.1 * generator.normal(size=(400, 2))
+    return numeric_columns(
+        np.column_stack([loads[:, 0], loads[:, 0] + noise[:, 0], loads[:, 1:], loads[:, 1] + noise[:, 1]])
+    )
 
 
 def schema_of(columns: Columns, *, imputed: bool = True) -> Schema:

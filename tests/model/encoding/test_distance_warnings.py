@@ -51,6 +51,17 @@ def test_a_broken_combination_is_told_with_its_partner() -> None:
     )
 
 
+def test_a_row_in_a_gap_is_told_with_what_the_nearest_rows_have() -> None:
+    columns = {"first": np.concatenate([np.linspace(1.0, 3.0, 200), np.linspace(7.0, 9.0, 200)])}
+    columns["day"] = np.random.default_rng(0).integers(18_000, 19_000, 400).astype(np.float64)
+    schema = schema_of(columns)
+    encoder = Encoder.fit(schema, columns, distribution=fit_feature_distribution(schema, columns))
+    asked = {"first": np.array([2.0, 4.0]), "day": np.array([18_500.0, 18_500.0])}
+    (found,) = input_warnings(encoder, asked, None)
+    assert (found.row, found.feature) == (1, "first")
+    assert found.message.startswith("the row is far from every training row; the nearest ones have about 2.")
+
+
 def test_a_number_that_does_not_fit_the_level_names_the_category() -> None:
     (found,) = warned(rows(first=[8.0], second=[float(np.exp(4.0))], kind=["A"]))[:1]
     assert found.feature in ("first", "second")

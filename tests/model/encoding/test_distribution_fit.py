@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution, reach_of
-from murho.model.encoding.row_distance import distance_of, encoded_distance
+from murho.model.encoding.row_distance import RowDistances, distance_of
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 
 
@@ -46,7 +46,7 @@ def test_a_broken_combination_is_far_and_no_training_row_is() -> None:
     columns = {"x1": first, "x2": first + 0.1 * generator.normal(size=300)}
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
-    assert not encoded_distance(distribution, columns).any()
+    assert (distance_of(distribution, columns) <= distribution.reach).all()
     broken = {"x1": np.array([1.5, 1.5]), "x2": np.array([-1.5, 1.45])}
     assert (distance_of(distribution, broken) > distribution.reach).tolist() == [True, False]
 
@@ -58,7 +58,7 @@ def test_numbers_are_judged_given_the_levels_of_the_row() -> None:
     row = {name: column[:2].copy() for name, column in columns.items()}
     row["first"], row["second"] = np.array([5.0, 5.0]), np.exp([2.5, 2.5])
     row["kind"] = np.array(["C", "A"], dtype=object)
-    near, far = distance_of(distribution, row)
+    near, far = RowDistances.of(distribution, row).combined
     assert near < distribution.reach
     assert far > 1.5 * near
 
@@ -99,3 +99,37 @@ def test_the_reach_is_a_conformal_quantile_and_goes_on_beyond_few_distances() ->
 def test_very_few_rows_have_no_distribution() -> None:
     columns = mixed_columns(4)
     assert fit_feature_distribution(schema_of(columns), columns) is None
+
+
+def test_rows_of_a_new_group_are_like_the_training_rows_where_folds_hold_out_groups() -> None:
+    def patients(count: int, seed: int) -> dict[str, np.ndarray]:
+        generator = np.random.default_rng(seed)
+        return numeric_columns(np.repeat(generator.normal(size=(count, 3)), 10, axis=0))
+
+    columns = patients(60, 0)
+    patient = np.repeat(np.arange(60), 10)
+    by_group = fit_feature_distribution(schema_of(columns), columns, patient % 5, units=patient)
+    at_random = fit_feature_distribution(schema_of(columns), columns)
+    assert by_group is not None
+    assert at_random is not None
+    fresh = patients(200, 1)
+    assert (distance_of(by_group, fresh) > by_group.reach).mean() < 0.03
+    assert (distance_of(at_random, fresh) > at_random.reach).mean() > 0.5
+
+
+def test_blocks_in_time_are_judged_by_earlier_rows_alone() -> None:
+    columns = numeric_columns(np.linspace(0.0, 1.0, 400)[:, None])
+    blocks = np.arange(400) // 80 - 1
+    ahead = fit_feature_distribution(schema_of(columns), columns, blocks, forward=True)
+    assert ahead is not None
+    later = numeric_columns(np.linspace(1.0, 1.15, 50)[:, None])
+    assert (distance_of(ahead, later) <= ahead.reach).all()
+
+
+@pytest.mark.parametrize("folds", [np.zeros(100, dtype=np.int64), np.full(100, -1)])
+def test_folds_that_part_nothing_are_replaced_by_random_ones(folds: np.ndarray) -> None:
+    columns = numeric_columns(np.random.default_rng(0).normal(size=(100, 3)))
+    found, usual = (fit_feature_distribution(schema_of(columns), columns, given) for given in (folds, None))
+    assert found is not None
+    assert usual is not None
+    assert found.reach == usual.reach

@@ -46,16 +46,18 @@ def test_a_row_has_the_same_distance_to_the_bit_alone_and_in_a_batch() -> None:
     for row in range(30):
         alone = RowDistances.of(distribution, {name: column[row : row + 1] for name, column in columns.items()})
         assert alone.distances[0] == whole.distances[row]
-        assert alone.clipped[0] == whole.clipped[row]
+        assert alone.within[0] == whole.within[row]
 
 
 def test_a_missing_cell_does_not_count() -> None:
     distribution = fitted()
     columns = {name: column[:50].copy() for name, column in COLUMNS.items()}
-    complete = distance_of(distribution, columns)
+    complete = RowDistances.of(distribution, columns)
     columns["day"] = np.full(50, np.nan)
-    known = distance_of(distribution, columns)
-    assert (known <= complete + 1e-9).all()
+    measured = RowDistances.of(distribution, columns)
+    assert (measured.apart <= complete.apart + 1e-9).all()
+    known = measured.combined
+    assert (known <= complete.combined + 1e-9).all()
     scores = distribution.clipped_scores(columns)[:, [0, 1, 3, 4, 5]]
     inner = np.linalg.inv(distribution.correlation[np.ix_([0, 1, 3, 4, 5], [0, 1, 3, 4, 5])])
     levels = np.linalg.inv(distribution.correlation[3:, 3:])

@@ -3,30 +3,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution
-from murho.model.encoding.row_distance import LEAST_UNLIKE, RowDistances, encoded_distance, odd_combinations
-from tests.model.encoding.distribution_tables import numeric_columns, schema_of
+from murho.model.encoding.row_distance import RowDistances, odd_combinations
+from tests.model.encoding.distribution_tables import numeric_columns, paired_columns, schema_of
 
 if TYPE_CHECKING:
     from murho.model.encoding.feature_distribution import FeatureDistribution
 
 
-def pairs() -> tuple[dict[str, np.ndarray], FeatureDistribution]:
-    """Two pairs of numbers that go together, and one number alone."""
-    generator = np.random.default_rng(0)
-    loads = generator.normal(size=(400, 3))
-    noise = 0.1 * generator.normal(size=(400, 2))
-    columns = numeric_columns(
-        np.column_stack([loads[:, 0], loads[:, 0] + noise[:, 0], loads[:, 1:], loads[:, 1] + noise[:, 1]])
-    )
+def fitted() -> FeatureDistribution:
+    columns = paired_columns()
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
-    return columns, distribution
+    return distribution
 
 
-COLUMNS, DISTRIBUTION = pairs()
+DISTRIBUTION = fitted()
 
 
 def rows(*values: tuple[float, ...]) -> dict[str, np.ndarray]:
@@ -36,19 +29,7 @@ def rows(*values: tuple[float, ...]) -> dict[str, np.ndarray]:
 def test_single_numbers_beyond_their_range_count_for_the_distance_and_not_for_the_combination() -> None:
     far = RowDistances.of(DISTRIBUTION, rows((0.0, 0.0, 0.0, 9.0, 0.0), (1.5, -1.5, 0.0, 0.0, 0.0)))
     assert (far.distances > DISTRIBUTION.reach).tolist() == [True, True]
-    assert (far.clipped > DISTRIBUTION.reach).tolist() == [False, True]
-
-
-def test_the_input_is_zero_for_like_rows_and_marks_every_other_one() -> None:
-    values = rows((0.0,) * 5, (0.0, 0.0, 0.0, 9.0, 0.0), (1.5, -1.5, 0.0, 0.0, 0.0), (1.5, -1.5, 0.0, 9.0, 0.0))
-    like, alone, combined, both = encoded_distance(DISTRIBUTION, values)
-    assert like == 0.0
-    assert alone == pytest.approx(LEAST_UNLIKE)
-    measured = RowDistances.of(DISTRIBUTION, values)
-    assert combined == pytest.approx(np.log1p(measured.clipped[2] - DISTRIBUTION.reach))
-    assert both == pytest.approx(np.log1p(measured.clipped[3] - DISTRIBUTION.reach - measured.beyond[3]))
-    assert 0.0 < both < combined
-    assert not encoded_distance(DISTRIBUTION, COLUMNS).any()
+    assert (far.within > DISTRIBUTION.reach).tolist() == [False, True]
 
 
 def test_the_features_of_the_broken_pair_are_named() -> None:

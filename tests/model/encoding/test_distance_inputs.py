@@ -1,0 +1,95 @@
+"""Inputs that are zero for training rows: of odd combinations, and of rows that no training row is near."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from murho.model.encoding.distance_inputs import LEAST_UNLIKE, DistanceInputs, isolated_numbers
+from murho.model.encoding.distribution_fit import fit_feature_distribution
+from murho.model.encoding.encoder import Encoder
+from murho.model.encoding.row_distance import RowDistances
+from tests.model.encoding.distribution_tables import numeric_columns, paired_columns, schema_of
+
+if TYPE_CHECKING:
+    from murho.model.encoding.feature_distribution import FeatureDistribution
+
+
+def fitted(columns: dict[str, np.ndarray]) -> FeatureDistribution:
+    distribution = fit_feature_distribution(schema_of(columns), columns)
+    assert distribution is not None
+    return distribution
+
+
+PAIRS = paired_columns()
+PAIRED = fitted(PAIRS)
+
+
+def with_a_gap() -> dict[str, np.ndarray]:
+    """Two independent numbers; the first has no value between -1 and 1."""
+    values = np.random.default_rng(0).uniform(1.0, 3.0, size=(400, 2))
+    values[::2, 0] *= -1.0
+    return numeric_columns(values)
+
+
+GAP = with_a_gap()
+GAPPED = fitted(GAP)
+
+
+def rows(*values: tuple[float, ...]) -> dict[str, np.ndarray]:
+    return numeric_columns(np.array(values, dtype=np.float64))
+
+
+def test_the_input_of_the_combination_is_zero_for_like_rows_and_marks_every_other_one() -> None:
+    values = rows((0.0,) * 5, (0.0, 0.0, 0.0, 9.0, 0.0), (1.5, -1.5, 0.0, 0.0, 0.0), (1.5, -1.5, 0.0, 9.0, 0.0))
+    like, alone, combined, both = DistanceInputs.of(PAIRED, values).combination
+    assert like == 0.0
+    assert alone == pytest.approx(LEAST_UNLIKE)
+    measured = RowDistances.of(PAIRED, values)
+    assert combined == pytest.approx(np.log1p(measured.combined_within[2] - PAIRED.reach))
+    assert both == pytest.approx(np.log1p(measured.combined_within[3] - PAIRED.reach - measured.beyond[3]))
+    assert 0.0 < both < combined
+    assert not DistanceInputs.of(PAIRED, PAIRS).combination.any()
+
+
+def test_a_row_in_a_gap_is_isolated_in_the_number_of_the_gap_and_no_training_row_is() -> None:
+    found = DistanceInputs.of(GAPPED, rows((0.0, 2.0), (2.0, 2.0), (-2.0, 1.5)))
+    assert found.isolated.tolist() == [0]
+    assert found.combination.tolist() == [pytest.approx(LEAST_UNLIKE), 0.0, 0.0]
+    gap, other = np.abs(found.differences[0])
+    assert gap > 5.0 * other
+    assert not len(DistanceInputs.of(GAPPED, GAP).isolated)
+
+
+def test_the_difference_grows_from_zero_where_the_row_is_within_reach() -> None:
+    asked = rows(*((place, 2.0) for place in np.linspace(-0.9, 0.0, 40)))
+    found = DistanceInputs.of(GAPPED, asked)
+    sizes = np.zeros(40)
+    sizes[found.isolated] = np.linalg.norm(found.differences, axis=1)
+    assert sizes[0] == 0.0
+    assert sizes[-1] == sizes.max() > 0.2
+    assert np.abs(np.diff(sizes)).max() < 0.1
+
+
+def test_the_encoder_adds_the_difference_to_the_distance_of_that_number() -> None:
+    encoder = Encoder.fit(schema_of(GAP), GAP, distribution=GAPPED)
+    encoded = encoder.encode(rows((0.0, 2.0), (2.0, 2.0), (9.0, 2.0)))
+    place = encoder.names.index("x1 beyond the training rows")
+    difference = DistanceInputs.of(GAPPED, rows((0.0, 2.0))).differences[0, 0]
+    assert encoded[0, place] == pytest.approx(difference, rel=1e-6)
+    assert encoded[1, place] == 0.0
+    assert encoded[2, place] == pytest.approx((9.0 - GAP["x1"].max()) / GAP["x1"].std(), rel=1e-6)
+    assert not encoder.encode(GAP)[:, list(encoder.zero_in_training)].any()
+
+
+def test_the_number_of_the_gap_is_named_first_with_the_value_of_the_nearest_rows() -> None:
+    (found,) = isolated_numbers(GAPPED, rows((0.2, 2.0)), np.array([0]))
+    name, nearest = found[0]
+    assert name == "x1"
+    assert nearest == pytest.approx(1.2, abs=0.3)
+
+
+def test_a_missing_cell_makes_no_row_isolated() -> None:
+    assert not len(DistanceInputs.of(GAPPED, rows((np.nan, 2.0), (np.nan, np.nan))).isolated)

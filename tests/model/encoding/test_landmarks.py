@@ -1,0 +1,109 @@
+"""Landmarks lie amid the training rows, and the nearest one is found for each row by itself."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from murho.model.encoding.landmarks import LANDMARKS_OF_A_COLUMN, MOST_CELLS, MOST_LANDMARKS, Landmarks
+from murho.model.errors import CheckpointError
+
+
+def two_clusters(rows: int = 400) -> np.ndarray:
+    """Rows of three numbers of different units: two clusters by the first, and the others go together."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(rows, 3))
+    values[: rows // 2, 0] += 10.0
+    values[:, 2] = values[:, 1] + 0.1 * values[:, 2]
+    return np.asarray(generator.permutation(values) * np.array([1.0, 1000.0, 0.001]) + np.array([0.0, 20_000.0, 0.0]))
+
+
+VALUES = two_clusters()
+STDS = VALUES.std(axis=0)
+
+
+def fitted() -> Landmarks:
+    landmarks = Landmarks.fit(VALUES, STDS)
+    assert landmarks is not None
+    return landmarks
+
+
+def brute_force(landmarks: Landmarks, values: np.ndarray) -> np.ndarray:
+    rows = (values - landmarks.means) / landmarks.stds
+    return np.asarray(np.sqrt(np.nansum(np.square(rows[:, None] - landmarks.points), axis=2).min(axis=1)))
+
+
+def test_a_row_between_two_clusters_is_far_and_rows_of_both_are_near() -> None:
+    between = np.array([[5.0, 20_000.0, 0.0]])
+    typical = np.quantile(fitted().distances(VALUES), 0.99)
+    assert fitted().distances(between)[0] > 1.5 * typical
+
+
+def test_distances_are_those_of_a_search_through_all_landmarks() -> None:
+    asked = VALUES[:50] + np.random.default_rng(1).normal(size=(50, 3)) * STDS
+    asked[::3, 1] = np.nan
+    asked[::5, 2] = np.nan
+    np.testing.assert_allclose(fitted().distances(asked), brute_force(fitted(), asked), rtol=1e-9)
+
+
+def test_differences_lead_to_a_landmark_and_a_missing_cell_has_none() -> None:
+    landmarks = fitted()
+    asked = np.array([[5.0, 21_000.0, 0.002], [5.0, np.nan, 0.002]])
+    differences = landmarks.differences(asked)
+    np.testing.assert_allclose(np.linalg.norm(differences, axis=1), landmarks.distances(asked), rtol=1e-12)
+    assert differences[1, 1] == 0.0
+    reached = (asked[0] - landmarks.means) / landmarks.stds - differences[0]
+    assert np.abs(landmarks.points - reached).max(axis=1).min() < 1e-12
+
+
+def test_a_row_has_the_same_differences_to_the_bit_alone_and_in_a_batch_also_in_the_middle_of_landmarks() -> None:
+    landmarks = fitted()
+    scaled = np.concatenate([landmarks.points[:60] + landmarks.points[1:61], VALUES[:200] / STDS * 2.0]) / 2.0
+    rows = scaled * landmarks.stds + landmarks.means
+    rows[::7, 2] = np.nan
+    together = landmarks.differences(rows)
+    alone = np.concatenate([landmarks.differences(rows[number : number + 1]) for number in range(len(rows))])
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_wild_numbers_have_finite_distances() -> None:
+    assert np.isfinite(fitted().distances(np.array([[1e300, -1e300, 1e300]]))).all()
+
+
+@pytest.mark.parametrize("rows", [4 * LANDMARKS_OF_A_COLUMN, 300, 2000])
+def test_there_are_at_most_half_as_many_landmarks_as_rows(rows: int) -> None:
+    landmarks = Landmarks.fit(np.random.default_rng(0).normal(size=(rows, 2)), np.ones(2))
+    assert landmarks is not None
+    assert len(landmarks.points) == min(rows // 2, MOST_LANDMARKS)
+
+
+def test_wide_tables_have_fewer_and_few_rows_none() -> None:
+    generator = np.random.default_rng(0)
+    wide = Landmarks.fit(generator.normal(size=(2000, 40)), np.ones(40))
+    assert wide is not None
+    assert len(wide.points) == MOST_CELLS // 40
+    assert Landmarks.fit(generator.normal(size=(7 * LANDMARKS_OF_A_COLUMN, 4)), np.ones(4)) is None
+    assert Landmarks.fit(np.zeros((100, 0)), np.zeros(0)) is None
+
+
+def test_json_gives_the_same_distances_back() -> None:
+    again = Landmarks.from_json(json.loads(json.dumps(fitted().to_json())), 3, "here")
+    np.testing.assert_array_equal(again.distances(VALUES), fitted().distances(VALUES))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"points": [[1.0, 2.0]]}, r"here\.points: expected points of 3 numbers"),
+        ({"points": []}, r"here\.points: expected points of 3 numbers"),
+        ({"stds": [1.0, 0.0, 1.0]}, "3 stds above 0"),
+        ({"means": [0.0]}, "3 means"),
+        ({"unit": -1.0}, "a unit above 0"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_data_that_do_not_fit_are_named(change: dict[str, object], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        Landmarks.from_json(fitted().to_json() | change, 3, "here")
