@@ -145,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--output", type=Path, default=ROOT / "docs", metavar="DIR")
     options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
     parts_figure().save(options.output / "trust-parts.png", scale_factor=1.5)
     figure, rows = coverage_figure()
     figure.save(options.output / "trust-coverage.png", scale_factor=1.5)
