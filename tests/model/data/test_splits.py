@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -141,3 +143,23 @@ def test_a_single_network_is_calibrated_on_the_newest_rows() -> None:
     assert split.validation.max() < split.calibration.min()
     assert [len(part) for part in (split.training, split.validation, split.calibration)] == [140, 30, 30]
     assert "in time" in split.describe()
+
+
+def test_distant_folds_part_no_unit_and_any_folds_do_where_rows_are_their_own_units() -> None:
+    units = Units(np.repeat(np.arange(40), 5))
+    folds = split_rows(200, seed=0, members=5, units=units).distant_folds()
+    assert folds is not None
+    assert sorted(set(folds.tolist())) == [0, 1, 2, 3, 4]
+    assert all(len(set(folds[units.of_rows == unit].tolist())) == 1 for unit in range(40))
+    assert split_rows(200, seed=0, members=5).distant_folds() is None
+
+
+@pytest.mark.parametrize("members", [1, 5])
+def test_distant_folds_follow_each_other_in_time(members: int) -> None:
+    times = np.random.default_rng(0).permutation(200).astype(np.float64)
+    folds = split_in_time(times, members).distant_folds()
+    assert folds is not None
+    blocks = [times[folds == fold] for fold in range(-1, int(folds.max()) + 1)]
+    assert len(blocks) == (6 if members == 5 else 3)
+    for earlier, later in pairwise(blocks):
+        assert earlier.max() < later.min()
