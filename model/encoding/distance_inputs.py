@@ -91,7 +91,8 @@ def isolated_numbers(
     values = distribution.clipped_values(distribution.values(columns)[rows])
     differences = landmarks.differences(values)
     nearest = values - differences * landmarks.stds
-    squares = np.square(differences * landmarks.unit)
+    squares = np.square(differences)
+    squares *= (np.square(landmarks.distances(values)) / squares.sum(axis=1).clip(1e-300))[:, None]
     order = np.argsort(-squares, axis=1, kind="stable")[:, :MOST_NAMED]
     left = squares.sum(axis=1, keepdims=True) - np.cumsum(np.take_along_axis(squares, order, axis=1), axis=1)
     counts = 1 + (left[:, :-1] > distribution.reach**2).sum(axis=1)

@@ -32,13 +32,14 @@ def fitted() -> Landmarks:
 
 def brute_force(landmarks: Landmarks, values: np.ndarray) -> np.ndarray:
     rows = (values - landmarks.means) / landmarks.stds
-    return np.asarray(np.sqrt(np.nansum(np.square(rows[:, None] - landmarks.points), axis=2).min(axis=1)))
+    squares = np.nansum(np.square(rows[:, None] - landmarks.points), axis=2)
+    return np.asarray((np.sqrt(squares) / landmarks.spacings).min(axis=1))
 
 
 def test_a_row_between_two_clusters_is_far_and_rows_of_both_are_near() -> None:
     between = np.array([[5.0, 20_000.0, 0.0]])
     typical = np.quantile(fitted().distances(VALUES), 0.99)
-    assert fitted().distances(between)[0] > 1.5 * typical
+    assert fitted().distances(between)[0] > 1.2 * typical
 
 
 def test_distances_are_those_of_a_search_through_all_landmarks() -> None:
@@ -52,7 +53,9 @@ def test_differences_lead_to_a_landmark_and_a_missing_cell_has_none() -> None:
     landmarks = fitted()
     asked = np.array([[5.0, 21_000.0, 0.002], [5.0, np.nan, 0.002]])
     differences = landmarks.differences(asked)
-    np.testing.assert_allclose(np.linalg.norm(differences, axis=1), landmarks.distances(asked), rtol=1e-12)
+    standardised = (asked - landmarks.means) / landmarks.stds
+    expected = np.nansum(np.square(standardised[:, None] - landmarks.points), axis=2).min(axis=1)
+    np.testing.assert_allclose(np.square(differences).sum(axis=1), expected, rtol=1e-9)
     assert differences[1, 1] == 0.0
     reached = (asked[0] - landmarks.means) / landmarks.stds - differences[0]
     assert np.abs(landmarks.points - reached).max(axis=1).min() < 1e-12
@@ -100,6 +103,7 @@ def test_json_gives_the_same_distances_back() -> None:
         ({"points": []}, r"here\.points: expected points of 3 numbers"),
         ({"stds": [1.0, 0.0, 1.0]}, "3 stds above 0"),
         ({"means": [0.0]}, "3 means"),
+        ({"spacings": [1.0]}, r"here\.spacings: expected 200 numbers above 0"),
         ({"unit": -1.0}, "a unit above 0"),
         ({"more": 1}, "more"),
     ],
