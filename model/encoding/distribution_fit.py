@@ -6,8 +6,8 @@ distances of the rows left out are measured. The reach is their conformal quanti
 of n distances, the one of rank ``0.99 (n + 1)``, rounded up. A fresh distance exceeds it with probability 1 % at most,
 as far as four fifths of the rows do for all of them.
 
-Of the two distances the larger one counts (`model.encoding.feature_distribution`). Each has a reach of its own, which a
-fresh row exceeds with probability 0.5 %; the distance to the landmarks is scaled so that both reaches are one number.
+Where there are landmarks, the larger one of two distances counts (`model.encoding.feature_distribution`). Then each has
+a reach of its own, of rank ``0.995 (n + 1)``, and the distance to the landmarks is scaled so that both are one number.
 """
 
 from __future__ import annotations

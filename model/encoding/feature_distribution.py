@@ -2,7 +2,7 @@
 
 Each number or date has normal scores (`model.encoding.quantile_scores`), each boolean or category indicators of its
 frequent levels (`model.encoding.level_shares`). One correlation matrix joins them (`model.encoding.score_correlation`).
-A checkpoint stores these, and no training row. Two things follow:
+A checkpoint stores these and the landmarks, of which one may be a training row where rows are few. Two things follow:
 
 - the distance of a row from the training rows, and the features that make it far (`model.encoding.row_distance`);
 - what a missing cell may have been, given the row's other cells (`model.encoding.imputation`).

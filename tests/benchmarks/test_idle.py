@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from benchmarks import idle
 from benchmarks.idle import FRESH, TABLES, gaussian_process_crps, main, make, render
+from tests.benchmarks.pools import PoolHere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,16 +46,7 @@ def test_a_line_has_geometric_means_of_the_ratios() -> None:
 def test_a_run_writes_its_numbers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Here:
-        def __init__(self, *_: Any, **__: Any) -> None: ...
-        def __enter__(self) -> Here:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-        def map(self, *arguments: Any) -> Any:
-            return map(*arguments)
-
-    monkeypatch.setattr(idle, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(idle, "ProcessPoolExecutor", PoolHere)
     monkeypatch.setattr(idle, "measure", lambda *_: RESULT)
     monkeypatch.setattr(idle, "gaussian_process_crps", lambda *_: 0.8)
     assert main(["--tables", "all,nothing", "--seeds", "2", "--output", str(tmp_path)]) == 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks import spread_parts
 from benchmarks.spread_parts import FUNCTIONS, main, measure, render
 from murho.model.training.options import make_options
+from tests.benchmarks.pools import PoolHere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,16 +52,7 @@ def test_a_line_has_the_means_over_seeds() -> None:
 def test_a_run_writes_its_numbers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Here:
-        def __init__(self, *_: Any, **__: Any) -> None: ...
-        def __enter__(self) -> Here:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-        def map(self, *arguments: Any) -> Any:
-            return map(*arguments)
-
-    monkeypatch.setattr(spread_parts, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(spread_parts, "ProcessPoolExecutor", PoolHere)
     parts = {"noise": 1.0, "doubt": 1.0, "raw noise": 1.0, "raw doubt": 1.0}
     monkeypatch.setattr(spread_parts, "measure", lambda *_: parts)
     assert main(["--functions", "sinusoids", "--rows", "400,200", "--output", str(tmp_path)]) == 0
