@@ -31,17 +31,23 @@ __all__ = [
 ]
 
 
-def add_options(parser: argparse.ArgumentParser, known: Collection[str], folders: str = "uci, tabular and co2") -> None:
+def add_options(
+    parser: argparse.ArgumentParser,
+    known: Collection[str],
+    folders: str = "uci, tabular and co2",
+    default: str = "all",
+) -> None:
     """Adds the options of the accuracy benchmarks.
 
     Args:
         parser: Gets ``--data``, ``--sets``, ``--jobs``, ``--fresh`` and ``--output``.
         known: Names that ``--sets`` takes; if empty, the option is omitted.
         folders: Folders of the data directory, for the help.
+        default: What ``--sets`` is by default, for the help.
     """
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help=f"with the folders {folders}")
     if known:
-        parser.add_argument("--sets", metavar="NAMES", help=f"some of {','.join(known)} (default all)")
+        parser.add_argument("--sets", metavar="NAMES", help=f"some of {','.join(known)} (default {default})")
     parser.add_argument(
         "--jobs",
         type=positive,

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.command_line import add_options, positive
+from benchmarks.command_line import add_cache, add_options, positive, some_of
 from benchmarks.datasets import SETS, UCI, Split, chosen_sets, read_set
 from benchmarks.fits import Job, fit_all, sources
 from benchmarks.results import facts, table, write_json
+from benchmarks.shift_peers import PEERS, Beside, peer_reports, render_beside
 from murho.model.errors import MurhoError
 
 if TYPE_CHECKING:
@@ -57,24 +58,42 @@ def shifted_splits(values: NDArray[np.float64], rows: NDArray[np.int64]) -> dict
     }
 
 
-def jobs_of(name: str, read: pa.Table, most: int | None = None) -> list[Job]:
-    """Jobs for both splits along each continuous feature of a set, or along `most` of them, evenly spaced."""
+def jobs_of(name: str, read: pa.Table, most: int | None = None, most_rows: int = MOST_ROWS) -> list[Job]:
+    """Jobs for both splits along each continuous feature of a set, or along `most` of them, evenly spaced.
+
+    Args:
+        name: Name of the set.
+        read: Its table.
+        most: Most features.
+        most_rows: Most rows; of a larger set so many are drawn.
+    """
     rows = np.arange(read.num_rows)
-    if len(rows) > MOST_ROWS:
-        rows = np.sort(np.random.default_rng(SEED).choice(rows, MOST_ROWS, replace=False))
+    if len(rows) > most_rows:
+        rows = np.sort(np.random.default_rng(SEED).choice(rows, most_rows, replace=False))
     columns = {
-        feature: np.array([float(cell) for cell in read[feature].to_pylist()])[rows]
+        feature: _numbers_of(read[feature].to_pylist())[rows]
         for feature in read.column_names
         if feature != SETS[name].target
     }
-    features = [feature for feature, values in columns.items() if len(np.unique(values)) >= FEWEST_VALUES]
+    known = {feature: ~np.isnan(values) for feature, values in columns.items()}
+    features = [
+        feature for feature, values in columns.items() if len(np.unique(values[known[feature]])) >= FEWEST_VALUES
+    ]
     if most is not None and most < len(features):
         features = [features[len(features) * number // most] for number in range(most)]
     return [
         Job(f"{shift}-{name}-{feature}", name, split, {})
         for feature in features
-        for shift, split in shifted_splits(columns[feature], rows).items()
+        for shift, split in shifted_splits(columns[feature][known[feature]], rows[known[feature]]).items()
     ]
+
+
+def _numbers_of(cells: Sequence[str | None]) -> NDArray[np.float64]:
+    """A column as numbers, NaN for missing cells; all NaN if it holds texts."""
+    try:
+        return np.array([np.nan if cell in (None, "") else float(cell) for cell in cells], dtype=np.float64)
+    except ValueError:
+        return np.full(len(cells), np.nan)
 
 
 def render(runs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
@@ -121,26 +140,34 @@ def _cells(numbers: Mapping[str, float]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table and writes the JSON; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shift", description=str(__doc__).splitlines()[0])
-    add_options(parser, UCI)
+    add_options(parser, SETS, default=",".join(UCI))
     parser.add_argument("--features", type=positive, metavar="N", help="features of a set (default all)")
+    parser.add_argument("--rows", type=positive, default=MOST_ROWS, metavar="N", help=f"of a set (default {MOST_ROWS})")
+    parser.add_argument(
+        "--shifts",
+        type=some_of(SHIFTS, "shift"),
+        default=list(SHIFTS),
+        metavar="NAMES",
+        help=f"some of {','.join(SHIFTS)} (default all)",
+    )
+    parser.add_argument("--peer", choices=PEERS, metavar="NAME", help=f"beside Murho: one of {','.join(PEERS)}")
+    add_cache(parser)
     options = parser.parse_args(arguments)
     try:
-        names = chosen_sets(options.sets, UCI)
-        jobs = [job for name in names for job in jobs_of(name, read_set(SETS[name], options.data), options.features)]
-        reports = fit_all(jobs, options.data, options.output / "fits", workers=options.jobs, fresh=options.fresh)
+        jobs, fits, of_peer = _fits(options)
     except MurhoError as error:
         print(error, file=sys.stderr)
         return 1
     runs = {
         shift: {
             name: [
-                reports[job.name] | {"split": job.name}
+                fits[job.name] | {"split": job.name}
                 for job in jobs
                 if job.dataset == name and job.name.startswith(f"{shift}-")
             ]
-            for name in names
+            for name in dict.fromkeys(job.dataset for job in jobs)
         }
-        for shift in SHIFTS
+        for shift in options.shifts
     }
     print(render(runs))
     overall = [
@@ -150,10 +177,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if reports
     ]
     print(f"\nraw 95 % coverage over sets and shifts: {100.0 * float(np.mean(overall)):.1f} % (aim: at least 90 %)")
+    if of_peer:
+        beside = [Beside.of(job.name, fits[job.name], of_peer[job.name]) for job in jobs]
+        print(f"\n{render_beside(options.peer, beside)}")
     path = Path(options.output) / "shift.json"
-    write_json(path, {"benchmark": "shift", **facts(), "sources": sources(), "runs": runs})
+    write_json(path, {"benchmark": "shift", **facts(), "sources": sources(), "runs": runs, "peer": of_peer})
     print(f"wrote {path}")
     return 0
+
+
+def _fits(options: argparse.Namespace) -> tuple[list[Job], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The splits, and Murho's and the peer's reports of them by name."""
+    names = chosen_sets(options.sets, SETS) if options.sets else list(UCI)
+    jobs = [
+        job
+        for name in names
+        for job in jobs_of(name, read_set(SETS[name], options.data), options.features, options.rows)
+        if job.name.startswith(tuple(options.shifts))
+    ]
+    kept = options.output / "fits"
+    of_peer = dict[str, dict[str, Any]]()
+    if options.peer:
+        of_peer = peer_reports(options.peer, jobs, options.data, kept, cache=options.cache, workers=options.jobs)
+    fits = fit_all(jobs, options.data, kept, workers=options.jobs, fresh=options.fresh)
+    return jobs, fits, of_peer
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ and that of the combination (`model.encoding.distance_inputs`). What one feature
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from murho.model.encoding.continuation import Continuation, continuations_from_json
 from murho.model.encoding.distance_inputs import COMBINATION, DistanceInputs
+from murho.model.encoding.doubt_limit import DoubtLimit
 from murho.model.encoding.encodings import ENCODINGS
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
@@ -59,6 +60,7 @@ class Encoder:
         distribution: Joint distribution of the features; None in older checkpoints.
         continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
             it is, as in older checkpoints.
+        doubt_limit: How far doubt grows; None in older checkpoints: without limit.
     """
 
     schema: Schema
@@ -68,6 +70,7 @@ class Encoder:
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
     distribution: FeatureDistribution | None = None
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
+    doubt_limit: DoubtLimit | None = None
 
     @classmethod
     def fit(
@@ -236,21 +239,22 @@ class Encoder:
                 for name, part, where in self._slices:
                     part.encode(seen[name][start : start + _TILE], tile[:, where])
                 rows_of_tile, at = slice(start, start + _TILE), self.range_distance_columns.start
-                self._range_distance.encode(
-                    columns, rows_of_tile, tile[:, at : at + len(self._range_distance.features)]
-                )
+                further = at + len(self._range_distance.features)
+                self._range_distance.encode(columns, rows_of_tile, tile[:, at:further])
                 if self.whitening is not None:
-                    count, further = self.whitening.count, at + len(self._range_distance.features)
+                    count = self.whitening.count
                     directions = self.whitening.encode(seen, rows_of_tile)
                     tile[:, at - count : at], tile[:, further : further + count] = directions
                 if self.distribution is not None:
                     cells = {name: columns[name][rows_of_tile] for name, _, _ in self._slices}
                     distances = DistanceInputs.of(self.distribution, cells)
                     tile[:, -1] = distances.combination
-                    for column, number in self._doubted:
+                    for column, number in self._doubted if distances.isolated.size else ():
                         tile[distances.isolated, column] += distances.differences[:, number]
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
+                if self.doubt_limit is not None:
+                    self.doubt_limit.apply(tile[:, at:], self.names[at:])
                 if np.isnan(tile).any():
                     raise self._refusal(tile, start)
         return encoded
@@ -293,6 +297,8 @@ class Encoder:
             data["distribution"] = self.distribution.to_json()
         if self.continuations:
             data["continuations"] = {name: each.to_json() for name, each in self.continuations.items()}
+        if self.doubt_limit is not None:
+            data["doubt_limit"] = self.doubt_limit.to_json()
         if self.unread:
             data["unread"] = list(self.unread)
         return data
@@ -308,7 +314,7 @@ class Encoder:
         Raises:
             CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
-        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations", "unread")
+        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations", "doubt_limit", "unread")
         optional = [key for key in parts_of_newer_files if isinstance(data, dict) and key in data]
         fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
         encoding = fields["encoding"]
@@ -335,7 +341,12 @@ class Encoder:
         continuations = {}
         if "continuations" in optional:
             continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
-        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations)
+        encoder = cls(schema, encoding, parts, whitening, gaps, distribution, continuations)
+        if "doubt_limit" not in optional:
+            return encoder
+        distances = [encoder.names[column] for column in encoder.range_distance_columns]
+        limit = DoubtLimit.from_json(fields["doubt_limit"], distances, "encoding.doubt_limit")
+        return replace(encoder, doubt_limit=limit)
 
 
 def _unread_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,6 +10,11 @@ The doubt beyond the range is a random slope (`model.training.extrapolation_prio
 of the slopes that the function has learned across the range of this number. A number on which the function hardly
 depends moves an answer hardly, however far out it lies; one that matters has a slope of its own size. What the function
 follows is in its mean: a number followed in full is doubted half as much as one that is held.
+
+Doubt has a limit where a function does not go on: a row far out leaves it as uncertain as targets are apart, and no
+more (as a stationary Gaussian process returns to its prior), in however many ways the row is far
+(`model.encoding.doubt_limit`). Along a number with share s the limit is ``1 / (1 - s)`` standard deviations of the
+target; a trend that is followed in full has none.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import torch
 from murho.model.data.schema import FeatureKind
 from murho.model.encoding.continuation import Continuation
 from murho.model.encoding.distance_inputs import COMBINATION
+from murho.model.encoding.doubt_limit import DoubtLimit
 from murho.model.encoding.feature_encodings import OneHot, Scaled
 
 if TYPE_CHECKING:
@@ -51,6 +57,8 @@ MOST_LEVELS = 20
 """Most categories of a feature that are compared, the most frequent ones."""
 FOLLOWED = 0.5
 """By which share the doubt is smaller of a number that the function follows in full."""
+MOST_DOUBT = 1.0
+"""Largest doubt about a row far out where nothing is followed, in standard deviations of the target."""
 SEED = 0
 
 
@@ -62,10 +70,12 @@ class Extrapolation:
         continuations: Number → what the network sees of it beyond its training range. Dates have none: time goes on.
         slopes: Number of each encoded column that is zero in training → standard deviation of its random slope, in
             standard deviations of the target (behind a transform: of the transformed target).
+        limit: How far the doubt grows.
     """
 
     continuations: dict[str, Continuation]
     slopes: dict[int, float]
+    limit: DoubtLimit
 
 
 def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation:
@@ -105,10 +115,24 @@ class _Trial:
         usual = math.sqrt(squares / max(len(slopes), 1))  # for other kinds of distance
         # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
         slopes[COMBINATION] = math.sqrt(squares)
-        return Extrapolation(
-            continuations,
-            {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training},
-        )
+        doubts = {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training}
+        return Extrapolation(continuations, doubts, self.limit(doubts, continuations))
+
+    def limit(self, slopes: dict[int, float], continuations: dict[str, Continuation]) -> DoubtLimit:
+        """The distance of each input at which its doubt is `MOST_DOUBT` over what is not followed; dates have none."""
+        held = {f"{name} beyond the training rows": 1.0 - each.share for name, each in continuations.items()}
+        dates = {
+            f"{feature.name} beyond the training rows"
+            for feature in self.encoder.schema.features
+            if feature.kind is FeatureKind.DATE
+        }
+        furthest = dict[str, float]()
+        for number in self.encoder.range_distance_columns:
+            name = self.encoder.names[number]
+            part = held.get(name, 1.0)
+            if number in slopes and name not in dates and part > 0.0:
+                furthest[name] = MOST_DOUBT / (part * slopes[number])
+        return DoubtLimit(furthest)
 
     def values(self, rows: Columns) -> NDArray[np.float64]:
         """Function values of rows with changed cells, ``[S, B]``, in standard deviations of the learned target."""

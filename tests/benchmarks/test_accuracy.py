@@ -237,6 +237,17 @@ def test_some_features_of_a_shift_are_evenly_among_all() -> None:
         assert names == [f"{kind}-yacht-feature_{number}" for number in expected for kind in shift.SHIFTS]
 
 
+def test_a_shift_leaves_out_texts_and_rows_whose_cell_is_missing() -> None:
+    cells = [None if row % 10 == 0 else str(float(row)) for row in range(60)]
+    columns = {"x": cells, "colour": ["red", "blue"] * 30, SETS["yacht"].target: [str(row) for row in range(60)]}
+    jobs = shift.jobs_of("yacht", pa.table(columns))
+    assert [job.name for job in jobs] == ["gap-yacht-x", "tail-yacht-x"]
+    for job in jobs:
+        used = sorted([*job.split.training.tolist(), *job.split.test.tolist()])
+        assert used == [row for row in range(60) if row % 10]
+    assert len(shift.jobs_of("yacht", pa.table(columns), most_rows=30)[0].split.training) < 20
+
+
 def test_shift_gives_the_mean_over_splits_and_then_over_sets() -> None:
     gap = {
         "yacht": [report_of(coverage=0.8), report_of(coverage=1.0)],

@@ -15,7 +15,7 @@ from murho.model.networks.bayesian_network import Architecture
 from murho.model.posterior.model_spec import ModelSpec
 from murho.model.posterior.posterior import Posterior
 from murho.model.posterior.spec_parts import LikelihoodSpec
-from murho.model.training.extrapolation_trial import FOLLOWED, INNER, LEAST_SHARE, extrapolation_trial
+from murho.model.training.extrapolation_trial import FOLLOWED, INNER, LEAST_SHARE, MOST_DOUBT, extrapolation_trial
 
 if TYPE_CHECKING:
     from murho.model.data.schema import Columns
@@ -118,6 +118,25 @@ def test_columns_without_spread_and_with_missing_cells_are_no_trouble() -> None:
     found = extrapolation_trial(Posterior(spec, tensors, engine="torch"), columns)
     assert all(each.share == 0.0 for each in found.continuations.values())
     assert all(slope > 0.0 for slope in found.slopes.values())
+
+
+def test_doubt_has_a_limit_where_a_number_is_held_and_none_where_it_is_followed() -> None:
+    """A function that rises and falls back leaves a row far out as uncertain as targets are apart; a trend does not."""
+    columns = {"x": COLUMNS["x"]}
+    turning = posterior_of([("x", 1.0, -0.6), ("x", -1.0, -0.6)], [-3.0, 3.0], {"x": 1.0}, columns)
+    bent = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [1.0, -1.0], {}, columns)
+    for posterior in (turning, bent):
+        found = extrapolation_trial(posterior, columns)
+        ((name, furthest),) = found.limit.furthest.items()
+        doubt = furthest * found.slopes[posterior.encoder.names.index(name)]
+        assert doubt == pytest.approx(MOST_DOUBT / (1.0 - found.continuations["x"].share))
+    straight = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8}, columns)
+    assert extrapolation_trial(straight, columns).limit.furthest.get("x beyond the training rows", 1e9) > 1e3
+
+
+def test_the_doubt_of_dates_has_no_limit() -> None:
+    posterior = posterior_of([("x", 1.0, 1.0)], [1.0], {"day": 0.3}, COLUMNS)
+    assert "day beyond the training rows" not in extrapolation_trial(posterior, COLUMNS).limit.furthest
 
 
 def test_it_is_the_same_every_time() -> None:
