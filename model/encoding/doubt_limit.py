@@ -2,9 +2,9 @@
 
 A row can be far in several ways at once, and each has an input of its own (`model.encoding.range_distance`,
 `model.encoding.whitening`, `model.encoding.distance_inputs`). Doubt grows in proportion to these inputs. Where a
-function does not go on, that must end: far out it is as uncertain as targets are apart, and no more. So a row counts as
-far as the ellipsoid ``sum_j (d_j / furthest_j)^2 = 1`` on its way out. `model.training.extrapolation_trial` sets
-``furthest``.
+function does not go on, that must end: far out a mean is as wrong as two targets are apart, and no more. So a row
+counts as far as the ellipsoid ``sum_j (d_j / furthest_j)^2 = 1`` on its way out.
+`model.training.extrapolation_trial` sets ``furthest``.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ of the slopes that the function has learned across the range of this number. A n
 depends moves an answer hardly, however far out it lies; one that matters has a slope of its own size. What the function
 follows is in its mean: a number followed in full is doubted half as much as one that is held.
 
-Doubt has a limit where a function does not go on: a row far out leaves it as uncertain as targets are apart, and no
-more (as a stationary Gaussian process returns to its prior), in however many ways the row is far
-(`model.encoding.doubt_limit`). Along a number with share s the limit is ``1 / (1 - s)`` standard deviations of the
-target; a trend that is followed in full has none.
+Doubt has a limit where a function does not go on: far out, a mean has nothing to do with the truth, and their
+difference has √2 standard deviations of the target. Doubt grows no further, in however many ways the row is far
+(`model.encoding.doubt_limit`). Along a number with share s the limit is ``√2 / (1 - s)``; a trend that is followed in
+full has none.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ MOST_LEVELS = 20
 """Most categories of a feature that are compared, the most frequent ones."""
 FOLLOWED = 0.5
 """By which share the doubt is smaller of a number that the function follows in full."""
-MOST_DOUBT = 1.0
-"""Largest doubt about a row far out where nothing is followed, in standard deviations of the target."""
+MOST_DOUBT = math.sqrt(2.0)
+"""Largest doubt about a row far out where nothing is followed, in standard deviations of the target: the standard
+deviation of the difference between two targets that have nothing to do with each other, the mean and the truth."""
 SEED = 0
 
 
