@@ -1,10 +1,8 @@
-"""How far doubt grows with the distance from the training rows: up to an ellipsoid of the distance inputs.
+"""How far doubt grows with the distance of a number: up to a limit.
 
-A row can be far in several ways at once, and each has an input of its own (`model.encoding.range_distance`,
-`model.encoding.whitening`, `model.encoding.distance_inputs`). Doubt grows in proportion to these inputs. Where a
-function does not go on, that must end: far out a mean is as wrong as two targets are apart, and no more. So a row
-counts as far as the ellipsoid ``sum_j (d_j / furthest_j)^2 = 1`` on its way out.
-`model.training.extrapolation_trial` sets ``furthest``.
+Doubt grows in proportion to the distance inputs (`model.encoding.range_distance`). Along a number that a function does
+not follow beyond its range that must end: no single number leaves a function more uncertain than targets are apart.
+`model.training.extrapolation_trial` finds the distance at which it does.
 """
 
 from __future__ import annotations
@@ -26,31 +24,24 @@ __all__ = ["DoubtLimit"]
 
 @dataclass(frozen=True, slots=True)
 class DoubtLimit:
-    """The ellipsoid.
+    """The largest distances.
 
     Attributes:
-        furthest: Name of an input → its largest distance where all others are zero, above 0. Inputs that are not named
-            have no limit.
+        furthest: Name of an input → its largest absolute value, above 0. Inputs that are not named have no limit.
     """
 
     furthest: Mapping[str, float]
 
     def apply(self, distances: npt.NDArray[np.float32], names: Sequence[str]) -> None:
-        """Pull rows beyond the ellipsoid back to it, in place; each row by itself.
+        """Clip distances in place; training rows stay as they are.
 
         Args:
-            distances: Distance inputs, ``[B, F]``; 0 for training rows, which stay as they are.
+            distances: Distance inputs, ``[B, F]``; 0 for training rows.
             names: Names of the F inputs.
         """
-        far = np.flatnonzero(distances.any(axis=1))
-        if not far.size:
-            return
-        places = np.flatnonzero([name in self.furthest for name in names])
-        of_far = distances[far][:, places].astype(np.float64)
-        shares = of_far / np.array([self.furthest[name] for name in names if name in self.furthest])
-        # A sum over the first axis adds one input after the other, whatever the number of rows.
-        norms = np.sqrt(np.add.reduce(np.square(shares.T), axis=0))
-        distances[np.ix_(far, places)] = of_far / np.maximum(norms, 1.0)[:, None]
+        if distances.any():
+            limits = np.array([self.furthest.get(name, np.inf) for name in names], dtype=np.float32)
+            np.clip(distances, -limits, limits, out=distances)
 
     def to_json(self) -> dict[str, float]:
         """Return the largest distances as JSON data."""

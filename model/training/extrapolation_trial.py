@@ -11,10 +11,10 @@ of the slopes that the function has learned across the range of this number. A n
 depends moves an answer hardly, however far out it lies; one that matters has a slope of its own size. What the function
 follows is in its mean: a number followed in full is doubted half as much as one that is held.
 
-Doubt has a limit where a function does not go on: far out, a mean has nothing to do with the truth, and their
-difference has √2 standard deviations of the target. Doubt grows no further, in however many ways the row is far
-(`model.encoding.doubt_limit`). Along a number with share s the limit is ``√2 / (1 - s)``; a trend that is followed in
-full has none.
+Doubt has a limit where a function does not go on (`model.encoding.doubt_limit`): a number that is held at its edge
+leaves the function as uncertain as targets are apart, and no more (as a stationary Gaussian process returns to its
+prior). With share s the limit is ``1 / (1 - s)`` standard deviations of the target; a trend that is followed in full
+has none.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ MOST_LEVELS = 20
 """Most categories of a feature that are compared, the most frequent ones."""
 FOLLOWED = 0.5
 """By which share the doubt is smaller of a number that the function follows in full."""
-MOST_DOUBT = math.sqrt(2.0)
-"""Largest doubt about a row far out where nothing is followed, in standard deviations of the target: the standard
-deviation of the difference between two targets that have nothing to do with each other, the mean and the truth."""
+MOST_DOUBT = 1.0
+"""Largest doubt along a number that is held at its edge, in standard deviations of the target."""
 SEED = 0
 
 
@@ -117,23 +116,13 @@ class _Trial:
         # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
         slopes[COMBINATION] = math.sqrt(squares)
         doubts = {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training}
-        return Extrapolation(continuations, doubts, self.limit(doubts, continuations))
-
-    def limit(self, slopes: dict[int, float], continuations: dict[str, Continuation]) -> DoubtLimit:
-        """The distance of each input at which its doubt is `MOST_DOUBT` over what is not followed; dates have none."""
-        held = {f"{name} beyond the training rows": 1.0 - each.share for name, each in continuations.items()}
-        dates = {
-            f"{feature.name} beyond the training rows"
-            for feature in self.encoder.schema.features
-            if feature.kind is FeatureKind.DATE
+        by_name = {names[number]: slope for number, slope in doubts.items()}
+        furthest = {
+            name: MOST_DOUBT / ((1.0 - followed.share) * by_name[name])
+            for feature, followed in continuations.items()
+            if (name := f"{feature} beyond the training rows") in by_name and followed.share < 1.0
         }
-        furthest = dict[str, float]()
-        for number in self.encoder.range_distance_columns:
-            name = self.encoder.names[number]
-            part = held.get(name, 1.0)
-            if number in slopes and name not in dates and part > 0.0:
-                furthest[name] = MOST_DOUBT / (part * slopes[number])
-        return DoubtLimit(furthest)
+        return Extrapolation(continuations, doubts, DoubtLimit(furthest))
 
     def values(self, rows: Columns) -> NDArray[np.float64]:
         """Function values of rows with changed cells, ``[S, B]``, in standard deviations of the learned target."""
