@@ -58,7 +58,8 @@ MOST_LEVELS = 20
 FOLLOWED = 0.5
 """By which share the doubt is smaller of a number that the function follows in full."""
 MOST_DOUBT = 1.0
-"""Largest doubt along a number that is held at its edge, in standard deviations of the target."""
+"""Largest doubt along a number that is held at its edge, in standard deviations of the target or, where these are more
+as the logits of classes are, of the function over the training rows."""
 SEED = 0
 
 
@@ -96,6 +97,7 @@ class _Trial:
         self.rows = {feature.name: columns[feature.name][chosen] for feature in posterior.schema.features}
         self.function = self.values(self.rows)
         self.least = LEAST_SHARE / math.sqrt(len(posterior.schema.features))
+        self.unit = max(1.0, math.sqrt(float(self.function.var(axis=1).mean())))
 
     def run(self) -> Extrapolation:
         slopes, continuations = dict[str, float](), dict[str, Continuation]()
@@ -118,7 +120,7 @@ class _Trial:
         doubts = {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training}
         by_name = {names[number]: slope for number, slope in doubts.items()}
         furthest = {
-            name: MOST_DOUBT / ((1.0 - followed.share) * by_name[name])
+            name: MOST_DOUBT * self.unit / ((1.0 - followed.share) * by_name[name])
             for feature, followed in continuations.items()
             if (name := f"{feature} beyond the training rows") in by_name and followed.share < 1.0
         }
