@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     print(f"\nraw 95 % coverage over sets and shifts: {100.0 * float(np.mean(overall)):.1f} % (aim: at least 90 %)")
     if of_peer:
-        beside = [Beside.of(job.name, fits[job.name], of_peer[job.name]) for job in jobs]
+        beside = [Beside.of(job.name, fits[job.name], of_peer[job.name]) for job in jobs if job.name in of_peer]
         print(f"\n{render_beside(options.peer, beside)}")
     path = Path(options.output) / "shift.json"
     write_json(path, {"benchmark": "shift", **facts(), "sources": sources(), "runs": runs, "peer": of_peer})

@@ -6,8 +6,7 @@ its conformal correction, 99 levels. The better of its raw and its conformal ans
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from benchmarks.comparison import kinds_of
 from benchmarks.datasets import SETS, read_set
+from benchmarks.environments import environment
 from benchmarks.fits import Job, fit_all
 from benchmarks.peer_runs import QuantileTrials, start
 from benchmarks.peers import peers_of
@@ -40,14 +40,23 @@ def peer_reports(
         name: A peer of `benchmarks.tabular`.
         jobs: The splits.
         data: The data directory.
-        kept: Directory of the saved reports; they are used again like Murho's.
+        kept: Directory of the saved reports; they are used again like Murho's, if the peer's packages are the same.
         cache: Directory of the peers' environments.
         workers: Number of fits at a time.
+
+    Returns:
+        The reports, without splits of more training rows than the peer's `most_rows`.
     """
-    with ExitStack() as stack:  # makes the environment before several processes would
-        stack.enter_context(start(PEERS[name], name, cache))
+    peer = PEERS[name]
+    environment(peer.library.module, peer.library.packages, cache=cache)  # before several processes would make it
+    options = {"requirements": peer.requirements}
+    taken = [
+        replace(job, options=options)
+        for job in jobs
+        if peer.most_rows is None or len(job.split.training) <= peer.most_rows
+    ]
     measured = partial(measure_peer, name=name, cache=cache)
-    return fit_all(jobs, data, kept / name, workers=workers, measured=measured, line=_line)
+    return fit_all(taken, data, kept / name, workers=workers, measured=measured, line=_line)
 
 
 def measure_peer(job: Job, data: Path, *, name: str, cache: Path) -> dict[str, Any]:

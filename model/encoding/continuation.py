@@ -4,11 +4,13 @@ A network goes on beyond the range of its training rows along whatever slope it 
 Some features deserve that (a year in a trend), others do not (the last bin of a price list). So beyond the range the
 network sees only a share of the excess, and no more than a certain excess. `model.training.extrapolation_trial` finds
 both by extrapolating within the training rows. The distance itself has an input of its own
-(`model.encoding.range_distance`).
+(`model.encoding.range_distance`), and doubt grows in proportion to it. Where a function is not followed that must end:
+no single number leaves a function more uncertain than targets are apart. So that input has a limit.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,11 +35,14 @@ class Continuation:
         share: Share of the excess over the range that the network sees, from 0 (the number is held at the edge) to 1.
         below: Largest excess below the range that counts, in the feature's unit.
         above: Largest excess above the range that counts, in the feature's unit.
+        furthest: Largest distance that is doubted, in standard deviations of the number. Infinite: no limit, as in
+            older checkpoints.
     """
 
     share: float
     below: float
     above: float
+    furthest: float = math.inf
 
     def followed(self, values: npt.NDArray[np.float64], minimum: float, maximum: float) -> npt.NDArray[np.float64]:
         """Return what the network sees of the values ``[B]``; within the range, the values themselves.
@@ -51,8 +56,9 @@ class Continuation:
         return inside + self.share * np.clip(values - inside, -self.below, self.above)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the share and the largest excesses as JSON data."""
-        return {"share": self.share, "below": self.below, "above": self.above}
+        """Return the numbers as JSON data, ``furthest`` if it is finite."""
+        data = {"share": self.share, "below": self.below, "above": self.above}
+        return data if math.isinf(self.furthest) else data | {"furthest": self.furthest}
 
     @classmethod
     def from_json(cls, data: object, where: str) -> Self:
@@ -61,7 +67,9 @@ class Continuation:
         Raises:
             CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
         """
-        names = ("share", "below", "above")
+        names: tuple[str, ...] = ("share", "below", "above")
+        if isinstance(data, dict) and "furthest" in data:
+            names = (*names, "furthest")
         fields = expect_fields(data, where, names)
         numbers = {name: expect_number(fields[name], f"{where}.{name}") for name in names}
         for name, number in numbers.items():

@@ -8,7 +8,7 @@ and that of the combination (`model.encoding.distance_inputs`). What one feature
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from murho.model.encoding.continuation import Continuation, continuations_from_json
 from murho.model.encoding.distance_inputs import COMBINATION, DistanceInputs
-from murho.model.encoding.doubt_limit import DoubtLimit
 from murho.model.encoding.encodings import ENCODINGS
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
@@ -60,7 +59,6 @@ class Encoder:
         distribution: Joint distribution of the features; None in older checkpoints.
         continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
             it is, as in older checkpoints.
-        doubt_limit: How far doubt grows; None in older checkpoints: without limit.
     """
 
     schema: Schema
@@ -70,7 +68,6 @@ class Encoder:
     gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
     distribution: FeatureDistribution | None = None
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
-    doubt_limit: DoubtLimit | None = None
 
     @classmethod
     def fit(
@@ -205,6 +202,15 @@ class Encoder:
         )
 
     @cached_property
+    def _furthest(self) -> npt.NDArray[np.float32] | None:
+        """Largest distance of each number that is doubted, ``[F]``; None where there is no limit."""
+        limits = [
+            self.continuations[name].furthest if name in self.continuations else np.inf
+            for name in self._range_distance.features
+        ]
+        return None if np.isinf(limits).all() else np.array(limits, dtype=np.float32)
+
+    @cached_property
     def unlike_columns(self) -> tuple[int, ...] | None:
         """Indices of the encoded columns that are above 0 for rows unlike the training rows.
 
@@ -251,10 +257,10 @@ class Encoder:
                     tile[:, -1] = distances.combination
                     for column, number in self._doubted if distances.isolated.size else ():
                         tile[distances.isolated, column] += distances.differences[:, number]
+                if self._furthest is not None:
+                    np.clip(tile[:, at:further], -self._furthest, self._furthest, out=tile[:, at:further])
                 np.minimum(tile, LARGEST, out=tile)
                 np.maximum(tile, -LARGEST, out=tile)
-                if self.doubt_limit is not None:
-                    self.doubt_limit.apply(tile[:, at:], self.names[at:])
                 if np.isnan(tile).any():
                     raise self._refusal(tile, start)
         return encoded
@@ -297,8 +303,6 @@ class Encoder:
             data["distribution"] = self.distribution.to_json()
         if self.continuations:
             data["continuations"] = {name: each.to_json() for name, each in self.continuations.items()}
-        if self.doubt_limit is not None:
-            data["doubt_limit"] = self.doubt_limit.to_json()
         if self.unread:
             data["unread"] = list(self.unread)
         return data
@@ -314,7 +318,7 @@ class Encoder:
         Raises:
             CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
-        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations", "doubt_limit", "unread")
+        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations", "unread")
         optional = [key for key in parts_of_newer_files if isinstance(data, dict) and key in data]
         fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
         encoding = fields["encoding"]
@@ -341,12 +345,7 @@ class Encoder:
         continuations = {}
         if "continuations" in optional:
             continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
-        encoder = cls(schema, encoding, parts, whitening, gaps, distribution, continuations)
-        if "doubt_limit" not in optional:
-            return encoder
-        distances = [encoder.names[column] for column in encoder.range_distance_columns]
-        limit = DoubtLimit.from_json(fields["doubt_limit"], distances, "encoding.doubt_limit")
-        return replace(encoder, doubt_limit=limit)
+        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations)
 
 
 def _unread_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ of the slopes that the function has learned across the range of this number. A n
 depends moves an answer hardly, however far out it lies; one that matters has a slope of its own size. What the function
 follows is in its mean: a number followed in full is doubted half as much as one that is held.
 
-Doubt has a limit where a function does not go on (`model.encoding.doubt_limit`): a number that is held at its edge
+Doubt has a limit where a function does not go on (`Continuation.furthest`): a number that is held at its edge
 leaves the function as uncertain as targets are apart, and no more (as a stationary Gaussian process returns to its
 prior). With share s the limit is ``1 / (1 - s)`` standard deviations of the target; a trend that is followed in full
 has none.
@@ -20,7 +20,7 @@ has none.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,6 @@ import torch
 from murho.model.data.schema import FeatureKind
 from murho.model.encoding.continuation import Continuation
 from murho.model.encoding.distance_inputs import COMBINATION
-from murho.model.encoding.doubt_limit import DoubtLimit
 from murho.model.encoding.feature_encodings import OneHot, Scaled
 
 if TYPE_CHECKING:
@@ -68,15 +67,14 @@ class Extrapolation:
     """What the trial found.
 
     Attributes:
-        continuations: Number → what the network sees of it beyond its training range. Dates have none: time goes on.
+        continuations: Number → what the network sees of it beyond its training range, and how far it is doubted. Dates
+            have none: time goes on.
         slopes: Number of each encoded column that is zero in training → standard deviation of its random slope, in
             standard deviations of the target (behind a transform: of the transformed target).
-        limit: How far the doubt grows.
     """
 
     continuations: dict[str, Continuation]
     slopes: dict[int, float]
-    limit: DoubtLimit
 
 
 def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation:
@@ -119,12 +117,12 @@ class _Trial:
         slopes[COMBINATION] = math.sqrt(squares)
         doubts = {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training}
         by_name = {names[number]: slope for number, slope in doubts.items()}
-        furthest = {
-            name: MOST_DOUBT * self.unit / ((1.0 - followed.share) * by_name[name])
-            for feature, followed in continuations.items()
-            if (name := f"{feature} beyond the training rows") in by_name and followed.share < 1.0
-        }
-        return Extrapolation(continuations, doubts, DoubtLimit(furthest))
+        for name, followed in continuations.items():
+            doubt = by_name.get(f"{name} beyond the training rows")
+            if doubt is not None and followed.share < 1.0:
+                furthest = MOST_DOUBT * self.unit / ((1.0 - followed.share) * doubt)
+                continuations[name] = replace(followed, furthest=furthest)
+        return Extrapolation(continuations, doubts)
 
     def values(self, rows: Columns) -> NDArray[np.float64]:
         """Function values of rows with changed cells, ``[S, B]``, in standard deviations of the learned target."""

@@ -113,8 +113,7 @@ def finish(
         means=chosen.likelihood.means,
     )
     tensors = beyond_range(tensors)
-    encoder = replace(encoder, continuations=extrapolation.continuations, doubt_limit=extrapolation.limit)
-    spec = replace(spec, encoder=encoder)
+    spec = replace(spec, encoder=replace(encoder, continuations=extrapolation.continuations))
     groups = _at_most(most_rows, split.held_out(architecture.members))
     # Of a sample for a short budget few rows are judged: loading compiled code would take longer, and 110 MiB.
     judged = sum(len(group.rows) for group in groups)

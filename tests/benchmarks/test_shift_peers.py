@@ -37,11 +37,15 @@ def test_a_peer_is_fitted_to_the_rows_of_the_split_alone(tmp_path: Path, monkeyp
     (tmp_path / dataset.file).write_text(text, encoding="utf-8")
     (make_package(tmp_path) / "own.py").write_text(SCRIPT, encoding="utf-8")
     monkeypatch.setattr(processes, "ROOT", tmp_path)
-    monkeypatch.setattr(peer_runs, "environment", lambda *_, **__: Path(sys.executable))
-    monkeypatch.setitem(shift_peers.PEERS, "own", Peer("table", "own", "our own", Library("own", ("own==1",))))
+    for module in (peer_runs, shift_peers):
+        monkeypatch.setattr(module, "environment", lambda *_, **__: Path(sys.executable))
+    own = Peer("table", "own", "our own", Library("own", ("own==1",)), most_rows=150)
+    monkeypatch.setitem(shift_peers.PEERS, "own", own)
     split = Split(np.arange(100), np.arange(200, 300))
     job = Job("tail-yacht-x", "yacht", split, {})
-    reports = peer_reports("own", [job], tmp_path, tmp_path / "kept", cache=tmp_path, workers=1)
+    larger = Job("tail-yacht-z", "yacht", Split(np.arange(200), np.arange(200, 300)), {})
+    reports = peer_reports("own", [job, larger], tmp_path, tmp_path / "kept", cache=tmp_path, workers=1)
+    assert list(reports) == ["tail-yacht-x"]  # the other has more rows than the peer takes
     # The peer answers with the mean of the rows that it was given, 4.95; those of the test rows lie from 20 to 29.9.
     expected = np.sqrt(np.mean((np.arange(200, 300) / 10.0 - 4.95) ** 2))
     assert reports["tail-yacht-x"]["rmse"] == pytest.approx(expected)

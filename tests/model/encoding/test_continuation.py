@@ -48,11 +48,27 @@ def test_the_distance_is_that_of_the_value_itself(encoding: str) -> None:
     np.testing.assert_array_equal(encoder.encode({"x": VALUES}), plain.encode({"x": VALUES}))
 
 
+def test_the_distance_of_a_number_counts_up_to_its_limit_on_both_sides() -> None:
+    plain = encoder_of()
+    encoder = replace(plain, continuations={"x": replace(HALF, furthest=1.5)})
+    (distance,) = encoder.range_distance_columns
+    std = float(VALUES.std())
+    rows = {"x": np.array([-9.0, -0.5, 2.0, 4.0 + 1.4 * std, 4.0 + 1.6 * std, 1e9, np.inf])}
+    expected = [-1.5, -0.5 / std, 0.0, 1.4, 1.5, 1.5, 1.5]
+    np.testing.assert_allclose(encoder.encode(rows)[:, distance], expected, rtol=1e-6)
+    inputs = [column for column in range(encoder.width) if column != distance]
+    unlimited = replace(plain, continuations={"x": HALF})
+    np.testing.assert_array_equal(encoder.encode(rows)[:, inputs], unlimited.encode(rows)[:, inputs])
+    np.testing.assert_array_equal(encoder.encode({"x": VALUES}), plain.encode({"x": VALUES}))
+
+
 def test_they_survive_json_and_older_checkpoints_have_none() -> None:
     plain = encoder_of()
     assert "continuations" not in plain.to_json()
-    encoder = replace(plain, continuations={"x": HALF})
-    assert Encoder.from_json(encoder.to_json(), encoder.schema) == encoder
+    for each in (HALF, replace(HALF, furthest=1.5)):
+        encoder = replace(plain, continuations={"x": each})
+        assert Encoder.from_json(encoder.to_json(), encoder.schema) == encoder
+    assert set(HALF.to_json()) == {"share", "below", "above"}  # as in older checkpoints
 
 
 @pytest.mark.parametrize(
@@ -64,6 +80,7 @@ def test_they_survive_json_and_older_checkpoints_have_none() -> None:
         ({"x": HALF.to_json() | {"share": 1.5}}, "encoding.continuations.x.share"),
         ({"x": HALF.to_json() | {"above": -1.0}}, "encoding.continuations.x.above"),
         ({"x": HALF.to_json() | {"below": None}}, "encoding.continuations.x.below"),
+        ({"x": HALF.to_json() | {"furthest": -1.0}}, "encoding.continuations.x.furthest"),
     ],
 )
 def test_broken_ones_are_refused_by_field(data: object, message: str) -> None:

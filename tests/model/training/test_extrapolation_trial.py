@@ -127,11 +127,11 @@ def test_doubt_has_a_limit_where_a_number_is_held_and_none_where_it_is_followed(
     bent = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [1.0, -1.0], {}, columns)
     for posterior in (turning, bent):
         found = extrapolation_trial(posterior, columns)
-        ((name, furthest),) = found.limit.furthest.items()
-        doubt = furthest * found.slopes[posterior.encoder.names.index(name)]
+        (slope,) = (found.slopes[column] for column in posterior.encoder.range_distance_columns)
+        doubt = found.continuations["x"].furthest * slope
         assert doubt == pytest.approx(MOST_DOUBT / (1.0 - found.continuations["x"].share))
     straight = posterior_of([("x", 0.0, 0.0)], [0.0], {"x": 0.8}, columns)
-    assert extrapolation_trial(straight, columns).limit.furthest.get("x beyond the training rows", 1e9) > 1e3
+    assert extrapolation_trial(straight, columns).continuations["x"].furthest > 1e3
 
 
 def test_values_further_apart_than_standardised_targets_leave_more_to_doubt() -> None:
@@ -139,16 +139,11 @@ def test_values_further_apart_than_standardised_targets_leave_more_to_doubt() ->
     columns = {"x": COLUMNS["x"]}
     posterior = posterior_of([("x", 1.0, 1.0), ("x", 1.0, -1.0)], [10.0, -10.0], {}, columns)
     found = extrapolation_trial(posterior, columns)
-    ((name, furthest),) = found.limit.furthest.items()
+    (slope,) = (found.slopes[column] for column in posterior.encoder.range_distance_columns)
     z = (columns["x"] - columns["x"].mean()) / columns["x"].std()
     spread = 10.0 * np.clip(z, -1.0, 1.0).std()
-    doubt = furthest * found.slopes[posterior.encoder.names.index(name)]
+    doubt = found.continuations["x"].furthest * slope
     assert doubt == pytest.approx(spread / (1.0 - found.continuations["x"].share), rel=1e-4)
-
-
-def test_the_doubt_of_dates_has_no_limit() -> None:
-    posterior = posterior_of([("x", 1.0, 1.0)], [1.0], {"day": 0.3}, COLUMNS)
-    assert "day beyond the training rows" not in extrapolation_trial(posterior, COLUMNS).limit.furthest
 
 
 def test_it_is_the_same_every_time() -> None:
