@@ -95,7 +95,8 @@ class _Trial:
         self.rows = {feature.name: columns[feature.name][chosen] for feature in posterior.schema.features}
         self.function = self.values(self.rows)
         self.least = LEAST_SHARE / math.sqrt(len(posterior.schema.features))
-        self.unit = max(1.0, math.sqrt(float(self.function.var(axis=1).mean())))
+        # The median, because the values of a few draws may be wild at a wild row.
+        self.unit = max(1.0, float(np.median(self.function.std(axis=1))))
 
     def run(self) -> Extrapolation:
         slopes, continuations = dict[str, float](), dict[str, Continuation]()
