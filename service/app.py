@@ -25,6 +25,7 @@ from murho.service.checkpoints.watcher import Watcher
 from murho.service.codecs.decoding import Decoder
 from murho.service.lifecycle import Lifecycle
 from murho.service.middleware.direct_paths import DirectPaths
+from murho.service.middleware.front_door import FrontDoor, behind_proxies, shared_with
 from murho.service.middleware.guard import Guard
 from murho.service.middleware.head_requests import HeadRequests
 from murho.service.middleware.request_log import BodyLimit, RequestLog
@@ -47,7 +48,7 @@ from murho.service.version_policy import VersionPolicy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from murho.service.checkpoints.registry import Snapshot
     from murho.service.checkpoints.source import CheckpointSource
@@ -197,8 +198,13 @@ def create_app(
     # From the last to the first of those that a request meets.
     inner = BodyLimit(HeadRequests(app.framework), settings.max_body_bytes)
     direct = DirectPaths(inner, parts, {"POST": (predict.find, v2.find, invocations.find), "GET": (health.find,)})
-    guard = Guard(direct, parts.security)
-    app.outermost = RequestLog(guard, parts.telemetry, parts.lifecycle, access_log)
+    outer: ASGIApp = Guard(direct, parts.security)
+    if settings.cors_origins:
+        outer = shared_with(settings.cors_origins, outer)  # around the guard: a page asks whether it may without a key
+    if settings.trusted_proxies:
+        outer = behind_proxies(settings.trusted_proxies, outer)
+    front_door = FrontDoor(outer, settings, keyless=not parts.security.enabled)
+    app.outermost = RequestLog(front_door, parts.telemetry, parts.lifecycle, access_log)
     for routes in (predict, models, overview, administration, v2, invocations, health, docs, page):
         app.include_router(routes.router)
     install_openapi(app, parts)

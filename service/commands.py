@@ -89,9 +89,10 @@ def _announce(snapshot: "Snapshot", settings: "Settings", address: str) -> None:
     from murho.service.checkpoints.on_demand import at_hand
     from murho.service.checkpoints.registry import first_of
     from murho.service.examples import curl_line
+    from murho.service.telemetry.log import escaped
 
     for item in snapshot.refused:
-        _say(f"Refused {item.name} {item.version}".rstrip() + f": {item.reason}")
+        _say(escaped(f"Refused {item.name} {item.version}".rstrip() + f": {item.reason}", lines=True))
     try:
         snapshot.require_models()
     except MurhoError as error:

@@ -17,6 +17,9 @@
         ├── MalformedRequestError      bytes that are no HTTP request
         ├── TargetTooLongError         a path and query above the limit
         ├── HeadersTooLargeError       headers above the limits
+        ├── TransferCodingError        a body in a transfer coding other than chunked
+        ├── MisdirectedError           a request to a host that isn't this service
+        ├── ForeignPageError           a page of another site wants to change something
         ├── TooManyConnectionsError    no room for another connection
         ├── EngineSilentError          the engine has work and shows no sign of life
         ├── ClientGoneError            the client closed the connection
@@ -46,9 +49,11 @@ __all__ = [
     "DeadlineError",
     "EngineSilentError",
     "ForbiddenError",
+    "ForeignPageError",
     "HeadersTooLargeError",
     "MalformedRequestError",
     "MediaTypeError",
+    "MisdirectedError",
     "NotAcceptableError",
     "NotReadyError",
     "ProblemDetails",
@@ -59,6 +64,7 @@ __all__ = [
     "TargetTooLongError",
     "TooLargeError",
     "TooManyConnectionsError",
+    "TransferCodingError",
     "UnauthorizedError",
     "UnknownModelError",
     "problem_details",
@@ -135,6 +141,18 @@ class TargetTooLongError(ServiceError):
 
 class HeadersTooLargeError(ServiceError):
     """The headers of a request are above the limits."""
+
+
+class TransferCodingError(ServiceError):
+    """The body is in a transfer coding other than chunked."""
+
+
+class MisdirectedError(ServiceError):
+    """The request is to a host that isn't this service."""
+
+
+class ForeignPageError(ServiceError):
+    """A page of another site, open in a browser, wants to change something."""
 
 
 class TooManyConnectionsError(ServiceError):
@@ -214,6 +232,9 @@ TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (MalformedRequestError, 400, "malformed-request", "This is no HTTP request"),
     (TargetTooLongError, 414, "target-too-long", "The request's target is too long"),
     (HeadersTooLargeError, 431, "headers-too-large", "The request's headers are too large"),
+    (TransferCodingError, 501, "transfer-coding", "The transfer coding isn't supported"),
+    (MisdirectedError, 421, "misdirected", "The request is to another host"),
+    (ForeignPageError, 403, "foreign-page", "A page of another site may not do this"),
     (TooManyConnectionsError, 503, "too-many-connections", "The service has too many connections"),
     (EngineSilentError, 503, "engine-silent", "The engine shows no sign of life"),
     (SlowRequestError, 408, "slow-request", "The request didn't arrive in time"),

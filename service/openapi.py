@@ -38,17 +38,19 @@ REFERENCE = "#/components/schemas/{model}"
 PROBLEMS = {
     "400": "This is no HTTP request.",
     "401": "There is no API key, or an unknown one.",
-    "403": "The API key may not do this.",
+    "403": "The API key may not do this, or a page of another site asks.",
     "404": "There is no such model or version.",
     "406": "The answer can't have the media type that `Accept` asks for.",
     "408": "The headers or the body didn't arrive in time.",
     "413": "The body, the rows or the work asked for are above a limit.",
     "414": "Path and query are too long.",
     "415": "The body's media type or compression isn't read.",
+    "421": "The request is to a host that isn't this service.",
     "422": "The input can't be used; `errors` says where.",
     "429": "The service is busy, or the caller has taken all that it may take; try again after `Retry-After` seconds.",
     "431": "The headers are too large, or too many.",
     "500": "The service failed.",
+    "501": "The body is in a transfer coding other than chunked.",
     "503": "The service isn't ready; try again after `Retry-After` seconds.",
     "504": "There was no answer in time.",
 }
@@ -58,8 +60,10 @@ BODIES = {
     "invocations": ("ScoringRequest", "ScoringResponse"),
 }
 """Operations of other protocols, with the documents of their requests and answers."""
-PROBLEMS_BY_METHOD = {"post": tuple(PROBLEMS), "get": ("400", "401", "404", "408", "414", "429", "431", "500", "503")}
-OF_KEYS = frozenset({"401", "403"})
+PROBLEMS_BY_METHOD = {
+    "post": tuple(PROBLEMS),
+    "get": ("400", "401", "404", "408", "414", "421", "429", "431", "500", "501", "503"),
+}
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, as Authorization: Bearer KEY."},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
@@ -154,7 +158,7 @@ def _complete(method: str, operation: dict[str, Any], *, guarded: bool, inferenc
     responses = operation["responses"]
     responses.pop("422", None)  # the framework's own form of 422, which this service never sends
     for status in PROBLEMS_BY_METHOD[method]:
-        if status in OF_KEYS and not guarded:
+        if status == "401" and not guarded:
             continue
         content = (
             _json("InferenceError") if inference else _json("ProblemDocument", media_type="application/problem+json")

@@ -225,6 +225,7 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # the application knows which proxies are trusted
         lifespan="on",
         timeout_graceful_shutdown=1,  # after draining, only answers that are being sent are left
     )

@@ -5,6 +5,7 @@ request's cost, rows x max(samples, 1).
 """
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,9 @@ from murho.service.version_policy import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]
 
+
+HOST_PATTERN = re.compile(r"[*A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
+ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]+")
 
 Words = Annotated[tuple[str, ...], NoDecode]
 """A list, in the environment separated by commas."""
@@ -62,6 +66,12 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 lets the system choose.")
+    hosts: Words = Field(
+        default=(),
+        description="Names of the service besides those of this machine, such as murho.example or *.example; a request "
+        "to another name (its Host) is answered 421. Without them every name is answered, unless there are no API keys "
+        "and `host` is a loopback address.",
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto takes a GPU where there is one.")
     default_model: str | None = Field(
         default=None, description="The model behind POST /predict; without it, the only one that is loaded."
@@ -212,6 +222,16 @@ class Settings(BaseSettings):
         description="Paths that need no key, such as /metrics, /docs and /openapi.json; /, /healthz and /readyz "
         "never do, nor do /ping and /v2/health.",
     )
+    cors_origins: Words = Field(
+        default=(),
+        description="Origins, such as https://app.example, whose pages may use the service from a browser; * for all, "
+        "with API keys. By default only the pages of the service itself.",
+    )
+    trusted_proxies: Words = Field(
+        default=(),
+        description="Addresses and networks of proxies, such as 10.0.0.0/8, whose X-Forwarded-For tells who the client "
+        "is. By default it is whoever opened the connection.",
+    )
     requests_per_second: float | None = Field(
         default=None,
         gt=0,
@@ -225,7 +245,7 @@ class Settings(BaseSettings):
         default=10.0, gt=0, description="Seconds of both limits that a caller may take at once after a pause."
     )
 
-    @field_validator("api_keys", "open_paths", mode="before")
+    @field_validator("hosts", "trusted_proxies", "cors_origins", "api_keys", "open_paths", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         """Splits what the environment gives as one text."""
@@ -236,6 +256,30 @@ class Settings(BaseSettings):
     def _check_paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [path for path in value if not path.startswith("/")]:
             raise ValueError(f"a path begins with /; {wrong[0]!r} doesn't")
+        return value
+
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [host for host in value if not HOST_PATTERN.fullmatch(host)]:
+            raise ValueError(f"a host is a name or an address, without scheme and port; {wrong[0]!r} isn't")
+        return tuple(host.strip("[]").lower() for host in value)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return tuple(str(ip_network(proxy, strict=False)) for proxy in value)
+        except ValueError as error:
+            raise ValueError(f"a proxy is an address or a network such as 10.0.0.0/8: {error}") from None
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if wrong := [origin for origin in value if not ORIGIN.fullmatch(origin)]:
+            raise ValueError(f"an origin is * or scheme://host[:port], without a path; {wrong[0]!r} isn't")
+        if "*" in value and not info.data.get("api_keys") and info.data.get("api_keys_file") is None:
+            raise ValueError("without API keys the pages of all sites could unload models: name the origins")
         return value
 
     @field_validator("pinned")

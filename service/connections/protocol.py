@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from murho.service.connections.raw_http import (
     AnswerTransport,
+    check_head,
     head_without_offer,
     problem_bytes,
     refusal_of,
@@ -193,6 +194,7 @@ class Connection(HttpToolsProtocol):
         self._disarm()
         self._progress = True
         self._limits.check_head(self.url, self.headers, self._overhead)
+        check_head(self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers)
         if len(self.pipeline) >= MAX_PIPELINED:
             raise MalformedRequestError(f"More than {MAX_PIPELINED} requests wait for an answer on one connection.")
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
@@ -298,6 +300,9 @@ class Connection(HttpToolsProtocol):
                     self._offered = False
                     method, version = self.parser.get_method(), self.parser.get_http_version().encode()
                     data = head_without_offer(method, self.url, version, self.headers) + data
+                    # After an offer with `Connection: close`, or of HTTP/1.0, the parser would read nothing more.
+                    self.parser = httptools.HttpRequestParser(self)
+                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
             else:
                 return
 

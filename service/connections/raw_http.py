@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from murho.service.errors import MalformedRequestError, ServiceError
+from murho.service.errors import MalformedRequestError, ServiceError, TransferCodingError
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
     from murho.service.errors import ProblemDetails
 
-__all__ = ["CONTINUE", "AnswerTransport", "head_without_offer", "problem_bytes", "refusal_of", "unread_bytes"]
+__all__ = [
+    "CONTINUE",
+    "AnswerTransport",
+    "check_head",
+    "head_without_offer",
+    "problem_bytes",
+    "refusal_of",
+    "unread_bytes",
+]
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -72,6 +80,36 @@ class AnswerTransport:
         """Closes the connection once all is sent."""
         self.flush()
         self._close()
+
+
+def check_head(method: bytes, version: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Checks what the parser lets pass, and what servers beside this one may understand in another way.
+
+    Raises:
+        MalformedRequestError: The version isn't HTTP/1, or the request doesn't say its host once (RFC 9112, 3.2).
+        TransferCodingError: The body is in another transfer coding than chunked (RFC 9112, 6.1).
+    """
+    if version not in {"1.1", "1.0"}:
+        raise MalformedRequestError(f"This is no HTTP/1.1 request: its version is {version}.")
+    hosts = []
+    for name, value in headers:
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"transfer-encoding":
+            if version == "1.0":
+                raise MalformedRequestError("This is no HTTP/1.1 request: HTTP/1.0 has no transfer codings.")
+            if value.strip().lower() != b"chunked":
+                raise TransferCodingError("This service takes the transfer coding chunked alone.")
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
+        raise MalformedRequestError(f"This is no HTTP/1.1 request: it has {len(hosts)} Host headers instead of one.")
+    if target[:1] == b"/" or (target == b"*" and method == b"OPTIONS"):
+        return
+    scheme, _, rest = target.partition(b"://")
+    authority = rest.partition(b"/")[0].partition(b"?")[0]
+    if scheme.lower() not in {b"http", b"https"} or not authority:
+        raise MalformedRequestError("This is no HTTP/1.1 request: its target isn't a valid path.")
+    if hosts and authority.lower() != hosts[0].lower():
+        raise MalformedRequestError("This is no HTTP/1.1 request: its target and its Host header name two hosts.")
 
 
 def refusal_of(error: HttpParserError) -> ServiceError:

@@ -66,5 +66,8 @@ async def ready(parts: PartsDependency) -> JSONBytes:
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
 async def metrics(request: Request, parts: PartsDependency) -> Response:
     """Answers with this process's metrics in the Prometheus text format."""
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    try:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    except (TypeError, ValueError):  # a version that is no number
+        encode, content_type = choose_encoder("")
     return Response(encode(parts.telemetry.registry), headers={"content-type": content_type})

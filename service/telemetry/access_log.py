@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 import structlog
 
-from murho.service.telemetry.log import for_people
+from murho.service.telemetry.log import escaped, for_people
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ class AccessLog:
             self._people.info("request", **facts)
             return
         level = "debug" if quiet else "info"
-        line = {**facts, "event": "request", "level": level, "timestamp": datetime.now(UTC)}
+        line = {**escaped(facts), "event": "request", "level": level, "timestamp": datetime.now(UTC)}
         self._lines.append(orjson.dumps(line, str, orjson.OPT_UTC_Z))
         if len(self._lines) >= FLUSH_LINES:
             self.flush()

@@ -10,12 +10,44 @@ from typing import Any, Literal, TextIO, cast
 import orjson
 import structlog
 
-__all__ = ["configure_logging", "for_people"]
+__all__ = ["configure_logging", "escaped", "for_people"]
+
+
+LINES = frozenset({"exception", "stack"})
+"""What a traceback is called in a log line: it has several lines."""
 
 
 def for_people(style: Literal["auto", "console", "json"]) -> bool:
     """Returns whether log lines are for people rather than machines."""
     return style == "console" or (style == "auto" and sys.stderr.isatty())
+
+
+def escaped(value: Any, *, lines: bool = False) -> Any:
+    r"""Returns what a log line says, with what isn't printable in its texts as escapes, such as \x1b.
+
+    Clients choose paths and values. A control character would command the terminal that shows the log, a line break
+    would forge a line, and a mark of direction (U+202E) would show another text than there is.
+
+    Args:
+        value: A text, or a container of texts; another object as the text that it shows.
+        lines: Whether it may have line breaks and tabs.
+    """
+    if isinstance(value, str):
+        if value.isprintable():
+            return value
+        kept = "\n\t" if lines else ""
+        return "".join(
+            mark if mark.isprintable() or mark in kept else mark.encode("unicode_escape").decode() for mark in value
+        )
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, dict):
+        return {escaped(str(key)): escaped(item, lines=key in LINES) for key, item in value.items()}
+    return [escaped(item) for item in value] if isinstance(value, list | tuple | set) else escaped(str(value))
+
+
+def _escape(_logger: Any, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return cast("structlog.typing.EventDict", escaped(event))
 
 
 class _Stderr:
@@ -44,17 +76,14 @@ def configure_logging(level: str, style: Literal["auto", "console", "json"]) -> 
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),
     ]
-    render: list[structlog.typing.Processor] = (
-        [
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(),
-                # The default shows the variables of every frame. That is slow, and puts users' rows into the log.
-                exception_formatter=structlog.dev.plain_traceback,
-            )
-        ]
+    render: list[structlog.typing.Processor] = [
+        structlog.processors.format_exc_info,
+        _escape,
+        # Of its tracebacks, the default shows the variables of every frame. That is slow, and shows users' rows.
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
         if human
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumps)]
-    )
+        else structlog.processors.JSONRenderer(_dumps),
+    ]
     structlog.configure(
         processors=[*shared, *render],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),

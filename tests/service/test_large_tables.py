@@ -262,7 +262,7 @@ def test_work_for_a_client_that_leaves_is_dropped() -> None:
     with served() as service:
         held = threading.Event()
         service.model.before = held.wait  # type: ignore[assignment]
-        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /predict HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
         with service.wire() as wire:
             wire.send(head.encode(), body)
             wait_until(lambda: service.model.passes == 1)
@@ -277,7 +277,7 @@ def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
     body = body_of(table(300), CSV)
     with served() as service:
         service.model.before = lambda: time.sleep(0.02)
-        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /predict HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
         with service.wire() as wire:
             wire.send(head.encode(), body)
             wait_until(lambda: service.model.passes > 2)
@@ -289,7 +289,8 @@ def test_a_client_that_leaves_is_noticed_between_quick_blocks() -> None:
 def test_a_chunked_body_is_answered_over_a_socket_whatever_its_size() -> None:
     body = body_of(table(), CSV)
     head = (
-        b"POST /predict?samples=4 HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"POST /predict?samples=4 HTTP/1.1\r\nHost: [::1]\r\nContent-Type: text/csv\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
     )
     chunks = [b"%x\r\n" % len(part) + part + b"\r\n" for part in (body[:100], body[100:])]
     with served() as service:

@@ -104,6 +104,20 @@ def test_the_event_loop_is_uvloop(service: Served) -> None:
         POST + b"Content-Length: -1\r\n\r\n",
         POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
         PREDICT.replace(b"HTTP/1.1", b"HTTP/9.1"),
+        GET.replace(b" HTTP/1.1", b""),
+        GET.replace(b"HTTP/1.1", b"HTTP/0.9"),
+        GET.replace(b"HTTP/1.1", b"HTTP/2.0"),
+        GET.replace(HOST, b""),
+        GET.replace(HOST, HOST + HOST),
+        GET.replace(b"/healthz", b"*"),
+        GET.replace(b"/healthz", b"http://other.example/healthz"),
+        GET.replace(b"/healthz", b"ftp://localhost/healthz"),
+        GET.replace(b"GET /healthz", b"CONNECT localhost:443"),
+        POST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        GET[:-2] + b"X-Folded: a\r\n b\r\n\r\n",
+        GET[:-2] + b"X-Null: a\0b\r\n\r\n",
+        GET.replace(b"\r\n", b"\n"),
+        POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
     ],
 )
 def test_what_is_no_request_is_answered_with_a_problem_and_closed(service: Served, sent: bytes) -> None:
@@ -117,6 +131,18 @@ def test_what_is_no_request_is_answered_with_a_problem_and_closed(service: Serve
         assert reply.headers["x-request-id"]
         assert wire.end() == b""
     assert service.errors("malformed-request") == before + 1
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked", b"gzip\r\nTransfer-Encoding: chunked"])
+def test_a_transfer_coding_other_than_chunked_is_refused(service: Served, coding: bytes) -> None:
+    with service.wire() as wire:
+        wire.send(POST + b"Transfer-Encoding: " + coding + b"\r\n\r\n0\r\n\r\n")
+        assert wire.read().status == 501
+        assert wire.end() == b""
+
+
+def test_the_target_may_name_the_host_once_more(service: Served) -> None:
+    assert service.ask(GET.replace(b"/healthz", b"http://LOCALHOST/healthz")).status == 200
 
 
 def test_the_answers_before_nonsense_come_first(service: Served, slow_model: Callable[[float], None]) -> None:
@@ -314,6 +340,20 @@ def test_a_client_that_offers_another_protocol_is_served_in_this_one(service: Se
         assert [wire.read().status for _ in range(2)] == [200, 200]
         wire.send(POST + offer + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY)
         assert wire.read().status == 200
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
+@pytest.mark.parametrize("connection", [b"close, Upgrade", b"Upgrade", b"close\r\nConnection: Upgrade"])
+def test_so_is_one_that_closes_its_connection_after_the_answer(
+    service: Served, version: bytes, connection: bytes
+) -> None:
+    offer = b"Connection: " + connection + b"\r\nUpgrade: h2c\r\n"
+    for request in (GET[:-2] + offer + b"\r\n", POST + offer + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY):
+        with service.wire() as wire:
+            wire.send(request.replace(b"HTTP/1.1", version))
+            assert wire.read().status == 200
+            if b"close" in connection or version == b"HTTP/1.0":
+                assert wire.end() == b""
 
 
 def test_however_a_request_is_cut_into_pieces_the_answers_are_the_same(service: Served) -> None:

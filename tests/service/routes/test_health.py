@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+
+import pytest
 
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.service.support import ROW, AppClient, FakeModel, FakeSource, make_client, pointers
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_while_loading_the_service_is_alive_but_not_ready() -> None:
@@ -119,3 +117,9 @@ def test_a_service_whose_engine_is_silent_is_not_alive(model: FakeModel, monkeyp
         heart.idle()
         now[0] += 6.0
         assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("version", ["abc", "1..0", "1.x", ""])
+def test_metrics_in_a_version_that_is_none_are_plain(client: AppClient, version: str) -> None:
+    for kind in ("text/plain", "application/openmetrics-text"):
+        assert client.get("/metrics", headers={"accept": f"{kind}; version={version}"}).status_code == 200
