@@ -130,6 +130,8 @@ def test_compose_starts_prometheus_and_grafana_in_a_profile_alone() -> None:
     (scraped,) = yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
     assert scraped["static_configs"] == [{"targets": ["murho:8000"]}]
     assert scraped["job_name"] == "murho"
+    # Else the service would refuse to be scraped under this name.
+    assert services["murho"]["environment"]["MURHO_HOSTS"].startswith("${MURHO_HOSTS:-murho,")
 
 
 def test_grafana_finds_its_data_source_and_the_dashboard() -> None:
