@@ -40,6 +40,7 @@ def test_a_version_is_loaded_and_the_policy_taken_up_again(client: AppClient) ->
         "versions": ["1"],
         "changed": True,
         "until": "the next load without a version, or the next start of the service",
+        "refused": [],
     }
     assert version_of(client) == "1"
     assert client.post("/models/cars/load").json()["version"] == "2"
