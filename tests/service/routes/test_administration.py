@@ -76,6 +76,13 @@ def test_what_can_not_be_loaded_is_422_with_the_reason(client: AppClient) -> Non
     assert "boats version 4 was refused: wrong hash" in response.json()["detail"]
 
 
+def test_the_answer_says_which_version_is_not_served(client: AppClient, source: FakeSource) -> None:
+    client.post("/models/cars/unload")
+    source.found = (*source.found, ("cars", "3", "wrong hash"))
+    answer = client.post("/models/cars/load").json()
+    assert (answer["version"], answer["refused"]) == ("2", [{"version": "3", "reason": "wrong hash"}])
+
+
 @pytest.mark.parametrize("query", ["version=1&version=2", "versions=1", "version=1&now=true"])
 def test_another_parameter_is_an_error(client: AppClient, query: str) -> None:
     assert client.post(f"/models/cars/load?{query}").status_code == 422
