@@ -186,15 +186,11 @@ def _sparse(path: Path) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", [_pipe, _device, _sparse])
 @pytest.mark.parametrize("file", ["model.json", "model.safetensors"])
-def test_what_would_hang_or_fill_the_memory_is_not_read(
-    tmp_path: Path, file: str, make: Callable[[Path], None]
-) -> None:
+def test_what_would_hang_or_fill_memory_is_not_read(tmp_path: Path, file: str, make: Callable[[Path], None]) -> None:
     directory = _write(tmp_path)
     (directory / file).unlink()
     make(directory / file)
-    with pytest.raises(
-        CheckpointError, match=rf"{file}: can't be read: it (is no plain file|has .* bytes, and at most)"
-    ):
+    with pytest.raises(CheckpointError, match=rf"{file}: can't be read: it (is no plain file|has .* at most)"):
         read_checkpoint(directory)
 
 
