@@ -144,9 +144,9 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     return StoredCheckpoint(directory, spec, tensors, proof)
 
 
-def _read_bytes(path: Path, most: int = MOST_FACTS_BYTES) -> bytes:
+def _read_bytes(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
     try:
-        return read_bounded(path, most)
+        return read_bounded(path, most, least)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: the file is missing") from error
     except OSError as error:
@@ -187,7 +187,8 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
 
     from murho.model.networks.named_tensors import tensor_problem
 
-    content = _read_bytes(path, _most_bytes(path, shapes))
+    size = _bytes_of(shapes, path)
+    content = _read_bytes(path, size + HEADER_BYTES * (len(shapes) + 1), size)
     actual = hashlib.sha256(content).hexdigest()
     if sha256 != actual:
         raise CheckpointError(
@@ -205,11 +206,11 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
     return tensors
 
 
-def _most_bytes(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """The most bytes of a file with tensors of these shapes, which a machine must be able to load.
+def _bytes_of(shapes: Mapping[str, tuple[int, ...]], path: Path) -> int:
+    """Bytes of the tensors of a file.
 
     Raises:
-        CheckpointError: This one can't.
+        CheckpointError: They are more than this machine can load.
     """
     size, memory = 4 * sum(math.prod(shape) for shape in shapes.values()), memory_size()
     if memory is not None and size > LARGEST_SHARE * memory:
@@ -217,7 +218,7 @@ def _most_bytes(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> int:
             f"{path}: {FACTS_FILE} describes {size / 2**30:,.1f} GiB of tensors, and this machine or container has "
             f"{memory / 2**30:,.1f} GiB of memory: loading takes four times the tensors"
         )
-    return size + HEADER_BYTES * (len(shapes) + 1)
+    return size
 
 
 def check_writable(root: Path, name: str) -> None:

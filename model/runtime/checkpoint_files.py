@@ -24,15 +24,16 @@ MOST_VALUES = 4_000_000
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
-def read_bounded(path: Path, most: int | None = MOST_FACTS_BYTES) -> bytes:
+def read_bounded(path: Path, most: int | None = MOST_FACTS_BYTES, least: int = 0) -> bytes:
     """Read a plain file whole, or nothing of it; links are followed.
 
     Args:
         path: The file.
         most: The most bytes that it may have; None: no limit but its size when it is opened.
+        least: The fewest bytes. A large file that is being copied is not read again and again.
 
     Raises:
-        OSError: It can't be read, is no plain file, is too large, or changes while it is read.
+        OSError: It can't be read, is no plain file, has another size, or changes while it is read.
     """
     # Without O_NONBLOCK, opening a pipe waits for its writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -42,6 +43,10 @@ def read_bounded(path: Path, most: int | None = MOST_FACTS_BYTES) -> bytes:
             raise OSError(errno.EINVAL, "it is no plain file")
         if most is not None and found.st_size > most:
             raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and at most {most:,} are read")
+        if found.st_size < least:
+            raise OSError(
+                errno.EIO, f"it has {found.st_size:,} of {least:,} bytes: it was truncated, or is still being copied"
+            )
         content = file.read(found.st_size + 1)
     if len(content) != found.st_size:
         raise OSError(errno.EIO, "its size changed while it was read")

@@ -165,8 +165,9 @@ def _truncate(directory: Path) -> None:
 
 
 def _garble(directory: Path) -> None:
-    (directory / "model.safetensors").write_bytes(b"not a tensor file")
-    digest = hashlib.sha256(b"not a tensor file").hexdigest()
+    content = b"not a tensor file" * 100
+    (directory / "model.safetensors").write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
     _edit_facts(lambda facts: facts["tensors"].update(sha256=digest))(directory)
 
 
@@ -224,6 +225,10 @@ NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
     [
         (_truncate, "model.safetensors.*truncated or edited"),
         (_garble, "not a safetensors file"),
+        (
+            lambda directory: os.truncate(directory / "model.safetensors", 100),
+            "has 100 of .*still being copied",
+        ),
         (_replace_tensors(NAN), f"{BIAS}.*NaN"),
         (_replace_tensors({**TENSORS, "extra": torch.zeros(1)}), "'extra' is not expected"),
         (_replace_tensors({k: v for k, v in TENSORS.items() if k != BIAS}), f"{BIAS}' is missing"),
