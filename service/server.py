@@ -39,6 +39,9 @@ __all__ = ["DrainingServer", "address_of", "configure", "listen", "serve_until_s
 LATE_SECONDS = 0.2
 """In this time a client whose connection came at the very end sends its request, and is sent elsewhere."""
 
+END_SECONDS = 5.0
+"""In this time threads that still read or write a file come to an end."""
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -89,6 +92,9 @@ class DrainingServer(uvicorn.Server):
         config: uvicorn's configuration.
         settings: The settings of the service.
         lifecycle: Shared with the application.
+
+    Attributes:
+        end: Ends the process after `END_SECONDS`, once it serves no more; None before.
     """
 
     def __init__(self, config: uvicorn.Config, settings: Settings, lifecycle: Lifecycle) -> None:
@@ -98,6 +104,7 @@ class DrainingServer(uvicorn.Server):
         self._signals = 0
         self._draining: asyncio.Task[None] | None = None
         self._out_of_files = LogLimit(1, 60.0)
+        self.end: threading.Timer | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -124,6 +131,14 @@ class DrainingServer(uvicorn.Server):
             # From here on the process only ends; another signal still ends it at once.
             for number, handler in before.items():
                 signal.signal(number, handler if self._signals == 0 else lambda number, _: _end_at_once(number))
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves until it is stopped. From then on the process ends soon, whatever its threads wait for."""
+        await super().serve(sockets)
+        # asyncio waits for its threads without a limit, and one may hang in a file system.
+        self.end = threading.Timer(END_SECONDS, _end)
+        self.end.daemon = True
+        self.end.start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the parent's signature
         """Stops as on a signal."""
@@ -207,11 +222,13 @@ def serve_until_stopped(settings: Settings, listening: socket.socket, on_loaded:
     """Serves on a listening socket until a signal comes and the requests in flight are answered."""
     lifecycle = Lifecycle()
     app = create_app(settings, lifecycle=lifecycle, on_loaded=on_loaded)
-    DrainingServer(configure(app, settings), settings, lifecycle).run(sockets=[listening])
+    server = DrainingServer(configure(app, settings), settings, lifecycle)
+    server.run(sockets=[listening])
     if lifecycle.unfinished:
         # The process would abort if the interpreter ended while a thread still computes in C++.
-        logging.shutdown()
-        os._exit(0)
+        _end()
+    if server.end is not None:
+        server.end.cancel()
 
 
 def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
@@ -240,6 +257,12 @@ def _accept_waiting(listening: socket.socket) -> list[socket.socket]:
             accepted.append(listening.accept()[0])
             accepted[-1].setblocking(False)
     return accepted
+
+
+def _end() -> NoReturn:
+    """Ends the process without waiting for its threads; no request is left."""
+    logging.shutdown()
+    os._exit(0)
 
 
 def _end_at_once(number: int) -> NoReturn:

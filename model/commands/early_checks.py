@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from murho.model.errors import CheckpointError
+from murho.model.runtime.checkpoint_files import parse_json, read_bounded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def check_first_rows(table: pa.Table, directory: Path, *, labelled: bool) -> Non
     from murho.model.data.schema_inference import columns_from_table, target_from_table
 
     try:
-        schema = Schema.from_json(json.loads((directory / "model.json").read_bytes())["schema"])
+        schema = Schema.from_json(parse_json(read_bounded(directory / "model.json"))["schema"])
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
         return
     first = table.slice(0, FIRST_ROWS)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import math
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from murho.model.errors import CheckpointError
 from murho.model.posterior.checkpoint_directories import (
@@ -30,6 +30,7 @@ from murho.model.posterior.checkpoint_directories import (
     validate_name,
 )
 from murho.model.posterior.seal import check_seal, sealed
+from murho.model.runtime.checkpoint_files import MOST_FACTS_BYTES, memory_size, parse_json, read_bounded
 from murho.model.runtime.durable_files import sync_directory, write_durably
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ FORMAT = 1
 
 TENSORS_FILE = "model.safetensors"
 FACTS_FILE = "model.json"
+WRITING, PROBE = ".writing-", ".probe-"
+DEAD_SECONDS = 3_600.0
+"""Age from which a version that is being written counts as left behind: its content is there before, so it takes
+seconds."""
+HEADER_BYTES = 512
+"""More than the header of a file of tensors takes for each of them."""
+LARGEST_SHARE = 0.25
+"""Of the memory, for tensors: they are there as a file, as numbers, as mu and sigma of draws, and as draws."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,9 +144,9 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     return StoredCheckpoint(directory, spec, tensors, proof)
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, most, least)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: the file is missing") from error
     except OSError as error:
@@ -147,8 +156,8 @@ def _read_bytes(path: Path) -> bytes:
 def _read_json(path: Path) -> dict[str, Any]:
     """Read ``model.json``, and check its format and name only."""
     try:
-        facts = orjson.loads(_read_bytes(path))
-    except orjson.JSONDecodeError as error:
+        facts = parse_json(_read_bytes(path))
+    except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error}); the file is damaged") from error
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path}: expected a JSON object, found {type(facts).__name__}")
@@ -178,7 +187,8 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
 
     from murho.model.networks.named_tensors import tensor_problem
 
-    content = _read_bytes(path)
+    size = _bytes_of(shapes, path)
+    content = _read_bytes(path, size + HEADER_BYTES * (len(shapes) + 1), size)
     actual = hashlib.sha256(content).hexdigest()
     if sha256 != actual:
         raise CheckpointError(
@@ -196,6 +206,21 @@ def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ..
     return tensors
 
 
+def _bytes_of(shapes: Mapping[str, tuple[int, ...]], path: Path) -> int:
+    """Bytes of the tensors of a file.
+
+    Raises:
+        CheckpointError: They are more than this machine can load.
+    """
+    size, memory = 4 * sum(math.prod(shape) for shape in shapes.values()), memory_size()
+    if memory is not None and size > LARGEST_SHARE * memory:
+        raise CheckpointError(
+            f"{path}: {FACTS_FILE} describes {size / 2**30:,.1f} GiB of tensors, and this machine or container has "
+            f"{memory / 2**30:,.1f} GiB of memory: loading takes four times the tensors"
+        )
+    return size
+
+
 def check_writable(root: Path, name: str) -> None:
     """Check that a checkpoint can be written, so that a fit fails before it starts, not at its end.
 
@@ -206,7 +231,7 @@ def check_writable(root: Path, name: str) -> None:
     try:
         home = root / name
         home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".probe-", dir=home):
+        with tempfile.TemporaryDirectory(prefix=PROBE, dir=home):
             pass
         with contextlib.suppress(OSError):
             home.rmdir()  # only if it is empty: a fit that fails leaves no trace
@@ -262,7 +287,8 @@ def write_checkpoint(
     temporary: Path | None = None
     try:
         home.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".writing-", dir=home))
+        _clear_left(home)
+        temporary = Path(tempfile.mkdtemp(prefix=WRITING, dir=home))
         temporary.chmod(0o755)
         write_durably(temporary / TENSORS_FILE, content)
         write_durably(temporary / FACTS_FILE, sealed(complete))
@@ -280,6 +306,14 @@ def write_checkpoint(
         if temporary is not None and temporary.exists():
             shutil.rmtree(temporary, ignore_errors=True)
     return goal
+
+
+def _clear_left(home: Path) -> None:
+    """Remove what killed commands have left. A living one, on this machine or another, has written of late."""
+    for left in (*home.glob(f"{WRITING}*"), *home.glob(f"{PROBE}*")):
+        with contextlib.suppress(OSError):
+            if time.time() - max(path.stat().st_mtime for path in (left, *left.rglob("*"))) > DEAD_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _write_extras(directory: Path, extras: Mapping[str, bytes]) -> None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from murho.model.errors import CheckpointError, StorageError
 from murho.model.posterior.checkpoint import FACTS_FILE
 from murho.model.posterior.checkpoint_directories import list_checkpoints
 from murho.model.posterior.seal import check_seal
+from murho.model.runtime.checkpoint_files import parse_json, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,7 +75,7 @@ def summaries(root: Path) -> list[CheckpointSummary]:
     Raises:
         CheckpointError: The directory can't be read.
     """
-    return summaries_of(list_checkpoints(root), lambda reference: (reference.path / FACTS_FILE).read_bytes())
+    return summaries_of(list_checkpoints(root), lambda reference: read_bounded(reference.path / FACTS_FILE))
 
 
 def summaries_of(
@@ -102,14 +101,14 @@ def _summary(
         return CheckpointSummary(name, (), problem=references[-1].problem)
     latest = next(reference for reference in reversed(references) if reference.problem is None)
     try:
-        facts = orjson.loads(read_facts(latest))
+        facts = parse_json(read_facts(latest))
         check_seal(facts)
         return CheckpointSummary(name, versions, **_fields(facts))
     except StorageError as error:
         problem = str(error)
     except OSError as error:
         problem = f"{FACTS_FILE} can't be read: {error.strerror or error}"
-    except (orjson.JSONDecodeError, CheckpointError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (CheckpointError, AttributeError, KeyError, TypeError, ValueError) as error:
         problem = f"{FACTS_FILE} is damaged: {error}"
     return CheckpointSummary(name, versions, problem=problem)
 

@@ -13,6 +13,7 @@ from murho.model.data.class_targets import labels_from_table
 from murho.model.data.row_blocks import column_blocks
 from murho.model.data.row_fingerprints import RowFingerprints, fingerprints_of
 from murho.model.data.schema_inference import target_from_table
+from murho.model.runtime.checkpoint_files import read_bounded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["LEARNED_ROWS_FILE", "learned_rows_file", "read_learned_rows", "recognise", "recognise_table"]
 
 LEARNED_ROWS_FILE = "learned_rows.npy"
+MOST_BYTES = 2**20
+"""Four times the largest file."""
 
 
 def learned_rows_file(
@@ -46,8 +49,8 @@ def learned_rows_file(
 def read_learned_rows(directory: Path) -> RowFingerprints | None:
     """The rows that a version has learned from; None if it does not tell."""
     try:
-        return RowFingerprints.from_bytes((directory / LEARNED_ROWS_FILE).read_bytes())
-    except (OSError, ValueError, EOFError):
+        return RowFingerprints.from_bytes(read_bounded(directory / LEARNED_ROWS_FILE, MOST_BYTES))
+    except Exception:  # NumPy raises half a dozen others for damaged files
         return None
 
 

@@ -159,27 +159,27 @@ class Proof:
         fields = expect_fields(data, "proof", ("answers_version", "samples", "percentiles", "rows", "answers"))
         names = tuple(feature.name for feature in schema.features)
         rows = expect_fields(fields["rows"], "proof.rows", names)
-        columns = {
-            feature.name: _column(expect_list(rows[feature.name], f"proof.rows.{feature.name}"), feature)
-            for feature in schema.features
-        }
-        count = len(next(iter(columns.values())))
+        lengths = [len(expect_list(rows[name], f"proof.rows.{name}")) for name in names]
+        if len(set(lengths)) != 1 or not 1 <= lengths[0] <= len(FRACTIONS):
+            raise wrong("proof.rows", f"columns of the same length, 1 to {len(FRACTIONS)}", lengths)
+        samples = expect_whole(fields["samples"], "proof.samples", least=1)
+        if samples > SAMPLES:
+            raise wrong("proof.samples", f"at most {SAMPLES}", samples)
+        columns = {feature.name: _column(rows[feature.name], feature) for feature in schema.features}
         shapes = _shapes(schema, len(DEFAULT_PERCENTILES))
         given = expect_fields(fields["answers"], "proof.answers", tuple(shapes))
         answers = {}
         for name, values in given.items():
             where = f"proof.answers.{name}"
-            if shapes[name]:
-                answers[name] = np.array([expect_numbers(row, where) for row in expect_list(values, where)])
-            else:
-                answers[name] = np.array(expect_numbers(values, where))
-            shape = (count, *shapes[name])
-            if answers[name].shape != shape:
-                raise wrong(where, f"numbers of shape {list(shape)}", list(answers[name].shape))
-        if any(len(column) != count for column in columns.values()) or count == 0:
-            raise wrong("proof.rows", "columns of the same length, at least 1", [len(c) for c in columns.values()])
+            numbers: Any = expect_list(values, where)
+            numbers = [expect_numbers(row, where) for row in numbers] if shapes[name] else expect_numbers(values, where)
+            shape, found = [lengths[0], *shapes[name]], [len(numbers)]
+            found += {len(row) for row in numbers} if shapes[name] else ()
+            if found != shape:
+                raise wrong(where, f"numbers of shape {shape}", found)
+            answers[name] = np.array(numbers)
         version = expect_whole(fields["answers_version"], "proof.answers_version", least=1)
-        return cls(columns, answers, version, expect_whole(fields["samples"], "proof.samples", least=1))
+        return cls(columns, answers, version, samples)
 
 
 def require_finite_answers(prover: Prover) -> None:

@@ -37,12 +37,13 @@ def check_seal(facts: Mapping[str, Any]) -> None:
     """Check the seal of parsed content. Files of older versions have none, and are not checked.
 
     Raises:
-        CheckpointError: The content differs from what was sealed.
+        CheckpointError: The content differs from what was sealed, or is nested too deeply for any seal.
     """
-    if SEAL not in facts:
-        return
-    actual = _digest({key: value for key, value in facts.items() if key != SEAL})
-    if facts[SEAL] != actual:
+    try:
+        actual = _digest({key: value for key, value in facts.items() if key != SEAL})
+    except TypeError as error:
+        raise CheckpointError(f"the values are nested too deeply ({error})") from error
+    if facts.get(SEAL, actual) != actual:
         raise CheckpointError(
             f"{SEAL} is {str(facts[SEAL])[:12]}…, but the other fields have {actual[:12]}…: "
             "the file was damaged or edited; restore it or train again"

@@ -10,8 +10,6 @@ import math
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from murho.model.evaluation.importance_screen import screened_features
 from murho.model.evaluation.permutation_importance import permutation_importance
 from murho.model.report.doubt_facts import doubt_facts, weight_facts
@@ -19,6 +17,7 @@ from murho.model.report.held_out_facts import held_out_facts
 from murho.model.report.importance_chart import MOST_FEATURES
 from murho.model.report.table_facts import table_facts, target_facts
 from murho.model.report.training_facts import training_facts
+from murho.model.runtime.checkpoint_files import parse_json, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +55,8 @@ PREDICTIONS_OF_IMPORTANCE = 4_000
 """Rows times shuffles times features whose importance is judged, about a second: `murho importance` takes more."""
 FACTS_PATH = PurePosixPath("report/facts.json")
 """Where the facts lie in the directory of a version."""
+MOST_BYTES = 8 * 2**20
+"""The largest file of facts that is read: several requests may read one at once."""
 
 
 def facts_of_spec(spec: ModelSpec, tensors: Mapping[str, Tensor] | None = None) -> dict[str, Any]:
@@ -158,8 +159,8 @@ def stored_facts(directory: Path) -> dict[str, Any] | None:
         directory: ``NAME/VERSION``.
     """
     try:
-        stored = orjson.loads((directory / FACTS_PATH).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
+        stored = parse_json(read_bounded(directory / FACTS_PATH, MOST_BYTES))
+    except (OSError, ValueError):
         return None
     return stored if isinstance(stored, dict) and stored.get("format") == FORMAT else None
 

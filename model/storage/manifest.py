@@ -15,6 +15,7 @@ import orjson
 
 from murho.model.errors import CheckpointError
 from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE
+from murho.model.runtime.checkpoint_files import MOST_FACTS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,6 +135,8 @@ def _facts(path: str, value: Any) -> FileFacts:
         raise CheckpointError(f"{path}: bytes must be a whole number from 0, found {size!r}")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise CheckpointError(f"{path}: sha256 must be 64 hexadecimal digits, found {str(sha256)[:80]!r}")
+    if path == FACTS_FILE and size > MOST_FACTS_BYTES:
+        raise CheckpointError(f"{path} has {size:,} bytes, and at most {MOST_FACTS_BYTES:,} are read")
     return FileFacts(size, sha256)
 
 

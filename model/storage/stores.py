@@ -14,6 +14,7 @@ from murho.model.posterior.checkpoint import (
     list_checkpoints,
     write_checkpoint,
 )
+from murho.model.runtime.checkpoint_files import read_bounded
 from murho.model.storage.places import is_url, place_of
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class DirectoryStore:
 
     def read_facts(self, reference: CheckpointReference) -> bytes:
         """Read ``model.json`` of a version."""
-        return (reference.path / FACTS_FILE).read_bytes()
+        return read_bounded(reference.path / FACTS_FILE)
 
     def find(self, name: str, version: str | None = None) -> Path:
         """Find the directory of a version."""

@@ -14,6 +14,7 @@ from murho.model.data.schema_inference import require_column
 from murho.model.errors import CheckpointError, FitError, OptionError, TableError
 from murho.model.posterior.checkpoint import FACTS_FILE, write_checkpoint
 from murho.model.posterior.checkpoint_directories import find_checkpoint
+from murho.model.runtime.checkpoint_files import parse_json, read_bounded
 from murho.model.runtime.devices import use_threads_for_fitting
 from murho.model.training.silence import Silence
 from murho.model.training.target_classes import choose_classes
@@ -172,13 +173,13 @@ def _there(task: GroupTask, stamp: str) -> Path | None:
     """The latest version of the checkpoint, if it is of these rows and options."""
     try:
         latest = find_checkpoint(task.root, task.name)
-        return latest if json.loads((latest / GROUP_FILE).read_bytes())["rows_and_options"] == stamp else None
+        return latest if parse_json(read_bounded(latest / GROUP_FILE))["rows_and_options"] == stamp else None
     except (CheckpointError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _outcome(task: GroupTask, outcome: str, directory: Path, rows: int) -> GroupOutcome:
-    facts = json.loads((directory / FACTS_FILE).read_bytes())
+    facts = parse_json(read_bounded(directory / FACTS_FILE))
     scores = facts["metrics"]
     if "log_loss" in scores:
         metrics = {key: scores[key] for key in ("accuracy", "log_loss")}

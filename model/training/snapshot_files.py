@@ -17,6 +17,7 @@ import orjson
 
 from murho.model.errors import CheckpointError
 from murho.model.networks.named_tensors import tensor_bytes
+from murho.model.runtime.checkpoint_files import read_bounded
 from murho.model.runtime.durable_files import replace_durably
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class SnapshotFiles:
             CheckpointError: The index can't be read, is damaged, or has another format.
         """
         try:
-            index = orjson.loads((self.directory / INDEX).read_bytes())
+            index = orjson.loads(read_bounded(self.directory / INDEX, None))
         except FileNotFoundError:
             return None
         except (OSError, orjson.JSONDecodeError) as error:
@@ -146,7 +147,7 @@ class SnapshotFiles:
             CheckpointError: The file is missing or damaged.
         """
         try:
-            content = (self.directory / name).read_bytes()
+            content = read_bounded(self.directory / name, None)
         except OSError as error:
             raise self._damaged(name, error.strerror or str(error)) from error
         if _sha256(content) != sha256:

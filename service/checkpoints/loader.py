@@ -100,6 +100,9 @@ class Loader:
     def load(self, name: str, version: str | None = None) -> LoadedModel:
         """Loads a name at once, also if it was unloaded, and returns what is served then.
 
+        Of a name of which nothing is served it is the newest version that can be loaded; the snapshot says why newer
+        ones are refused.
+
         Args:
             name: The name.
             version: The only version to serve from now on; None: what the policy says.
@@ -114,22 +117,28 @@ class Loader:
                 there = ", ".join(each for each in references if each) or "none"
                 raise UnknownModelError(f"Model {name!r} has no version {version[:80]!r}; there are: {there}.")
             before = self._unloaded.copy(), self._chosen.copy()
+            was_served = name in self._registry.snapshot.models
             self._unloaded.discard(name)
             self._chosen.pop(name, None)
             if version is not None:
                 self._chosen[name] = version
             wanted = self._wanted(name, list(references.values()))
-            look = Look(retry=True, patient=False, stopping=lambda: False, now=True)
-            if wanted is None or self._kept.obtain(wanted, look) is None or look.refused:
+            refused: list[Refused] = []
+            for each in wanted[:1] if was_served else wanted:
+                look = Look(retry=True, patient=False, stopping=lambda: False, now=True)
+                if self._kept.obtain(each, look) is not None and not look.refused:
+                    break
+                refused.extend(look.refused)
+            else:
                 self._unloaded, self._chosen = before
             snapshot = self.refresh(retry=False)
-            problem = look.refused[0].reason if look.refused else None
-            if wanted is None:
+            problem = refused[0].reason if refused else None
+            if not wanted:
                 problem = next((each.reason for each in snapshot.refused if each.name == name), "nothing to serve")
             served = snapshot.models.get(name)
-            if problem is not None or served is None:
+            if served is None or (was_served and problem is not None):
                 on = "" if served is None else f" Version {served.latest.version} is served on."
-                title = title_of(name, "" if wanted is None else wanted.version)
+                title = title_of(name, wanted[0].version if wanted else "")
                 raise CheckpointRefusedError(f"{title} was refused: {problem}.{on}")
             return served
 
@@ -235,13 +244,11 @@ class Loader:
                     break
         return serving
 
-    def _wanted(self, name: str, references: list[CheckpointReference]) -> CheckpointReference | None:
-        """The version that the policy wants most; None if there is none or it has a problem."""
-        good = {each.version: each for each in references if each.problem is None}
+    def _wanted(self, name: str, references: list[CheckpointReference]) -> list[CheckpointReference]:
+        """The versions without a problem that the policy may serve, the one that it wants most first."""
         pin = self._chosen.get(name, self._policy.pins.get(name))
-        if pin is not None:
-            return good.get(pin)
-        return good[max(good, key=int)] if good else None
+        good = [each for each in references if each.problem is None and pin in (None, each.version)]
+        return sorted(good, key=lambda each: int(each.version), reverse=True)
 
     def _loaded_model(self, name: str, serving: Mapping[str, Served]) -> LoadedModel:
         versions = {version: serving[version] for version in sorted(serving, key=int)}

@@ -33,7 +33,8 @@ async def load_model(name: str, request: Request, parts: PartsDependency, _admin
     """Loads the latest version, or the one that `version` names, and answers once it is served.
 
     A named version is served alone, until the next load without one, or until the service starts again. A version that
-    can't be loaded is answered 422 with the reason; what was served before is served on.
+    can't be loaded is answered 422 with the reason; what was served before is served on. If nothing was, and no version
+    is named, the newest one that can be loaded is served, and `refused` says which are not, and why.
     """
     version = _version(request)
     parts.lifecycle.require_not_draining()
@@ -48,6 +49,11 @@ async def load_model(name: str, request: Request, parts: PartsDependency, _admin
             "until": "the next load without a version, or the next start of the service"
             if version is not None
             else None,
+            "refused": [
+                {"version": item.version, "reason": item.reason}
+                for item in parts.registry.snapshot.refused
+                if item.name == name
+            ],
         }
     )
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +32,28 @@ def test_a_port_in_use_is_told() -> None:
 def test_an_address_of_another_machine_is_told(host: str) -> None:
     with pytest.raises(ServiceError, match="--host"):
         listen(host, 0)
+
+
+HANGING = """
+import os, signal, socket, threading, urllib.request
+from functools import partial
+from murho.service import server
+from murho.service.settings import Settings
+from tests.service.support import FakeModel, FakeSource
+
+class Hanging(FakeSource):
+    def report_facts(self, model):
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait()
+
+listening = server.listen("127.0.0.1", 0)
+address = server.address_of(listening) + "/models/cars/overview"
+ask = threading.Thread(target=lambda: urllib.request.urlopen(address), daemon=True)
+server.create_app = partial(server.create_app, source=Hanging(FakeModel("cars")))
+server.END_SECONDS = 0.5
+server.serve_until_stopped(Settings(drain_delay=0.0), listening, lambda _: ask.start())
+"""
+
+
+def test_a_file_system_that_hangs_does_not_hold_up_the_end() -> None:
+    assert subprocess.run([sys.executable, "-c", HANGING], timeout=120, check=False).returncode == 0

@@ -12,6 +12,7 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.engines.selection import engine_worth
 from murho.model.errors import CheckpointError, OptionError, TableError
 from murho.model.posterior.checkpoint import FACTS_FILE
+from murho.model.runtime.checkpoint_files import parse_json, read_bounded
 from murho.model.runtime.durable_files import replace_durably
 from murho.model.runtime.row_progress import ignore_rows
 from murho.ray.library import processors_of_ray, quiet_data
@@ -59,7 +60,7 @@ def schema_of_checkpoint(directory: Path) -> Schema:
         CheckpointError: ``model.json`` can't be read.
     """
     try:
-        return Schema.from_json(json.loads((directory / FACTS_FILE).read_bytes())["schema"])
+        return Schema.from_json(parse_json(read_bounded(directory / FACTS_FILE))["schema"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{directory / FACTS_FILE} can't be read: {error}") from error
 
@@ -212,7 +213,7 @@ def _description(job: Job, rows_per_piece: int) -> dict[str, Any]:
     scoring = job.scoring
     return {
         "checkpoint": str(scoring.checkpoint),
-        "sha256": hashlib.sha256((scoring.checkpoint / FACTS_FILE).read_bytes()).hexdigest(),
+        "sha256": hashlib.sha256(read_bounded(scoring.checkpoint / FACTS_FILE)).hexdigest(),
         "options": asdict(scoring.options),
         "engine": scoring.engine,
         "device": scoring.device,

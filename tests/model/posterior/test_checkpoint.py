@@ -165,9 +165,56 @@ def _truncate(directory: Path) -> None:
 
 
 def _garble(directory: Path) -> None:
-    (directory / "model.safetensors").write_bytes(b"not a tensor file")
-    digest = hashlib.sha256(b"not a tensor file").hexdigest()
+    content = b"not a tensor file" * 100
+    (directory / "model.safetensors").write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
     _edit_facts(lambda facts: facts["tensors"].update(sha256=digest))(directory)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**42)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [_pipe, _device, _sparse])
+@pytest.mark.parametrize("file", ["model.json", "model.safetensors"])
+def test_what_would_hang_or_fill_memory_is_not_read(tmp_path: Path, file: str, make: Callable[[Path], None]) -> None:
+    directory = _write(tmp_path)
+    (directory / file).unlink()
+    make(directory / file)
+    with pytest.raises(CheckpointError, match=rf"{file}: can't be read: it (is no plain file|has .* at most)"):
+        read_checkpoint(directory)
+
+
+def test_tensors_that_the_memory_can_not_hold_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = _write(tmp_path)
+    size = 4 * sum(tensor.numel() for tensor in TENSORS.values())
+    monkeypatch.setattr(checkpoint, "memory_size", lambda: 4 * size)
+    read_checkpoint(directory)
+    monkeypatch.setattr(checkpoint, "memory_size", lambda: 4 * size - 1)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: model\.json describes .* GiB of memory"):
+        read_checkpoint(directory)
+
+
+def test_the_next_writer_clears_what_killed_ones_left_and_nothing_of_living_ones(tmp_path: Path) -> None:
+    home = tmp_path / "cars"
+    for name in (".writing-dead", ".writing-live", ".probe-dead", ".training"):
+        (home / name).mkdir(parents=True)
+        (home / name / "model.safetensors").write_bytes(b"1")
+        for path in (home / name / "model.safetensors", home / name):
+            os.utime(path, (0, 0))
+    os.utime(home / ".writing-live" / "model.safetensors")  # its folder is old: a large file is being written
+    assert _write(tmp_path).name == "1"
+    assert sorted(path.name for path in home.iterdir()) == [".training", ".writing-live", "1"]
 
 
 NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
@@ -178,6 +225,10 @@ NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
     [
         (_truncate, "model.safetensors.*truncated or edited"),
         (_garble, "not a safetensors file"),
+        (
+            lambda directory: os.truncate(directory / "model.safetensors", 100),
+            "has 100 of .*still being copied",
+        ),
         (_replace_tensors(NAN), f"{BIAS}.*NaN"),
         (_replace_tensors({**TENSORS, "extra": torch.zeros(1)}), "'extra' is not expected"),
         (_replace_tensors({k: v for k, v in TENSORS.items() if k != BIAS}), f"{BIAS}' is missing"),
@@ -190,6 +241,7 @@ NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
         (_edit_facts(lambda facts: facts.update(format="x")), "format must be a whole number"),
         (_edit_facts(lambda facts: facts.update(name="../evil")), "'../evil' is not a valid"),
         (_edit_facts(lambda facts: facts.pop("tensors")), "sha256"),
+        (_edit_facts(lambda facts: facts.update(json.loads('{"x": ' + 300 * "[" + 300 * "]" + "}"))), "too deeply"),
         (_edit_facts(lambda facts: facts.pop("schema")), r"model\.json: schema: expected an object"),
         (lambda directory: (directory / "model.json").write_text("{"), "not valid JSON"),
         (lambda directory: (directory / "model.json").write_text("[]"), "expected a JSON object"),

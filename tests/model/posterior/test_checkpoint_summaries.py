@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -24,16 +25,19 @@ def test_a_summary_is_of_the_latest_version(rent_checkpoints: Path, tmp_path: Pa
 
 
 def test_what_is_damaged_is_named_and_the_others_are_listed(rent_checkpoints: Path, tmp_path: Path) -> None:
-    for name in ("edited", "cut", "good"):
+    for name in ("edited", "cut", "good", "pipe"):
         shutil.copytree(rent_checkpoints / "rent" / "1", tmp_path / name / "1")
     facts = tmp_path / "edited" / "1" / "model.json"
     facts.write_text(facts.read_text().replace('"EUR"', '"USD"'))
     (tmp_path / "cut" / "1" / "model.json").write_text("{")
+    (tmp_path / "pipe" / "1" / "model.json").unlink()
+    os.mkfifo(tmp_path / "pipe" / "1" / "model.json")
     (tmp_path / "none").mkdir()
     found = {each.name: each.problem for each in summaries(tmp_path)}
     assert found["good"] is None
     assert "damaged or edited" in present(found["edited"])
     assert "damaged" in present(found["cut"])
+    assert "no plain file" in present(found["pipe"])
     assert "no version" in present(found["none"])
 
 

@@ -66,6 +66,23 @@ def test_other_answers_are_refused_by_every_reader(
         read(checkpoint)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda proof: proof.update(samples=2**40), r"proof\.samples: expected at most 17, found 1099511627776"),
+        (lambda proof: [column.extend(column) for column in proof["rows"].values()], r"proof\.rows: .* length, 1 to 3"),
+        (lambda proof: proof["answers"].update(percentiles=[[1.0], [1.0, 2.0, 3.0], [1.0]]), r"shape \[3, 3\]"),
+    ],
+)
+def test_a_proof_that_would_take_long_is_not_computed(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    edit(checkpoint, lambda facts: change(facts["proof"]))
+    monkeypatch.delattr(Posterior, "predict")
+    with pytest.raises(CheckpointError, match=message):
+        Posterior.load(checkpoint)
+
+
 def test_the_refusal_says_what_differs(checkpoint: Path) -> None:
     edit(checkpoint, lambda facts: facts["target"].update(location=100.0))
     with pytest.raises(CheckpointError, match=r"model\.json: proof: mean of row \d is .*, and was .*; restore"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,9 @@ def test_stored_facts_are_read_back_and_without_them_model_json_tells(
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"format": 99}', b"[]"])
 def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: Path) -> None:
     directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors, extras={str(FACTS_PATH): damage})
+    assert report_facts(directory, trained.spec)["held_out"] is None
+    (directory / FACTS_PATH).unlink()
+    os.mkfifo(directory / FACTS_PATH)
     assert report_facts(directory, trained.spec)["held_out"] is None
 
 

@@ -55,6 +55,7 @@ def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
         (manifest(x={"bytes": True, "sha256": "a" * 64}), "x: bytes"),
         (manifest(x={"bytes": 1, "sha256": "A" * 64}), "x: sha256"),
         (manifest(x="y"), "x: bytes"),
+        (manifest(**{"model.json": {"bytes": 2**40, "sha256": "a" * 64}}), "model.json has .* at most .* are read"),
         (manifest(**{f"f{number}": GOOD for number in range(5_001)}), "expected an object"),
     ],
 )

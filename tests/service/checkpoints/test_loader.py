@@ -280,6 +280,25 @@ def test_what_is_unloaded_stays_away_until_it_is_loaded() -> None:
         bench.loader.unload("trucks")
 
 
+@pytest.mark.parametrize("policy", [VersionPolicy(), VersionPolicy(every_version=True)])
+def test_what_was_unloaded_comes_back_with_the_newest_good_version(policy: VersionPolicy) -> None:
+    bench = Bench(cars("1"), cars("2"), policy=policy)
+    bench.loader.unload("cars")
+    bench.put(cars("1"), cars("2"), BAD, ("cars", "4", "truncated"))
+    assert bench.loader.load("cars").latest.version == "2"
+    assert bench.refused() == [("cars", "4", "truncated"), BAD]
+    bench.poll()
+    assert bench.registry.snapshot.models["cars"].latest.version == "2"
+
+
+def test_a_named_version_that_is_bad_does_not_bring_back_another() -> None:
+    bench = Bench(cars("2"), BAD)
+    bench.loader.unload("cars")
+    with pytest.raises(CheckpointRefusedError, match=r"version 3 was refused: wrong hash\.$"):
+        bench.loader.load("cars", "3")
+    assert (bench.served(), bench.registry.snapshot.unloaded) == ({}, ("cars",))
+
+
 def test_a_bad_version_does_not_come_back_from_being_unloaded() -> None:
     bench = Bench(BAD)
     bench.loader.unload("cars")

@@ -40,6 +40,7 @@ def test_a_version_is_loaded_and_the_policy_taken_up_again(client: AppClient) ->
         "versions": ["1"],
         "changed": True,
         "until": "the next load without a version, or the next start of the service",
+        "refused": [],
     }
     assert version_of(client) == "1"
     assert client.post("/models/cars/load").json()["version"] == "2"
@@ -73,6 +74,13 @@ def test_what_can_not_be_loaded_is_422_with_the_reason(client: AppClient) -> Non
     assert (response.status_code, pointers(response)) == (422, [])
     assert response.json()["type"] == "urn:murho:problem:checkpoint-refused"
     assert "boats version 4 was refused: wrong hash" in response.json()["detail"]
+
+
+def test_the_answer_says_which_version_is_not_served(client: AppClient, source: FakeSource) -> None:
+    client.post("/models/cars/unload")
+    source.found = (*source.found, ("cars", "3", "wrong hash"))
+    answer = client.post("/models/cars/load").json()
+    assert (answer["version"], answer["refused"]) == ("2", [{"version": "3", "reason": "wrong hash"}])
 
 
 @pytest.mark.parametrize("query", ["version=1&version=2", "versions=1", "version=1&now=true"])

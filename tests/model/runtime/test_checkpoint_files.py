@@ -1,0 +1,70 @@
+"""Files that are pipes, devices or too large are told at once, and nothing of them is read."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from murho.model.runtime.checkpoint_files import MOST_VALUES, memory_size, parse_json, read_bounded
+
+STATUS = Path("/proc/self/status")
+
+
+def test_a_plain_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1234")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert read_bounded(tmp_path / "link", 4) == b"1234"
+    with pytest.raises(OSError, match="it has 4 bytes, and at most 3 are read"):
+        read_bounded(tmp_path / "file", 3)
+    with pytest.raises(FileNotFoundError):
+        read_bounded(tmp_path / "none")
+
+
+@pytest.mark.timeout(60)
+def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device", "."):
+        with pytest.raises(OSError, match=r"no plain file|directory"):
+            read_bounded(tmp_path / name, None)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="No such device"):
+            read_bounded(tmp_path / "socket")
+
+
+def test_a_file_of_terabytes_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(2**42)
+    with pytest.raises(OSError, match="at most"):
+        read_bounded(tmp_path / "sparse")
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="there is no /proc")
+def test_a_file_that_is_longer_than_it_says_is_not_read() -> None:
+    with pytest.raises(OSError, match="its size changed"):
+        read_bounded(STATUS)
+
+
+def test_json_of_very_many_small_values_is_refused() -> None:
+    assert parse_json(b'{"a": [1, {}]}') == {"a": [1, {}]}
+    with pytest.raises(ValueError, match="values, and at most"):
+        parse_json(b"[" + b"{}," * MOST_VALUES + b"1]")
+    with pytest.raises(ValueError, match="unexpected"):
+        parse_json(b"a")
+
+
+def test_the_memory_of_a_container_counts(tmp_path: Path) -> None:
+    whole = memory_size(tmp_path)
+    assert whole is None or whole > 2**20
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("2000\n")
+    assert memory_size(tmp_path) == 2000
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert memory_size(tmp_path) == 1000
+    (tmp_path / "memory" / "memory.limit_in_bytes").unlink()
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_size(tmp_path) == whole
