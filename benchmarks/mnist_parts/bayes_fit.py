@@ -163,7 +163,7 @@ class RunningFit:
 
         tensors = {"mu": self.network.mu.detach(), "rho": self.network.rho.detach()}
         for number, optimiser in enumerate(self._optimisers):
-            for name, moment in optimiser.state()[0].items():
+            for name, (moment,) in optimiser.moments.items():
                 tensors[f"{number}.{name}"] = moment
         tensors["generator"] = self._generator.get_state()
         temporary = path.with_name(path.name + ".part")
@@ -189,7 +189,7 @@ class RunningFit:
             self.network.rho.copy_(tensors["rho"])
         for number, optimiser in enumerate(self._optimisers):
             prefix = f"{number}."
-            optimiser.load({0: {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}})
+            optimiser.moments = {n.removeprefix(prefix): [t] for n, t in tensors.items() if n.startswith(prefix)}
         self._generator.set_state(tensors["generator"])
         self.epochs = int(facts["epochs"])
 

@@ -52,10 +52,6 @@ def train(
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,
     checkpoints: CheckpointsOption = "checkpoints",
     config: Annotated[Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")] = False,
-    snapshot_every: Annotated[
-        float, typer.Option(min=0.0, help="Seconds between snapshots for --resume; 0: after every epoch.")
-    ] = 30.0,
     report: Annotated[
         bool | None,
         typer.Option(
@@ -117,14 +113,10 @@ def train(
 
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.runtime.interrupts import interrupts_held_back
-    from murho.model.training.snapshots import Snapshots
     from murho.model.training.train import train as train_on_table
 
     resolved = resolve_device(device)
-    with (
-        TerminalReporter() as reporter,
-        Snapshots(store.snapshots(chosen_name), resume=resume, seconds=snapshot_every) as snapshots,
-    ):
+    with TerminalReporter() as reporter:
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(
                 prepared.given,
@@ -132,7 +124,6 @@ def train(
                 options,
                 reporter=reporter,
                 device=resolved,
-                snapshots=snapshots,
                 prepared=prepared,
                 began=began,
             )
@@ -140,8 +131,6 @@ def train(
             extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if with_report else {}
             extras |= _learned_rows(trained)
             written = store.write(chosen_name, trained.spec, trained.tensors, extras=extras)
-            if not trained.spec.training["interrupted"]:
-                snapshots.remove()
     _print_outcome(trained, written, described, as_json=json)
 
 

@@ -8,7 +8,6 @@ No optimiser has weight decay: on rho it would pull sigma towards softplus(0) = 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -18,7 +17,7 @@ from torch.optim.rmsprop import rmsprop
 from torch.optim.sgd import sgd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["OPTIMISERS", "Optimiser"]
 
@@ -50,13 +49,14 @@ class Optimiser:
 
     Attributes:
         learning_rate: Learning rate of the next step.
+        moments: What is remembered, by name, one tensor for each parameter; empty before the first step.
     """
 
     def __init__(self, parameters: Sequence[Tensor], learning_rate: float, rule: Rule) -> None:
         """Store the parameters; every step reads their ``grad``."""
         self.learning_rate = learning_rate
         self._parameters, self._rule = list(parameters), rule
-        self._moments: dict[str, list[Tensor]] = {}
+        self.moments: dict[str, list[Tensor]] = {}
 
     @torch.no_grad()
     def step(self) -> None:
@@ -64,23 +64,7 @@ class Optimiser:
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if len(gradients) < len(self._parameters):
             raise ValueError("a parameter has no gradient")
-        self._rule(self._parameters, gradients, self._moments, self.learning_rate)
-
-    def state(self) -> dict[int, dict[str, Tensor]]:
-        """Moments by number of the parameter and name; empty before the first step."""
-        state: dict[int, dict[str, Tensor]] = defaultdict(dict)
-        for name, moments in self._moments.items():
-            for number, moment in enumerate(moments):
-                state[number][name] = moment
-        return dict(state)
-
-    def load(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """Restore the return value of `state`."""
-        names = state[0] if state else ()
-        self._moments = {
-            name: [state[number][name].to(parameter.device) for number, parameter in enumerate(self._parameters)]
-            for name in names
-        }
+        self._rule(self._parameters, gradients, self.moments, self.learning_rate)
 
 
 def _zeros(parameters: Sequence[Tensor], moments: dict[str, list[Tensor]], *names: str) -> list[list[Tensor]]:

@@ -33,14 +33,10 @@ def _gradients() -> list[list[Tensor]]:
     return [[torch.randn(shape, generator=generator) for shape in ((3, 40), (3, 1))] for _ in RATES]
 
 
-def _descend(name: str, *, interrupted: bool = False) -> list[nn.Parameter]:
+def _descend(name: str) -> list[nn.Parameter]:
     parameters = _parameters()
     optimiser = OPTIMISERS[name](parameters, 1.0)
-    for number, (rate, gradients) in enumerate(zip(RATES, _gradients(), strict=True)):
-        if interrupted and number == 5:
-            state = {index: dict(moments) for index, moments in optimiser.state().items()}
-            optimiser = OPTIMISERS[name](parameters, 1.0)
-            optimiser.load(state)
+    for rate, gradients in zip(RATES, _gradients(), strict=True):
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         optimiser.learning_rate = rate
@@ -60,19 +56,6 @@ def test_steps_are_those_of_the_class(name: str) -> None:
         of_class.step()
     for found, other in zip(_descend(name), expected, strict=True):
         torch.testing.assert_close(found, other, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_what_is_remembered_can_be_taken_up_by_another(name: str) -> None:
-    for found, expected in zip(_descend(name, interrupted=True), _descend(name), strict=True):
-        assert torch.equal(found, expected)
-
-
-def test_before_the_first_step_nothing_is_remembered() -> None:
-    optimiser = OPTIMISERS["adam"](_parameters(), 0.1)
-    assert optimiser.state() == {}
-    optimiser.load({})
-    assert optimiser.state() == {}
 
 
 def test_a_parameter_without_a_gradient_is_no_parameter_to_move() -> None:

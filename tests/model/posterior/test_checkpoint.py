@@ -247,8 +247,8 @@ def test_links_are_known_by_their_own_name(tmp_path: Path) -> None:
     assert [name_and_version(each.path) for each in found] == [("trucks", "1"), ("trucks", "2")]
 
 
-def test_a_checkpoint_in_its_first_training_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "cars" / ".training").mkdir(parents=True)
+def test_a_name_without_a_version_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "cars" / ".1.tmp").mkdir(parents=True)
     assert list_checkpoints(tmp_path) == []
 
 
