@@ -34,13 +34,13 @@ def sealed(facts: Mapping[str, Any]) -> bytes:
 
 
 def check_seal(facts: Mapping[str, Any]) -> None:
-    """Check the seal of parsed content. Files of older versions have none, and are not checked.
+    """Check the seal of parsed content.
 
     Raises:
-        CheckpointError: The content differs from what was sealed.
+        CheckpointError: There is no seal, or the content differs from what was sealed.
     """
     if SEAL not in facts:
-        return
+        raise CheckpointError(f"{SEAL} is missing: the file was damaged or edited; restore it or train again")
     actual = _digest({key: value for key, value in facts.items() if key != SEAL})
     if facts[SEAL] != actual:
         raise CheckpointError(

@@ -11,7 +11,6 @@ import pytest
 
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.report.facts import FACTS_PATH, facts_of_spec, facts_of_training, report_facts
-from tests.support import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,10 +125,3 @@ def test_stored_facts_are_read_back_and_without_them_model_json_tells(
 def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: Path) -> None:
     directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors, extras={str(FACTS_PATH): damage})
     assert report_facts(directory, trained.spec)["held_out"] is None
-
-
-def test_checkpoints_of_before_have_facts() -> None:
-    (directory,) = (ROOT / "tests" / "fixtures" / "checkpoints" / "rents").iterdir()
-    facts = report_facts(directory)
-    assert set(facts) == KEYS
-    assert facts["target"]["name"]
