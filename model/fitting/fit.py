@@ -21,7 +21,7 @@ from murho.model.fitting.fit_types import Epoch, Fit, FitOptions, Progress
 from murho.model.fitting.gradient_clipping import GradientClipping
 from murho.model.fitting.gradients import GradientStep
 from murho.model.fitting.objective import kl_weights
-from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.fitting.optimisers import Adam
 from murho.model.fitting.parameter_averaging import ParameterAverage
 from murho.model.fitting.schedule import Schedule
 from murho.model.fitting.work import WorkModel
@@ -68,7 +68,7 @@ class _Running:
             start_from(initial, network, likelihood)
         self.network, self.likelihood = network.to(device), likelihood.to(device)
         parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
-        self._optimiser = OPTIMISERS[options.optimiser](parameters, options.learning_rate)
+        self._optimiser = Adam(parameters, options.learning_rate)
         self._averaged = ParameterAverage(parameters)
         self._clipping = GradientClipping(network, likelihood)
         self._seen = self._training.seen_by(options.members)

@@ -176,7 +176,6 @@ class CandidateFits:
             reads=self.data.reads(candidate.inputs, members),
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
-            optimiser=options.optimiser,
             learning_rate=options.learning_rate * (SETTLING_RATE if settling else 1.0),
             batch_size=batch_size,
             epochs=epochs,

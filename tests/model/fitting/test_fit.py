@@ -17,7 +17,6 @@ from murho.model.fitting.cross_fit_rows import Rows, mixture_nll
 from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import Epoch, Fit, FitOptions
 from murho.model.fitting.gradients import GradientStep
-from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.networks.named_tensors import learned_tensors
 from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
 from tests.model.conftest import small_options, small_rows
@@ -88,17 +87,14 @@ def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
 @pytest.mark.parametrize("kl_weights", ["uniform", "geometric"])
-@pytest.mark.parametrize("optimiser", list(OPTIMISERS))
-def test_every_combination_of_options_lowers_the_free_energy(noise: str, kl_weights: str, optimiser: str) -> None:
+def test_every_combination_of_options_lowers_the_free_energy(noise: str, kl_weights: str) -> None:
     rows = small_rows()
     options = small_options(
         noise=noise,
         kl_weights=kl_weights,
-        optimiser=optimiser,
         prior=ScaleMixturePrior(),
         members=2,
         draws_per_step=2,
-        learning_rate=1e-3 if optimiser == "sgd" else 1e-2,
     )
     history = fit(rows, rows, options).history
     assert history[-1].free_energy < history[0].free_energy
