@@ -18,14 +18,10 @@ import typer
 from murho.model.commands.shared_options import (
     CheckpointsOption,
     DeviceOption,
-    EngineOption,
     JsonOption,
-    LeastRowsOption,
-    local_directory,
     naming,
     print_json,
     print_lines,
-    require_local,
 )
 from murho.model.commands.train_options import option_values, with_train_options
 from murho.model.errors import OptionError
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from murho.model.training.options import TrainOptions
     from murho.model.training.train import Trained
 
-__all__ = ["train", "train_settings"]
+__all__ = ["train"]
 
 
 @with_train_options
@@ -63,11 +59,6 @@ def train(
     report_rows: Annotated[
         bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
     ] = True,
-    by: Annotated[
-        str | None, typer.Option(help="Column of groups, such as stores: a model for each, named NAME-GROUP.")
-    ] = None,
-    least_rows: LeastRowsOption = 30,
-    engine: EngineOption = "local",
     device: DeviceOption = "auto",
     json: JsonOption = False,
     **given: Any,
@@ -79,21 +70,9 @@ def train(
 
     began = time.monotonic()
     # First what can be said at once; then the imports that take seconds.
-    require_local(engine)
-    column, chosen_name, options = train_settings(data, target, name, config, given)
+    column, chosen_name, options = _settings(data, target, name, config, given)
     check_device(device)
     require_file(data)
-    if by is not None:
-        from murho.model.commands.train_groups import train_groups
-
-        resolved = resolve_device(device)
-        train_groups(
-            *(data, column, by, chosen_name, local_directory(checkpoints), options),
-            least_rows=least_rows,
-            device=resolved,
-            as_json=json,
-        )
-        return
     with_report = not options.quick if report is None else report
     store = store_at(checkpoints)
     store.check_writable(chosen_name)
@@ -134,7 +113,7 @@ def train(
     _print_outcome(trained, written, described, as_json=json)
 
 
-def train_settings(
+def _settings(
     data: Path, target: str | None, name: str | None, config: Path | None, given: Mapping[str, Any]
 ) -> tuple[str, str, TrainOptions]:
     """The target, the name of the checkpoint and the options that the command line and a TOML file give.
