@@ -51,7 +51,6 @@ def system(seed: int) -> System:
             members=1,
             kl_weights="uniform",
             draws_per_step=16,
-            optimiser="adam",
             learning_rate=0.2,
             batch_size=len(inputs),
             epochs=5000,

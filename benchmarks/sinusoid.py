@@ -53,7 +53,6 @@ def system(seed: int) -> System:
             members=1,
             kl_weights="uniform",
             draws_per_step=8,
-            optimiser="adam",
             learning_rate=0.3,
             batch_size=len(inputs),
             epochs=5000,

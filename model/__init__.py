@@ -11,9 +11,9 @@ Each package imports only from those before it in this list::
     engines        computation of answers: draws, the forward pass, compiled code
     posterior      checkpoints, and predictions from a loaded checkpoint
     storage        where checkpoints are kept: a directory, or object storage with a local cache
-    fitting        one fit: free energy, gradients, optimisers
+    fitting        one fit: free energy, gradients, Adam
     evaluation     scores, reliability, calibration on held-out rows
-    training       from a table to a checkpoint: options, the search over fits, snapshots
+    training       from a table to a checkpoint: options, the search over fits
     revision       pruning and updating a checkpoint
     commands       the command line
     python_interface  `murho.load` and `murho.train`, and answers as distributions

@@ -202,7 +202,7 @@ class TrainingParameters(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     @classmethod
     def parameters_of(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters from the options recorded in a checkpoint, without options that no longer exist."""
+        """Parameters from the options recorded in a checkpoint, without those that are no parameters."""
         known = {RENAMED.get(name, name): value for name, value in options.items()}
         return {
             name: tuple(value) if isinstance(value, list) else value

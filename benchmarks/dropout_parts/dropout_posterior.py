@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions.mixtures import Mixture
-from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.fitting.optimisers import Adam
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def fit_dropout(recipe: DropoutRecipe, features: Tensor, targets: Tensor) -> Dro
     """
     generator = torch.Generator().manual_seed(recipe.seed)
     posterior = DropoutPosterior(features.shape[1], recipe, generator)
-    optimiser = OPTIMISERS["adam"](posterior.parameters, recipe.learning_rate)
+    optimiser = Adam(posterior.parameters, recipe.learning_rate)
     minibatches = math.ceil(len(features) / recipe.batch_size)
     total = recipe.epochs * minibatches
     for epoch in range(recipe.epochs):

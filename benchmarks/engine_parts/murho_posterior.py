@@ -49,7 +49,10 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
         for name in names
     ]
     encodings = {name: {"scale": {"mean": 0.0, "std": 1.0, "limit": None}} for name in names}
+    target = {"name": "y", "unit": None}
     return {
+        "created": None,
+        "murho": None,
         "architecture": {
             "inputs": INPUTS,
             "hidden": list(task.hidden),
@@ -58,18 +61,28 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
             "members": 1,
             "skip": False,
         },
+        "prior": None,
         "likelihood": {
             "kind": task.noise,
             "sigma": NOISE if task.noise == "fixed" else None,
             "components": COMPONENTS if task.noise == "mixture" else None,
             "wide": None if task.noise == "fixed" else WideRule.after(ROWS).to_json(),
         },
-        "schema": {"features": features, "target": {"name": "y", "unit": None}, "left_out": {}},
+        "schema": {"features": features, "target": target, "left_out": {}},
         "encoding": {"encoding": "standard", "features": encodings},
-        "target": {"location": 0.0, "scale": 1.0, "transform": {"kind": "none"}},
+        "target": {
+            **target,
+            "location": 0.0,
+            "scale": 1.0,
+            "transform": {"kind": "none"},
+            "minimum": None,
+            "maximum": None,
+        },
         "calibration": None,
-        "beyond": {"rule": BEYOND},
+        "beyond": {"rule": BEYOND, "targets": None},
         "default_seed": DEFAULT_SEED,
+        "training": {},
+        "metrics": {},
     }
 
 

@@ -18,7 +18,7 @@ from benchmarks.mnist_parts.bayes_answers import error_rate, mean_outputs, mixtu
 from benchmarks.mnist_parts.images import CLASSES
 from murho.model.fitting.gradients import GradientStep
 from murho.model.fitting.objective import kl_weights
-from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.fitting.optimisers import Adam
 from murho.model.likelihoods.categorical import Categorical
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 from murho.model.networks.layers import inverse_softplus
@@ -109,8 +109,7 @@ class RunningFit:
         self._removed = is_removed(self.network.mu.detach(), self.network.rho.detach())
         self._any_removed = bool(self._removed.any())
         self._step = GradientStep(self.network, Categorical(CLASSES), recipe.prior, total_rows=len(inputs))
-        make = OPTIMISERS["adam"]
-        self._optimisers = (make([self.network.mu], recipe.learning_rate), make([self.network.rho], 1.0))
+        self._optimisers = (Adam([self.network.mu], recipe.learning_rate), Adam([self.network.rho], 1.0))
         self._minibatches = math.ceil(len(inputs) / recipe.batch_size)
         self._shares = kl_weights(recipe.kl_weights, self._minibatches)
         self.epochs = 0
@@ -163,7 +162,7 @@ class RunningFit:
 
         tensors = {"mu": self.network.mu.detach(), "rho": self.network.rho.detach()}
         for number, optimiser in enumerate(self._optimisers):
-            for name, moment in optimiser.state()[0].items():
+            for name, (moment,) in optimiser.moments.items():
                 tensors[f"{number}.{name}"] = moment
         tensors["generator"] = self._generator.get_state()
         temporary = path.with_name(path.name + ".part")
@@ -189,7 +188,7 @@ class RunningFit:
             self.network.rho.copy_(tensors["rho"])
         for number, optimiser in enumerate(self._optimisers):
             prefix = f"{number}."
-            optimiser.load({0: {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}})
+            optimiser.moments = {n.removeprefix(prefix): [t] for n, t in tensors.items() if n.startswith(prefix)}
         self._generator.set_state(tensors["generator"])
         self.epochs = int(facts["epochs"])
 

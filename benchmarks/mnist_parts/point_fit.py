@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.mnist_parts.images import CLASSES
-from murho.model.fitting.optimisers import OPTIMISERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +112,7 @@ def fit_point_network(
     """
     generator = torch.Generator().manual_seed(recipe.seed)
     network = PointNetwork(inputs.shape[1], recipe.hidden, generator)
-    optimiser = OPTIMISERS["sgd"]([*network.weights, *network.biases], recipe.learning_rate)
+    optimiser = torch.optim.SGD([*network.weights, *network.biases], lr=recipe.learning_rate, momentum=0.9)
     leave_out = dropout_of(recipe, generator)
     minibatches = math.ceil(len(inputs) / recipe.batch_size)
     total, labels = recipe.epochs * minibatches, digits.long()
@@ -126,7 +125,7 @@ def fit_point_network(
             for parameter in (*network.weights, *network.biases):
                 parameter.grad = None
             loss.backward()
-            optimiser.learning_rate = recipe.learning_rate * 0.5 * (1.0 + math.cos(math.pi * done))
+            optimiser.param_groups[0]["lr"] = recipe.learning_rate * 0.5 * (1.0 + math.cos(math.pi * done))
             optimiser.step()
             summed += float(loss.detach())
         if (epoch + 1) % 10 == 0 or epoch + 1 == recipe.epochs:

@@ -18,7 +18,7 @@ from murho.model.engines.draws import mean_network
 from murho.model.engines.forward import forward
 from murho.model.fitting.gradient_clipping import GradientClipping
 from murho.model.fitting.gradients import GradientStep
-from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.fitting.optimisers import Adam
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 from murho.model.networks.layers import inverse_softplus
 from murho.model.networks.posterior_prior import PosteriorPrior
@@ -67,7 +67,7 @@ class RewardPosterior:
         self.experience = Experience(inputs, arms)
         self._generator = generator
         self._likelihood = BoundedReward()
-        self._optimiser = OPTIMISERS["adam"](list(self.network.parameters()), options.learning_rate)
+        self._optimiser = Adam(list(self.network.parameters()), options.learning_rate)
         self._clipping = GradientClipping(self.network, self._likelihood)
         self._updates = 0
 

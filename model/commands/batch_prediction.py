@@ -112,7 +112,7 @@ class LocalScorer:
         classes = self.schema.target.classes
         options = options if classes is None else replace(options, percentiles=())
         answer = self.posterior.predict(columns, options)
-        # Older checkpoints have no distance of rows: every value beyond its range counts.
+        # Without a distribution of the features every value beyond its range counts.
         categories_only = self.posterior.encoder.distribution is not None
         unlike = _rows_outside(self.schema, columns, categories_only=categories_only)
         if answer.outside is not None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -26,14 +26,12 @@ __all__ = [
     "DeviceOption",
     "EngineOption",
     "JsonOption",
-    "LeastRowsOption",
     "ModelOption",
     "NameArgument",
     "ReportOption",
     "ReportRowsOption",
     "VersionOption",
     "labelled_rows_of",
-    "local_directory",
     "naming",
     "only_checkpoint",
     "print_json",
@@ -52,9 +50,6 @@ EngineOption = Annotated[
     typer.Option("--engine", help="local, or ray: many processes and machines; --engine ray --help has its options."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-LeastRowsOption = Annotated[
-    int, typer.Option("--least-rows", min=2, help="With --by: groups with fewer rows are left out.")
-]
 ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html and its charts beside the checkpoint.")
 ]
@@ -84,19 +79,6 @@ def only_checkpoint(store: CheckpointStore) -> str:
         raise OptionError(f"{root} has {len(names)} checkpoints ({', '.join(names)}): choose one with --model NAME")
     sys.stderr.write(f"note: --model {names[0]}, the only checkpoint in {root}\n")
     return names[0]
-
-
-def local_directory(checkpoints: str) -> Path:
-    """The directory of ``--checkpoints``, for commands that write to directories alone.
-
-    Raises:
-        OptionError: It is an address of object storage.
-    """
-    from murho.model.errors import OptionError
-
-    if "://" in checkpoints:
-        raise OptionError(f"--checkpoints {checkpoints}: with --by, give a directory, and copy the checkpoints then")
-    return Path(checkpoints)
 
 
 def require_local(engine: str) -> None:

@@ -18,14 +18,10 @@ import typer
 from murho.model.commands.shared_options import (
     CheckpointsOption,
     DeviceOption,
-    EngineOption,
     JsonOption,
-    LeastRowsOption,
-    local_directory,
     naming,
     print_json,
     print_lines,
-    require_local,
 )
 from murho.model.commands.train_options import option_values, with_train_options
 from murho.model.errors import OptionError
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from murho.model.training.options import TrainOptions
     from murho.model.training.train import Trained
 
-__all__ = ["train", "train_settings"]
+__all__ = ["train"]
 
 
 @with_train_options
@@ -52,10 +48,6 @@ def train(
     name: Annotated[str | None, typer.Option(help="Name of the checkpoint; by default that of the file.")] = None,
     checkpoints: CheckpointsOption = "checkpoints",
     config: Annotated[Path | None, typer.Option(help="TOML file with options, and kinds and units of columns.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of this table.")] = False,
-    snapshot_every: Annotated[
-        float, typer.Option(min=0.0, help="Seconds between snapshots for --resume; 0: after every epoch.")
-    ] = 30.0,
     report: Annotated[
         bool | None,
         typer.Option(
@@ -67,11 +59,6 @@ def train(
     report_rows: Annotated[
         bool, typer.Option("--report-rows/--no-report-rows", help="Show rows of the table in the report.")
     ] = True,
-    by: Annotated[
-        str | None, typer.Option(help="Column of groups, such as stores: a model for each, named NAME-GROUP.")
-    ] = None,
-    least_rows: LeastRowsOption = 30,
-    engine: EngineOption = "local",
     device: DeviceOption = "auto",
     json: JsonOption = False,
     **given: Any,
@@ -83,21 +70,9 @@ def train(
 
     began = time.monotonic()
     # First what can be said at once; then the imports that take seconds.
-    require_local(engine)
-    column, chosen_name, options = train_settings(data, target, name, config, given)
+    column, chosen_name, options = _settings(data, target, name, config, given)
     check_device(device)
     require_file(data)
-    if by is not None:
-        from murho.model.commands.train_groups import train_groups
-
-        resolved = resolve_device(device)
-        train_groups(
-            *(data, column, by, chosen_name, local_directory(checkpoints), options),
-            least_rows=least_rows,
-            device=resolved,
-            as_json=json,
-        )
-        return
     with_report = not options.quick if report is None else report
     store = store_at(checkpoints)
     store.check_writable(chosen_name)
@@ -117,14 +92,10 @@ def train(
 
     from murho.model.commands.training_progress import TerminalReporter
     from murho.model.runtime.interrupts import interrupts_held_back
-    from murho.model.training.snapshots import Snapshots
     from murho.model.training.train import train as train_on_table
 
     resolved = resolve_device(device)
-    with (
-        TerminalReporter() as reporter,
-        Snapshots(store.snapshots(chosen_name), resume=resume, seconds=snapshot_every) as snapshots,
-    ):
+    with TerminalReporter() as reporter:
         with use_threads_for_fitting(resolved), naming(data):
             trained = train_on_table(
                 prepared.given,
@@ -132,7 +103,6 @@ def train(
                 options,
                 reporter=reporter,
                 device=resolved,
-                snapshots=snapshots,
                 prepared=prepared,
                 began=began,
             )
@@ -140,12 +110,10 @@ def train(
             extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if with_report else {}
             extras |= _learned_rows(trained)
             written = store.write(chosen_name, trained.spec, trained.tensors, extras=extras)
-            if not trained.spec.training["interrupted"]:
-                snapshots.remove()
     _print_outcome(trained, written, described, as_json=json)
 
 
-def train_settings(
+def _settings(
     data: Path, target: str | None, name: str | None, config: Path | None, given: Mapping[str, Any]
 ) -> tuple[str, str, TrainOptions]:
     """The target, the name of the checkpoint and the options that the command line and a TOML file give.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["TerminalReporter"]
 
 SECONDS_BETWEEN_LINES = 10.0
-RESTORED = 0.3
-"""Seconds below which a stage was read from a snapshot: it tells nothing about the time that the next ones take."""
 EARLIEST_ETA = 0.02
 """Share of the training that must be done before its end is estimated."""
 
@@ -48,7 +46,7 @@ class TerminalReporter:
         self._stage: Stage | None = None
         self._epoch: Epoch | None = None
         self._best: tuple[int, Attempt] | None = None
-        self._began = self._stage_began = self._said_at = time.monotonic()
+        self._began = self._said_at = time.monotonic()
         self._anchor = (self._began, 0.0)
 
     def __enter__(self) -> Self:
@@ -69,10 +67,9 @@ class TerminalReporter:
 
     def stage(self, stage: Stage) -> None:
         """Show that a stage of a training begins."""
-        now = time.monotonic()
-        if self._stage is None or now - self._stage_began < RESTORED:
-            self._anchor = (now, stage.done)
-        self._stage, self._stage_began = stage, now
+        if self._stage is None:
+            self._anchor = (time.monotonic(), stage.done)
+        self._stage = stage
         self._title, self._share, self._epoch = stage.title, stage.done, None
         self._show()
 

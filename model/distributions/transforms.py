@@ -303,13 +303,11 @@ TRANSFORMS: dict[str, type[Identity | Logarithm]] = {"none": Identity, "log": Lo
 
 
 def transform_from_json(data: object) -> Identity | Logarithm:
-    """Read a transform from ``model.json``; `Identity` where the checkpoint names none.
+    """Read a transform from ``model.json``.
 
     Raises:
         CheckpointError: The kind is unknown or a parameter is malformed.
     """
-    if data is None:
-        return Identity()
     kind = data.get("kind") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in TRANSFORMS:
         raise wrong("target.transform.kind", f"one of {', '.join(TRANSFORMS)}", kind)

@@ -87,7 +87,7 @@ class WideRule:
 
     @classmethod
     def from_json(cls, data: object) -> Self | None:
-        """The inverse of `to_json`; None where the checkpoint has no such rule, as in older ones.
+        """The inverse of `to_json`; None where the checkpoint has no such rule.
 
         Raises:
             CheckpointError: A field is missing, unknown or out of its range.

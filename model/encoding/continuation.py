@@ -35,8 +35,7 @@ class Continuation:
         share: Share of the excess over the range that the network sees, from 0 (the number is held at the edge) to 1.
         below: Largest excess below the range that counts, in the feature's unit.
         above: Largest excess above the range that counts, in the feature's unit.
-        furthest: Largest distance that is doubted, in standard deviations of the number. Infinite: no limit, as in
-            older checkpoints.
+        furthest: Largest distance that is doubted, in standard deviations of the number. Infinite: no limit.
     """
 
     share: float

@@ -21,7 +21,6 @@ from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
 from murho.model.encoding.range_distance import RangeDistance
-from murho.model.encoding.support_gaps import SupportGaps, support_gaps_from_json
 from murho.model.encoding.unread import Unread
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
@@ -55,17 +54,15 @@ class Encoder:
         encoding: Name of the encoding, a key of `model.encoding.encodings.ENCODINGS`.
         parts: One encoding per feature, in schema order.
         whitening: Hidden directions of correlated numbers, or None.
-        gaps: Feature → gaps between its training values, in older checkpoints that have any.
-        distribution: Joint distribution of the features; None in older checkpoints.
+        distribution: Joint distribution of the features; None of very few training rows.
         continuations: Number → what the network sees of it beyond its training range; a number without one is seen as
-            it is, as in older checkpoints.
+            it is.
     """
 
     schema: Schema
     encoding: str
     parts: tuple[FeatureEncoding, ...]
     whitening: Whitening | None = None
-    gaps: Mapping[str, SupportGaps] = field(default_factory=dict)
     distribution: FeatureDistribution | None = None
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
 
@@ -142,7 +139,7 @@ class Encoder:
 
     @cached_property
     def _range_distance(self) -> RangeDistance:
-        return RangeDistance.of(self.schema, self.parts, self.gaps)
+        return RangeDistance.of(self.schema, self.parts)
 
     @cached_property
     def _slices(self) -> tuple[tuple[str, FeatureEncoding, slice], ...]:
@@ -214,8 +211,8 @@ class Encoder:
     def unlike_columns(self) -> tuple[int, ...] | None:
         """Indices of the encoded columns that are above 0 for rows unlike the training rows.
 
-        They hold the distance of the combination, and unseen categories. None in older checkpoints: there every column
-        outside its training range counts.
+        They hold the distance of the combination, and unseen categories. None without a distribution: there every
+        column outside its training range counts.
         """
         if self.distribution is None:
             return None
@@ -297,8 +294,6 @@ class Encoder:
         }
         if self.whitening is not None:
             data["whitening"] = self.whitening.to_json()
-        if self.gaps:
-            data["gaps"] = {name: gaps.to_json() for name, gaps in self.gaps.items()}
         if self.distribution is not None:
             data["distribution"] = self.distribution.to_json()
         if self.continuations:
@@ -318,9 +313,8 @@ class Encoder:
         Raises:
             CheckpointError: The data have another form or don't fit the schema; the message names the field.
         """
-        parts_of_newer_files = ("whitening", "gaps", "distribution", "continuations", "unread")
-        optional = [key for key in parts_of_newer_files if isinstance(data, dict) and key in data]
-        fields = expect_fields(data, "encoding", ("encoding", "features", *optional))
+        optional = ("whitening", "distribution", "continuations", "unread")
+        fields = expect_fields(data, "encoding", ("encoding", "features"), optional)
         encoding = fields["encoding"]
         if not isinstance(encoding, str) or encoding not in ENCODINGS:
             raise wrong("encoding.encoding", f"one of {', '.join(ENCODINGS)}", encoding)
@@ -334,18 +328,17 @@ class Encoder:
             for feature in schema.features
         )
         whitening = None
-        if "whitening" in optional:
+        if "whitening" in fields:
             whitening = Whitening.from_json(fields["whitening"], schema, parts, "encoding.whitening")
-        gaps = support_gaps_from_json(fields["gaps"], schema, "encoding.gaps") if "gaps" in optional else {}
         distribution = None
-        if "distribution" in optional:
+        if "distribution" in fields:
             distribution = FeatureDistribution.from_json(fields["distribution"], schema, "encoding.distribution")
         elif any(feature.imputed for feature in schema.features):
             raise wrong("encoding", "a distribution, because a feature has imputed cells", list(fields))
         continuations = {}
-        if "continuations" in optional:
+        if "continuations" in fields:
             continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
-        return cls(schema, encoding, parts, whitening, gaps, distribution, continuations)
+        return cls(schema, encoding, parts, whitening, distribution, continuations)
 
 
 def _unread_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ class FeatureDistribution:
         levels: Boolean or category → its levels; their indicators are the further columns.
         correlation: ``[Q, Q]``, positive definite; the identity for independent columns.
         reach: Largest ordinary distance of a row from the training rows.
-        landmarks: Points amid the training rows, in the F numbers; None where rows are too few, and in older
+        landmarks: Points amid the training rows, in the F numbers; None where rows are too few
             checkpoints.
     """
 

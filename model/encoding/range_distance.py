@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Columns, Schema
     from murho.model.encoding.continuation import Continuation
     from murho.model.encoding.feature_encodings import FeatureEncoding
-    from murho.model.encoding.support_gaps import SupportGaps
 
 __all__ = ["RangeDistance"]
 
@@ -41,17 +40,15 @@ class RangeDistance:
         minima: Lower ends of their training ranges, ``[F]``.
         maxima: Upper ends, ``[F]``.
         stds: Standard deviations over the training rows, ``[F]``.
-        gaps: Feature → gaps within its range where the input is above 0 too, in older checkpoints.
     """
 
     features: tuple[str, ...]
     minima: npt.NDArray[np.float64]
     maxima: npt.NDArray[np.float64]
     stds: npt.NDArray[np.float64]
-    gaps: Mapping[str, SupportGaps]
 
     @classmethod
-    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding], gaps: Mapping[str, SupportGaps]) -> Self:
+    def of(cls, schema: Schema, parts: Sequence[FeatureEncoding]) -> Self:
         """Build from the ranges of the schema and the scales of the features' encodings."""
         rows = []
         for feature, part in zip(schema.features, parts, strict=True):
@@ -65,7 +62,7 @@ class RangeDistance:
             maximum = min(feature.maximum, scale.mean + half_width)
             rows.append((feature.name, minimum, maximum, scale.std))
         names, minima, maxima, stds = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float), gaps)
+        return cls(names, np.array(minima, float), np.array(maxima, float), np.array(stds, float))
 
     def followed(self, columns: Columns, continuations: Mapping[str, Continuation]) -> Columns:
         """Return the columns as the network sees them: numbers beyond their range by their continuation.
@@ -103,9 +100,6 @@ class RangeDistance:
             return
         values = np.stack([columns[name][rows] for name in self.features], axis=1)
         beyond = values - np.minimum(np.maximum(values, self.minima), self.maxima)
-        for number, name in enumerate(self.features):
-            if name in self.gaps:
-                beyond[:, number] += self.gaps[name].distance(values[:, number])
         beyond /= self.stds
         beyond[np.isnan(beyond)] = 0.0
         out[:] = beyond

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from murho.model.json_validation import expect_fields, expect_number, expect_numbers, wrong
+from murho.model.json_validation import expect_fields, expect_numbers, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,16 +28,13 @@ lie no further out either."""
 
 @dataclass(frozen=True, slots=True)
 class BeyondRule:
-    """The rule `BEYOND` of a checkpoint; checkpoints older than the rule have no `BeyondRule`.
+    """The rule `BEYOND` of a checkpoint.
 
     Attributes:
-        slope: Standard deviation of all slopes outside the training range, in checkpoints where they have but one;
-            None where each has its own (`model.training.extrapolation_trial`).
         targets: Smallest and largest training target, in its unit: function values of rows outside the training range
-            lie no further than `FURTHEST_TARGET` widths beyond. None in older checkpoints: they are not limited.
+            lie no further than `FURTHEST_TARGET` widths beyond. None for classes: logits are not limited.
     """
 
-    slope: float | None = None
     targets: tuple[float, float] | None = None
 
     def limits(self, standardised: Callable[[Tensor], Tensor]) -> tuple[float, float] | None:
@@ -55,27 +52,24 @@ class BeyondRule:
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as data for ``model.json``."""
-        slope = {} if self.slope is None else {"slope": self.slope}
-        targets = {} if self.targets is None else {"targets": list(self.targets)}
-        return {"rule": BEYOND, **slope, **targets}
+        return {"rule": BEYOND, "targets": None if self.targets is None else list(self.targets)}
 
     @classmethod
     def from_json(cls, data: object) -> Self:
         """Read the data of `to_json`.
 
         Raises:
-            CheckpointError: The rule is not `BEYOND`, the slope is no number, or the targets are not two in order.
+            CheckpointError: The rule is not `BEYOND`, or the targets are not two in order.
         """
-        fields = expect_fields(data, "beyond", ("rule",), optional=("slope", "targets"))
+        fields = expect_fields(data, "beyond", ("rule", "targets"))
         if fields["rule"] != BEYOND:
             raise wrong("beyond.rule", f'"{BEYOND}"', fields["rule"])
-        slope = expect_number(fields["slope"], "beyond.slope") if "slope" in fields else None
-        if "targets" not in fields:
-            return cls(slope)
+        if fields["targets"] is None:
+            return cls()
         ends = expect_numbers(fields["targets"], "beyond.targets")
         if len(ends) != 2 or ends[0] >= ends[1]:
             raise wrong("beyond.targets", "the least and the largest training target", fields["targets"])
-        return cls(slope, (ends[0], ends[1]))
+        return cls((ends[0], ends[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +125,10 @@ class TrainingRange:
     unlike_columns: Tensor | None = None
 
     @classmethod
-    def of(cls, encoder: Encoder, rule: BeyondRule | None, device: torch.device) -> Self:
-        """Return the range of an encoder's training rows; without a rule for rows outside, it is unbounded."""
-        if rule is None:
-            bounds = torch.tensor([[-torch.inf], [torch.inf]]).expand(-1, encoder.width)
-        else:
-            bounds = torch.from_numpy(encoder.training_range)
-        least, most = bounds.to(device)
-        columns = None if rule is None else encoder.unlike_columns
+    def of(cls, encoder: Encoder, device: torch.device) -> Self:
+        """Return the range of an encoder's training rows."""
+        least, most = torch.from_numpy(encoder.training_range).to(device)
+        columns = encoder.unlike_columns
         return cls(least, most, None if columns is None else torch.tensor(columns, device=device))
 
     def outside(self, rows: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ONE", "Draws", "mean_network", "mirrored", "units_of_one"]
 
-ONE = {"relu": 1.0, "silu": 1.2784645427610737, "gelu": 1.1444507183528787, "tanh": 20.0, "sigmoid": 40.0}
+ONE = {"relu": 1.0, "silu": 1.2784645427610737, "sigmoid": 40.0}
 """The input at which each of `model.networks.bayesian_network.ACTIVATIONS` is 1 in float32."""
 
 

@@ -1,1 +1,1 @@
-"""One fit by Bayes by Backprop: training data, free energy, gradients, optimisers, schedule, early stopping."""
+"""One fit by Bayes by Backprop: training data, free energy, gradients, Adam, schedule, early stopping."""

@@ -16,19 +16,12 @@ import torch
 from torch import Tensor
 
 from murho.model.fitting.cross_fit_rows import mixture_nll
-from murho.model.fitting.fit_state import (
-    FitState,
-    copy_into,
-    history_from_json,
-    history_to_json,
-    make_model,
-    start_from,
-)
+from murho.model.fitting.fit_state import make_model, start_from
 from murho.model.fitting.fit_types import Epoch, Fit, FitOptions, Progress
 from murho.model.fitting.gradient_clipping import GradientClipping
 from murho.model.fitting.gradients import GradientStep
 from murho.model.fitting.objective import kl_weights
-from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.fitting.optimisers import Adam
 from murho.model.fitting.parameter_averaging import ParameterAverage
 from murho.model.fitting.schedule import Schedule
 from murho.model.fitting.work import WorkModel
@@ -38,13 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from murho.model.fitting.cross_fit_rows import Rows
-    from murho.model.fitting.fit_state import Keeper
 
 __all__ = ["fit"]
 
 STEPS_BETWEEN_VALIDATIONS = 50
-_NUMBERS = ("best", "best_epoch", "best_temperature", "waited", "measured", "work")
-"""Fields of a running fit that its state holds: about the best parameters so far, and the work."""
 
 
 def _steps_between_validations(validation_rows: int, options: FitOptions) -> int:
@@ -77,10 +67,9 @@ class _Running:
         if initial is not None:
             start_from(initial, network, likelihood)
         self.network, self.likelihood = network.to(device), likelihood.to(device)
-        parameters = dict(network.named_parameters()) | dict(likelihood.named_parameters(prefix="noise"))
-        self._names = list(parameters)
-        self._optimiser = OPTIMISERS[options.optimiser](list(parameters.values()), options.learning_rate)
-        self._averaged = ParameterAverage(list(parameters.values()))
+        parameters: list[Tensor] = [*network.parameters(), *likelihood.parameters()]
+        self._optimiser = Adam(parameters, options.learning_rate)
+        self._averaged = ParameterAverage(parameters)
         self._clipping = GradientClipping(network, likelihood)
         self._seen = self._training.seen_by(options.members)
         total_rows = self._seen.longest
@@ -180,65 +169,6 @@ class _Running:
         options = self._options
         return mixture_nll(self.network, self.likelihood, self._validation, options.validation_draws, options.seed + 3)
 
-    def state(self, seconds: float) -> FitState | None:
-        """The state to resume from after the last epoch, or None if the parameters are not finite."""
-        if not self._clipping.parameters_are_finite():
-            return None
-        generators = {"order": self._order.get_state(), "noise": self._noise.get_state()}
-        tensors = {f"generator.{name}": state for name, state in generators.items()}
-        for number, moments in self._optimiser.state().items():
-            for name, moment in moments.items():
-                tensors[f"optimiser.{self._names[number]}.{name}"] = moment
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
-        numbers |= {
-            "seconds": seconds,
-            "averaged": self._averaged.steps,
-            "schedule": self.schedule.to_json(),
-            "history": history_to_json(self.history),
-        }
-        return FitState(tensors | self._tensors(), numbers)
-
-    def restore(self, state: FitState) -> float:
-        """Resume from a state; returns the seconds spent before it.
-
-        Raises:
-            FitError: The state is from another kind of fit.
-        """
-        moments: dict[int, dict[str, Tensor]] = {}
-        others: dict[str, Tensor] = {}
-        for name, tensor in state.tensors.items():
-            if name.startswith("optimiser."):
-                parameter, _, moment = name.removeprefix("optimiser.").rpartition(".")
-                moments.setdefault(self._names.index(parameter), {})[moment] = tensor.clone()
-            elif name.startswith("generator."):
-                getattr(self, "_" + name.removeprefix("generator.")).set_state(tensor.clone())
-            else:
-                others[name] = tensor
-        copy_into(self._tensors(), others, "the snapshot")
-        self._optimiser.load(moments)
-        numbers = state.numbers
-        self._averaged.steps = numbers["averaged"]
-        self.schedule.restore(numbers["schedule"])
-        self.history = history_from_json(numbers["history"])
-        self.best = math.inf if numbers["best"] is None else numbers["best"]
-        self.measured = math.nan if numbers["measured"] is None else numbers["measured"]
-        self.best_epoch, self.best_temperature = numbers["best_epoch"], numbers["best_temperature"]
-        self.waited, self.work = numbers["waited"], numbers["work"]
-        return float(numbers["seconds"])
-
-    def _tensors(self) -> dict[str, Tensor]:
-        """The parameters, their running average and the best average, by name."""
-        versions = {
-            "parameters": [parameter.detach() for parameter in self._averaged.parameters],
-            "average": self._averaged.average,
-            "best": self._averaged.best,
-        }
-        return {
-            f"{version}.{name}": tensor
-            for version, tensors in versions.items()
-            for name, tensor in zip(self._names, tensors, strict=True)
-        }
-
 
 def fit(
     training: Rows,
@@ -246,8 +176,6 @@ def fit(
     options: FitOptions,
     *,
     initial: Mapping[str, Tensor] | None = None,
-    state: FitState | None = None,
-    keeper: Keeper | None = None,
     device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> Fit:
@@ -260,8 +188,6 @@ def fit(
         options: Options of the fit.
         initial: Tensors to start from instead of random means, by the names of
             `model.networks.named_tensors.learned_tensors`.
-        state: A state that ``keeper`` got from the same fit. The resumed fit ends with the same parameters.
-        keeper: Gets the state at the end of an epoch if one is due.
         device: Device of the fit; the CPU by default.
         progress: Gets every epoch.
 
@@ -269,15 +195,14 @@ def fit(
         The fit with the best parameters. A KeyboardInterrupt ends the fit early; ``stopped`` is then ``interrupted``.
 
     Raises:
-        FitError: The loss became NaN or infinite, or a tensor of ``initial`` or ``state`` does not fit; it is named.
+        FitError: The loss became NaN or infinite, or a tensor of ``initial`` does not fit; it is named.
         KeyboardInterrupt: Interrupted before the end of the first epoch: there is nothing to keep.
     """
     running = _Running(training, validation, options, initial, device or torch.device("cpu"))
-    before = running.restore(state) if state is not None else 0.0
-    began = time.monotonic() - before
+    began = time.monotonic()
     stopped = "epochs"
     try:
-        for number in range(len(running.history) + 1, options.epochs + 1):
+        for number in range(1, options.epochs + 1):
             nll, kl = running.epoch(number)
             spent = time.monotonic() - began if options.budget_by_clock else running.work
             running.schedule.keep_within_budget(spent)
@@ -285,8 +210,8 @@ def fit(
             last = running.schedule.done or out_of_budget
             if number % running.epochs_between == 0 or last:
                 running.validate(number)
-            elapsed = time.monotonic() - began
-            epoch = Epoch(number, options.epochs, nll, kl, running.measured, elapsed, running.schedule.share_done)
+            seconds, done = time.monotonic() - began, running.schedule.share_done
+            epoch = Epoch(number, options.epochs, nll, kl, running.measured, seconds, done)
             running.history.append(epoch)
             if progress is not None:
                 progress.epoch(epoch)
@@ -296,10 +221,6 @@ def fit(
             if running.waited >= options.patience:
                 stopped = "converged"
                 break
-            if keeper is not None and keeper.due():
-                kept = running.state(elapsed)
-                if kept is not None:
-                    keeper.keep(kept)
     except KeyboardInterrupt:
         if not running.history:
             raise

@@ -41,7 +41,6 @@ class FitOptions:
         reads: Whether each member reads each input, ``[M, D]``, bool; None: all do (`model.networks.read_inputs`).
         kl_weights: ``uniform`` or ``geometric``.
         draws_per_step: Draws per row in each step.
-        optimiser: A key of `model.fitting.optimisers.OPTIMISERS`.
         learning_rate: First learning rate.
         batch_size: Most rows in a minibatch.
         epochs: Most epochs to run.
@@ -75,7 +74,6 @@ class FitOptions:
     reads: Tensor | None = field(default=None, compare=False)
     kl_weights: str = "uniform"
     draws_per_step: int = 1
-    optimiser: str = "adam"
     learning_rate: float = 1e-2
     batch_size: int = 64
     epochs: int = 1000

@@ -71,10 +71,6 @@ class GradientClipping:
         if not math.isfinite(measured):
             _stop(_first_not_finite(self._named.items()) or "the validation", epoch)
 
-    def parameters_are_finite(self) -> bool:
-        """Whether all parameters are finite."""
-        return all(bool(torch.isfinite(parameter).all()) for parameter in self._parameters)
-
     def _stop_if_not_finite(self, energy: FreeEnergy, rows: Tensor, targets: Tensor, epoch: int) -> None:
         """Raise a FitError for the first quantity that is not finite, in the order in which a step computes them."""
         culprit = _first_not_finite([*self._named.items(), ("the targets", targets), ("the inputs", rows)])

@@ -30,8 +30,6 @@ _ATEN = torch.ops.aten
 _BACKWARDS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "relu": lambda gradient, _, after: _ATEN.threshold_backward(gradient, after, 0),
     "silu": lambda gradient, before, _: _ATEN.silu_backward(gradient, before),
-    "gelu": lambda gradient, before, _: _ATEN.gelu_backward(gradient, before),
-    "tanh": lambda gradient, _, after: _ATEN.tanh_backward(gradient, after),
     "sigmoid": lambda gradient, _, after: _ATEN.sigmoid_backward(gradient, after),
 }
 """Backward pass of each activation, one kernel: ``(gradient after, values before, values after)`` → gradient before."""

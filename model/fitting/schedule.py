@@ -6,8 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from murho.model.fitting.fit_types import FitOptions
 
 __all__ = ["FINAL_LEARNING_RATE", "Schedule"]
@@ -84,11 +82,3 @@ class Schedule:
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self._progress / self._total)))
         final = FINAL_RATE_OF_PATH if self._options.temperature_path else FINAL_LEARNING_RATE
         return self._options.learning_rate * (final + (1.0 - final) * cosine)
-
-    def to_json(self) -> dict[str, float]:
-        """The position, for a snapshot."""
-        return {"steps": self._steps, "progress": self._progress, "pace": self._pace}
-
-    def restore(self, data: Mapping[str, float]) -> None:
-        """Restore the return value of `to_json`."""
-        self._steps, self._progress, self._pace = int(data["steps"]), data["progress"], data["pace"]

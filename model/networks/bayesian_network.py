@@ -29,8 +29,6 @@ __all__ = ["ACTIVATIONS", "Architecture", "BayesianNetwork"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "silu": functional.silu,
-    "gelu": functional.gelu,
-    "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
 }
 

@@ -1,4 +1,4 @@
-"""Parameters of a network and of its observation model, by their names in checkpoints and snapshots."""
+"""Parameters of a network and of its observation model, by their names in checkpoints."""
 
 from __future__ import annotations
 

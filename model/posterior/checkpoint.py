@@ -81,18 +81,16 @@ class StoredCheckpoint:
         directory: ``NAME/VERSION``.
         spec: The specification in ``model.json``.
         tensors: Float32 tensors on the CPU, by name.
-        proof: Rows with the answers that the writer got; None in older files.
+        proof: Rows with the answers that the writer got.
     """
 
     directory: Path
     spec: ModelSpec
     tensors: dict[str, Tensor]
-    proof: Proof | None
+    proof: Proof
 
     def require_answers(self, prover: Prover) -> None:
         """Check that the posterior made of this content gives the answers that the writer got.
-
-        A file without a proof only has to give finite answers.
 
         Args:
             prover: The posterior, on the device and with the engine that will answer.
@@ -100,13 +98,8 @@ class StoredCheckpoint:
         Raises:
             CheckpointError: It gives other answers; the message names the file and the row.
         """
-        from murho.model.posterior.proof import require_finite_answers
-
         try:
-            if self.proof is None:
-                require_finite_answers(prover)
-            else:
-                self.proof.check(prover)
+            self.proof.check(prover)
         except CheckpointError as error:
             raise CheckpointError(f"{self.directory / FACTS_FILE}: {error}") from error
 
@@ -135,7 +128,7 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     try:
         check_seal(facts)
         spec = ModelSpec.from_json(facts)
-        proof = None if facts.get("proof") is None else Proof.from_json(facts["proof"], spec.schema)
+        proof = Proof.from_json(facts.get("proof"), spec.schema)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     recorded = facts.get("tensors")
@@ -261,7 +254,8 @@ def write_checkpoint(
         The directory ``root/name/version``; the version is one above the highest existing one.
 
     Raises:
-        CheckpointError: The name is forbidden, or the disk is full or not writable. Then nothing of the new version
+        CheckpointError: The name is forbidden, the posterior gives no finite answer, or the disk is full or not
+            writable. Then nothing of the new version
             is visible, and older ones are untouched.
     """
     from murho.model.networks.named_tensors import tensor_bytes
@@ -281,7 +275,7 @@ def write_checkpoint(
             "sha256": hashlib.sha256(content).hexdigest(),
             "bytes": len(content),
         },
-        "proof": None if proof is None else proof.to_json(),
+        "proof": proof.to_json(),
     }
     home = root / name
     temporary: Path | None = None

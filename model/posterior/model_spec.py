@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from murho.model.data.schema import Schema
 from murho.model.distributions.calibration import ConformalMap
 from murho.model.distributions.class_calibration import ClassCalibration
-from murho.model.distributions.transforms import Identity
 from murho.model.encoding.encoder import Encoder
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.engines.class_target_model import ClassTargetModel
 from murho.model.engines.target_model import TargetModel
+from murho.model.errors import CheckpointError
 from murho.model.json_validation import (
     expect_number,
     expect_object,
@@ -60,14 +60,6 @@ _PARTS = (
     "training",
     "metrics",
 )
-_NEWER_FIELDS: dict[tuple[str, str], Any] = {
-    ("likelihood", "components"): None,
-    ("likelihood", "wide"): None,
-    ("target", "transform"): Identity().to_json(),
-    ("target", "minimum"): None,
-    ("target", "maximum"): None,
-}
-"""Fields that older files lack, and the value that stands for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,15 +67,15 @@ class ModelSpec:
     """The meaning and the origin of a checkpoint's parameters.
 
     Attributes:
-        created: Time when it was made, ISO 8601; None if the file does not give it.
-        murho: Version of Murho that made it; None if the file does not give it.
+        created: Time when it was made, ISO 8601; None: it is not finished.
+        murho: Version of Murho that made it; None: it is not finished.
         architecture: The network's sizes.
-        prior: Prior of the weights in training; None if the file does not give it.
+        prior: Prior of the weights in training; None: it is not known.
         likelihood: The observation model.
         target: Transform and standardisation of the target that the network learned.
         schema: Features and target.
         encoder: Maps the features to the network's D inputs.
-        beyond: The rule for rows beyond the training rows; None in older files.
+        beyond: The rule for rows beyond the training rows.
         calibration: Map to calibrated bands, a `ConformalMap`, or of a classifier to calibrated probabilities, a
             `ClassCalibration`; None: there is none.
         default_seed: Seed of the draws where a request gives none.
@@ -91,7 +83,6 @@ class ModelSpec:
         metrics: Scores on held-out rows, as JSON.
         records: Further fields of the file, as JSON by key: ``update`` and ``pruning`` (see `model.revision`),
             ``estimator``, and fields that this version of Murho does not know.
-        absent: Fields that are newer than the file. They are left out again when it is rewritten.
     """
 
     created: str | None = None
@@ -102,13 +93,12 @@ class ModelSpec:
     target: Standardisation
     schema: Schema
     encoder: Encoder
-    beyond: BeyondRule | None = None
+    beyond: BeyondRule = field(default_factory=BeyondRule)
     calibration: Any = None
     default_seed: int = 0
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     records: Mapping[str, Any] = field(default_factory=dict)
-    absent: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other.
@@ -173,20 +163,16 @@ class ModelSpec:
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``model.json``, without its `FILE_FIELDS`."""
-        likelihood, target = self.likelihood.to_json(), target_to_json(self.schema.target, self.target)
-        parts = {"likelihood": likelihood, "target": target}
-        for part, name in self.absent:
-            if parts[part][name] == _NEWER_FIELDS[part, name]:
-                del parts[part][name]
         return {
             "created": self.created,
             "murho": self.murho,
             "architecture": self.architecture.to_json(),
             "prior": None if self.prior is None else prior_to_json(self.prior),
-            **parts,
+            "likelihood": self.likelihood.to_json(),
+            "target": target_to_json(self.schema.target, self.target),
             "schema": self.schema.to_json(),
             "encoding": self.encoder.to_json(),
-            **({} if self.beyond is None else {"beyond": self.beyond.to_json()}),
+            "beyond": self.beyond.to_json(),
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "default_seed": self.default_seed,
             "training": dict(self.training),
@@ -201,30 +187,29 @@ class ModelSpec:
         Raises:
             CheckpointError: A field is missing, malformed or does not fit the others; the message begins with its path.
         """
-        schema = Schema.from_json(data.get("schema"))
-        architecture = Architecture.from_json(data.get("architecture"))
-        likelihood = LikelihoodSpec.from_json(data.get("likelihood"))
-        target = target_from_json(data.get("target"), schema.target)
-        prior, beyond, calibration = (data.get(name) for name in ("prior", "beyond", "calibration"))
+        for name in _PARTS:
+            if name not in data:
+                raise CheckpointError(f"{name}: the field is missing")
+        schema = Schema.from_json(data["schema"])
         created, murho = (
-            None if data.get(name) is None else expect_text(data[name], name) for name in ("created", "murho")
+            None if data[name] is None else expect_text(data[name], name) for name in ("created", "murho")
         )
+        prior, calibration = data["prior"], data["calibration"]
         return cls(
             created=created,
             murho=murho,
-            architecture=architecture,
+            architecture=Architecture.from_json(data["architecture"]),
             prior=None if prior is None else prior_from_json(prior),
-            likelihood=likelihood,
-            target=target,
+            likelihood=LikelihoodSpec.from_json(data["likelihood"]),
+            target=target_from_json(data["target"], schema.target),
             schema=schema,
-            encoder=Encoder.from_json(data.get("encoding"), schema),
-            beyond=None if beyond is None else BeyondRule.from_json(beyond),
+            encoder=Encoder.from_json(data["encoding"], schema),
+            beyond=BeyondRule.from_json(data["beyond"]),
             calibration=None if calibration is None else _calibration(calibration, schema),
-            default_seed=expect_whole(data.get("default_seed"), "default_seed"),
-            training=_training(data.get("training", {})),
-            metrics=expect_object(data.get("metrics", {}), "metrics"),
+            default_seed=expect_whole(data["default_seed"], "default_seed"),
+            training=_training(data["training"]),
+            metrics=expect_object(data["metrics"], "metrics"),
             records=_records({key: value for key, value in data.items() if key not in (*FILE_FIELDS, *_PARTS)}),
-            absent=frozenset((part, name) for part, name in _NEWER_FIELDS if name not in data[part]),
         )
 
 

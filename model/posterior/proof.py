@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns, Feature, Schema
 
-__all__ = ["ANSWERS_VERSION", "Proof", "Prover", "require_finite_answers", "typical_rows"]
-
-ANSWERS_VERSION = 1
-"""Counts the changes of Murho that give other answers to the same checkpoint on purpose, such as other draws.
-
-A proof of another version is not compared; its rows must still get finite answers.
-"""
+__all__ = ["Proof", "Prover", "typical_rows"]
 
 SAMPLES = 17
 """S: enough to take draws of every member, and made in a few milliseconds.
@@ -91,23 +85,25 @@ class Proof:
         answers: ``mean``, ``std`` ``[B]`` and ``percentiles`` ``[B, K]`` of `SAMPLES` draws of the default seed,
             calibrated where the checkpoint is; ``mean_without_draws`` ``[B]``, of the mu-only network. Of classes
             ``probabilities``, ``epistemic_std`` and ``probabilities_without_draws``, ``[B, C]`` each.
-        answers_version: `ANSWERS_VERSION` of the writer.
         samples: S.
     """
 
     columns: dict[str, NDArray[Any]]
     answers: dict[str, NDArray[np.float64]]
-    answers_version: int = ANSWERS_VERSION
     samples: int = SAMPLES
 
     @classmethod
-    def of(cls, prover: Prover) -> Self | None:
-        """The proof of what is about to be written; None if no typical row gets a finite answer."""
+    def of(cls, prover: Prover) -> Self:
+        """The proof of what is about to be written.
+
+        Raises:
+            CheckpointError: No typical row gets a finite answer.
+        """
         columns = typical_rows(prover.schema)
         answers = _answers(prover, columns, SAMPLES)
         finite = _finite_rows(answers)
         if not finite.any():
-            return None
+            raise CheckpointError("the answers for rows within the training range aren't finite; train again")
         return cls(
             {name: column[finite] for name, column in columns.items()},
             {name: answer[finite] for name, answer in answers.items()},
@@ -126,8 +122,6 @@ class Proof:
             raise CheckpointError(
                 f"proof: the answer for row {row} isn't finite; restore the checkpoint or train again"
             )
-        if self.answers_version != ANSWERS_VERSION:
-            return
         for name, then in self.answers.items():
             unit = self.answers["std"].reshape(-1, *[1] * (then.ndim - 1)) if "std" in self.answers else np.ones(1)
             excess = np.abs(now[name] - then) - TOLERANCE * np.maximum(np.abs(then), unit)
@@ -142,7 +136,6 @@ class Proof:
         """The proof as an object of ``model.json``."""
         columns = {name: [_plain(cell) for cell in column.tolist()] for name, column in self.columns.items()}
         return {
-            "answers_version": self.answers_version,
             "samples": self.samples,
             "percentiles": list(DEFAULT_PERCENTILES),
             "rows": columns,
@@ -156,7 +149,7 @@ class Proof:
         Raises:
             CheckpointError: A field is missing, malformed, or doesn't fit the schema; the message names it.
         """
-        fields = expect_fields(data, "proof", ("answers_version", "samples", "percentiles", "rows", "answers"))
+        fields = expect_fields(data, "proof", ("samples", "percentiles", "rows", "answers"))
         names = tuple(feature.name for feature in schema.features)
         rows = expect_fields(fields["rows"], "proof.rows", names)
         lengths = [len(expect_list(rows[name], f"proof.rows.{name}")) for name in names]
@@ -178,18 +171,7 @@ class Proof:
             if found != shape:
                 raise wrong(where, f"numbers of shape {shape}", found)
             answers[name] = np.array(numbers)
-        version = expect_whole(fields["answers_version"], "proof.answers_version", least=1)
-        return cls(columns, answers, version, samples)
-
-
-def require_finite_answers(prover: Prover) -> None:
-    """Check a checkpoint that has no proof, such as one of an older version: a typical row gets a finite answer.
-
-    Raises:
-        CheckpointError: None does.
-    """
-    if not _finite_rows(_answers(prover, typical_rows(prover.schema), SAMPLES)).any():
-        raise CheckpointError(f"the answers for rows within the training range aren't finite; {ADVICE}")
+        return cls(columns, answers, samples)
 
 
 def _answers(prover: Prover, columns: Columns, samples: int) -> dict[str, NDArray[np.float64]]:

@@ -64,7 +64,7 @@ class RowAnswers:
         architecture = spec.architecture
         self._members, self._outputs = architecture.members, architecture.outputs
         self._classes, self._calibration = spec.schema.target.classes is not None, spec.calibration
-        self._reach = TrainingRange.of(spec.encoder, spec.beyond, self._device)
+        self._reach = TrainingRange.of(spec.encoder, self._device)
         self.weights = sum(
             math.prod(shape[1:]) for name, shape in architecture.shapes().items() if name.endswith(".mu")
         )
@@ -72,7 +72,7 @@ class RowAnswers:
         load_noise_tensors(self.likelihood, tensors)
         self.likelihood.requires_grad_(requires_grad=False).to(self._device)
         self.target = spec.target_model(self.likelihood, self._device)
-        limits = None if spec.beyond is None else spec.beyond.limits(spec.target.forward)
+        limits = spec.beyond.limits(spec.target.forward)
         self._network = NetworkOutputs(self.likelihood, self._reach, limits)
         self._reference = TorchEngine(self.target)
         self.engine = select_engine(self.target, self._device, engine)
@@ -140,8 +140,8 @@ class RowAnswers:
     def outside(self, rows: Tensor) -> Tensor:
         """Mask of the rows that are unlike the training rows or have a category unseen in training, ``[B]``.
 
-        In these rows calibration never narrows a band. In older checkpoints, which have no distance of rows, they are
-        the rows beyond the training range of a feature; still older ones have no rule for this: no row is marked.
+        In these rows calibration never narrows a band. Without a distribution of the features they are the rows beyond
+        the training range of a feature.
 
         Args:
             rows: Encoded rows, ``[B, D]``, or R imputed copies of each, ``[R, B, D]``, on the posterior's device.

@@ -34,16 +34,18 @@ def sealed(facts: Mapping[str, Any]) -> bytes:
 
 
 def check_seal(facts: Mapping[str, Any]) -> None:
-    """Check the seal of parsed content. Files of older versions have none, and are not checked.
+    """Check the seal of parsed content.
 
     Raises:
-        CheckpointError: The content differs from what was sealed, or is nested too deeply for any seal.
+        CheckpointError: There is no seal, the content differs from what was sealed, or is nested too deeply for any.
     """
+    if SEAL not in facts:
+        raise CheckpointError(f"{SEAL} is missing: the file was damaged or edited; restore it or train again")
     try:
         actual = _digest({key: value for key, value in facts.items() if key != SEAL})
     except TypeError as error:
         raise CheckpointError(f"the values are nested too deeply ({error})") from error
-    if facts.get(SEAL, actual) != actual:
+    if facts[SEAL] != actual:
         raise CheckpointError(
             f"{SEAL} is {str(facts[SEAL])[:12]}…, but the other fields have {actual[:12]}…: "
             "the file was damaged or edited; restore it or train again"

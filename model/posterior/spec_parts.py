@@ -74,7 +74,7 @@ class LikelihoodSpec:
         Raises:
             CheckpointError: A field is missing, unknown, of another type or out of range.
         """
-        fields = expect_fields(data, "likelihood", ("kind",), optional=("sigma", "components", "wide", "shares"))
+        fields = expect_fields(data, "likelihood", ("kind", "sigma", "components", "wide"), optional=("shares",))
         kind = expect_text(fields["kind"], "likelihood.kind")
         if kind not in KINDS:
             raise wrong("likelihood.kind", f"one of {', '.join(KINDS)}", kind)
@@ -83,7 +83,7 @@ class LikelihoodSpec:
             kind,
             None if sigma is None else expect_number(sigma, "likelihood.sigma"),
             None if components is None else expect_whole(components, "likelihood.components", least=1),
-            WideRule.from_json(fields.get("wide")),
+            WideRule.from_json(fields["wide"]),
             None if shares is None else ClassShares.from_json(shares),
         )
         with option_errors_at("likelihood"):
@@ -104,30 +104,28 @@ def target_to_json(target: Target, standardisation: Standardisation) -> dict[str
 
 
 def target_from_json(data: object, target: Target) -> Standardisation:
-    """The inverse of `target_to_json`; older files have no transform, which means `Identity`, and no limits.
+    """The inverse of `target_to_json`.
 
     Raises:
         CheckpointError: A field is missing, unknown, of another type or out of range, or name or unit differ from the
             schema's target.
     """
-    fields = expect_fields(
-        data, "target", ("location", "scale"), optional=("name", "unit", "transform", "minimum", "maximum")
-    )
+    fields = expect_fields(data, "target", ("name", "unit", "transform", "location", "scale", "minimum", "maximum"))
     for name in ("name", "unit"):
         known = getattr(target, name)
-        if fields.get(name, known) != known:
+        if fields[name] != known:
             raise wrong(f"target.{name}", f"{known!r} as in the schema", fields[name])
     location, scale = (expect_number(fields[name], f"target.{name}") for name in ("location", "scale"))
     if scale <= 0.0:
         raise wrong("target.scale", "a number above 0", scale)
-    return Standardisation(transform_from_json(fields.get("transform")), location, scale, _limits(fields))
+    return Standardisation(transform_from_json(fields["transform"]), location, scale, _limits(fields))
 
 
 def _limits(fields: Mapping[str, Any]) -> Limits | None:
     given = {
         name: expect_number(fields[name], f"target.{name}")
         for name in ("minimum", "maximum")
-        if fields.get(name) is not None
+        if fields[name] is not None
     }
     with option_errors_at("target"):
         return Limits(**given) if given else None

@@ -78,7 +78,7 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
                 doubt_chart(facts),
             )
         )
-    importance = facts.get("importance")  # facts of older checkpoints have none
+    importance = facts["importance"]
     if importance is not None:
         made.append(
             (
@@ -243,8 +243,7 @@ def _of_training(facts: Mapping[str, Any]) -> list[tuple[str, str, str, str, dic
 
 def _judged(importance: Mapping[str, Any]) -> str:
     """A sentence about the features that were not judged; empty where all were."""
-    judged = len(importance["features"])
-    of_features = importance.get("of_features", judged)  # facts of older checkpoints judge all
+    judged, of_features = len(importance["features"]), importance["of_features"]
     if judged == of_features:
         return ""
     return (

@@ -173,8 +173,8 @@ def report_facts(directory: Path, spec: ModelSpec | None = None) -> dict[str, An
         spec: Its specification, if it is at hand; else ``model.json`` is read where it is needed.
 
     Returns:
-        The stored facts. Where there are none that this version of Murho reads (``--no-report``, or an older
-        checkpoint), those that ``model.json`` tells: then ``held_out``, ``doubt`` and ``training.curves`` are None. The
+        The stored facts. Where there are none that this version of Murho reads (``--no-report``),
+        those that ``model.json`` tells: then ``held_out``, ``doubt`` and ``training.curves`` are None. The
         keys are the same: ``format, created, murho, rows_are, target, table, training, scores, held_out, doubt,
         importance, weights``; and ``revision`` where an update or a pruning made the version
         (`model.report.revision_facts`).

@@ -135,10 +135,6 @@ class ObjectStore:
         check_publishable(self.storage, name)
         check_writable(self._local("unpublished"), name)
 
-    def snapshots(self, name: str) -> Path:
-        """Return a directory on this machine: a training is resumed where it was interrupted."""
-        return self._local("trainings") / name
-
     def write(
         self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
     ) -> WrittenVersion:

@@ -73,9 +73,6 @@ class CheckpointStore(Protocol):
     def check_writable(self, name: str) -> None:
         """Check that a version can be written; raises `CheckpointError`."""
 
-    def snapshots(self, name: str) -> Path:
-        """Return the directory on disk below which a training of this name keeps its snapshots."""
-
     def write(
         self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
     ) -> WrittenVersion:
@@ -110,10 +107,6 @@ class DirectoryStore:
     def check_writable(self, name: str) -> None:
         """Check that a version can be written."""
         check_writable(self.root, name)
-
-    def snapshots(self, name: str) -> Path:
-        """Return the directory of the checkpoint."""
-        return self.root / name
 
     def write(
         self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None

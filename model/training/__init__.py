@@ -1,1 +1,1 @@
-"""Training, from a table to a checkpoint: options, the search over candidate fits, snapshots for ``--resume``."""
+"""Training, from a table to a checkpoint: options, the search over candidate fits."""

@@ -12,11 +12,12 @@ import torch
 from murho.model.data.splits import folds_of
 from murho.model.errors import FitError
 from murho.model.fitting.cross_fit_rows import held_out_row_scores
+from murho.model.fitting.fit import fit
 from murho.model.fitting.fit_types import FitOptions, default_batch_size
 from murho.model.fitting.work import WorkModel
 from murho.model.runtime.free_memory import give_back
+from murho.model.runtime.interrupts import interrupts_held_back
 from murho.model.training.candidates import Attempt, stage_title
-from murho.model.training.resuming import fit_or_resume
 from murho.model.training.stages import SETTLING, TRIAL, epochs_of, warm_up_share
 from murho.model.training.tasks import task_of
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from murho.model.training.candidates import Candidate, Reporter
     from murho.model.training.options import TrainOptions
     from murho.model.training.search_budget import SearchBudget
-    from murho.model.training.snapshots import Snapshots
     from murho.model.training.stages import StagePlan
 
 __all__ = ["CandidateFits"]
@@ -64,7 +64,6 @@ class CandidateFits:
         budget: SearchBudget,
         reporter: Reporter,
         device: str,
-        snapshots: Snapshots,
     ) -> None:
         """Begin without a fit.
 
@@ -75,13 +74,12 @@ class CandidateFits:
             budget: What the fits may take.
             reporter: Gets the progress.
             device: Device of the fits.
-            snapshots: Snapshots of an interrupted search to resume; each fit adds its own.
         """
         self.data, self.options, self.plan, self.budget = data, options, plan, budget
         self.attempts: list[Attempt] = []
         self.interrupted = False
         self.failure: FitError | None = None
-        self._reporter, self._device, self._snapshots = reporter, device, snapshots
+        self._reporter, self._device = reporter, device
         self._task = task_of(data.schema.target)
 
     @property
@@ -102,41 +100,43 @@ class CandidateFits:
         Returns:
             The attempt and the fit; the fit is None if it failed.
         """
-        name = f"{candidate!r}, {stage}"
-        began = time.monotonic() - self._snapshots.spent(name)
+        began = time.monotonic()
         training, validation = self.data.rows(candidate.inputs, candidate.transform)
         budget = self.budget.of_fit(self.plan.time_of(stage), self.plan.time_left, began)
         title = f"{stage_title(stage)}{candidate}"
         self._reporter.stage(self.plan.begin(stage, len(self.attempts) + 1, title))
         fit_options = self._fit_options(candidate, stage, len(training), budget)
         outcome: Fit | None = None
+        self._reporter.begin(title)
         try:
-            scored = fit_or_resume(
-                self._snapshots,
-                name,
-                training,
-                validation,
-                fit_options,
-                lambda outcome: self.row_scores(candidate, outcome, validation),
-                title=title,
-                initial=initial,
-                reporter=self._reporter,
-                device=torch.device(self._device),
-            )
+            try:
+                outcome = fit(
+                    training,
+                    validation,
+                    fit_options,
+                    initial=initial,
+                    device=torch.device(self._device),
+                    progress=self._reporter,
+                )
+            finally:
+                self._reporter.end()
+            with interrupts_held_back() as held_back:
+                rows = _finite(self.row_scores(candidate, outcome, validation))
+                seconds = time.monotonic() - began
         except FitError as error:
-            self.failure = error
+            self.failure, outcome = error, None
             attempt = Attempt(candidate, stage, math.inf, math.inf, time.monotonic() - began)
-            self.budget.spend(budget, attempt.seconds)  # how far it came is not known once it is resumed
+            self.budget.spend(budget, attempt.seconds)  # how far it came is not known
             self._reporter.say(f"{title}: passed over: {error}")
         else:
-            outcome = scored.fit
             scoring = WorkModel(outcome.network.architecture, self._device.partition(":")[0])
             work = outcome.work + scoring.score(len(validation), outcome.likelihood.means)
             candidate = replace(candidate, temperature=outcome.temperature)
-            attempt = Attempt(candidate, stage, scored.nll, scored.crps, scored.seconds, scored.rows, outcome.history)
-            self.budget.spend(work, scored.seconds, max(0.0, scored.seconds - outcome.history[-1].seconds))
+            nll, *crps = (float(scores.mean()) for scores in rows)
+            attempt = Attempt(candidate, stage, nll, crps[0] if crps else None, seconds, rows, outcome.history)
+            self.budget.spend(work, seconds, max(0.0, seconds - outcome.history[-1].seconds))
             self._reporter.scored(attempt)
-            self.interrupted = scored.interrupted
+            self.interrupted = held_back.came or outcome.stopped == "interrupted"
         self.attempts.append(attempt)
         give_back()
         return attempt, outcome
@@ -176,7 +176,6 @@ class CandidateFits:
             reads=self.data.reads(candidate.inputs, members),
             kl_weights=options.kl_weights,
             draws_per_step=options.draws_per_step,
-            optimiser=options.optimiser,
             learning_rate=options.learning_rate * (SETTLING_RATE if settling else 1.0),
             batch_size=batch_size,
             epochs=epochs,
@@ -189,3 +188,9 @@ class CandidateFits:
             budget=budget,
             budget_by_clock=self.budget.by_clock,
         )
+
+
+def _finite(rows: Tensor) -> Tensor:
+    if not math.isfinite(float(rows.sum())):
+        raise FitError("the predictions of the fit are not finite; use a smaller --learning-rate")
+    return rows

@@ -69,7 +69,6 @@ def fit_to_newest_rows(
         reads=data.reads(candidate.inputs, architecture.members),
         kl_weights=options.kl_weights,
         draws_per_step=options.draws_per_step,
-        optimiser=options.optimiser,
         learning_rate=options.learning_rate * LEARNING_RATE,
         batch_size=batch_size,
         epochs=min(options.epochs or STEPS, max(1, round(STEPS / math.ceil(len(rows) / batch_size)))),

@@ -166,13 +166,10 @@ class TrainOptions(BaseModel):
     kl_weights: Literal["uniform", "geometric"] = Field(
         default="uniform", description="How the minibatches of an epoch share the KL."
     )
-    activation: Literal["relu", "silu", "gelu", "tanh", "sigmoid"] = Field(
-        default="silu", description="Activation between the layers."
-    )
+    activation: Literal["relu", "silu", "sigmoid"] = Field(default="silu", description="Activation between the layers.")
     skip: bool = Field(
         default=True, description="Whether the last layer also reads the inputs, past the hidden layers."
     )
-    optimiser: Literal["adam", "rmsprop", "sgd"] = Field(default="adam", description="Gradient method.")
     draws_per_step: int = Field(default=1, ge=1, le=64, description="Draws for each row in an optimiser step.")
     epochs: int | None = Field(
         default=None, ge=1, description="Most epochs of a fit.", json_schema_extra={"unset": "by table size"}

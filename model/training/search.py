@@ -27,7 +27,6 @@ from murho.model.training.full_fit import fit_in_full
 from murho.model.training.open_choices import first_candidate, open_dimensions
 from murho.model.training.quick import FullSearch
 from murho.model.training.search_budget import SearchBudget
-from murho.model.training.snapshots import Snapshots
 from murho.model.training.stages import FULL, SETTLING, TRIAL, StagePlan, has_few_rows
 from murho.model.training.trials import planned_trials, run_trials
 
@@ -49,7 +48,7 @@ def trial(data: TrainingData, options: TrainOptions, reporter: Reporter, device:
     rows = len(data.split.training)
     plan = StagePlan([FULL], few=has_few_rows(rows))  # a trial takes a small share of it
     budget = SearchBudget(options, rows, began=time.monotonic())
-    fits = CandidateFits(data, options, plan, budget, reporter, device, Snapshots())
+    fits = CandidateFits(data, options, plan, budget, reporter, device)
     attempt, outcome = fits.fit(first_candidate(data, options), TRIAL)
     if outcome is None:
         raise FitError(str(fits.failure))
@@ -61,7 +60,6 @@ def search(
     options: TrainOptions,
     reporter: Reporter,
     device: str = "cpu",
-    snapshots: Snapshots | None = None,
     began: float | None = None,
     to_finish: TimeToFinish | None = None,
 ) -> SearchResult:
@@ -74,7 +72,6 @@ def search(
         options: Validated options; options with a given value are not searched.
         reporter: Gets the progress.
         device: Device of the fits.
-        snapshots: Snapshots of an interrupted search to resume; this search adds its own.
         began: When the user began to wait, in monotonic seconds: ``--budget`` counts from there. By default now.
         to_finish: What follows the search within the budget; by default nothing is kept back for it.
 
@@ -82,18 +79,16 @@ def search(
         FitError: Every fit became non-finite.
         KeyboardInterrupt: The search was interrupted before a fit was scored. Later it returns the best fit so far.
     """
-    snapshots = snapshots or Snapshots()
     rows = len(data.split.training)
     few = has_few_rows(rows)
-    began = (time.monotonic() if began is None else began) - snapshots.carried
-    budget = SearchBudget(options, rows, began=began, to_finish=to_finish)
+    budget = SearchBudget(options, rows, began=time.monotonic() if began is None else began, to_finish=to_finish)
     if options.budget is not None:
         reporter.say("a budget in seconds: another machine, or a busy one, gives another fit")
     chosen = first_candidate(data, options)
     dimensions = list(open_dimensions(data, options))
     stages = [TRIAL] * planned_trials(dimensions) + [FULL, SETTLING]
     plan = StagePlan([FULL, SETTLING] if options.quick else stages, few=few)
-    fits = CandidateFits(data, options, plan, budget, reporter, device, snapshots)
+    fits = CandidateFits(data, options, plan, budget, reporter, device)
     best, interrupted = BestSoFar(few=few), False
     try:
         if dimensions and not options.quick and not budget.late:
@@ -105,7 +100,7 @@ def search(
             raise
         interrupted = True
     if best.fit is None:
-        raise FitError(f"{fits.failure}{snapshots.advice(options.learning_rate)}")
+        raise FitError(str(fits.failure))
     if best.attempt.stage != SETTLING and fits.levels_noise:
         reporter.say("these parameters have not settled: noisy rows have counted less than they should")
     full_search = FullSearch(len(stages), round(budget.of_full_search * budget.pace, 1)) if options.quick else None

@@ -44,7 +44,6 @@ def choose_time_feature(
     schema = Schema(others, data.schema.target, {**data.schema.left_out, time: reason})
     columns = {name: column for name, column in data.columns.items() if name != time}
     without = TrainingData(schema, columns, data.targets, data.split, data.weights, data.limits)
-    # The search begins anew: its snapshots would take one of these fits for its own.
     try:
         losses = []
         for title, tried in ((f"with {time!r}", data), (f"without {time!r}", without)):

@@ -7,14 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from murho.model.training.fingerprint import make_fingerprint
 from murho.model.training.finishing import Trained, finish
 from murho.model.training.idle_features import note_of_unread
 from murho.model.training.learnable_rows import learnable_rows
 from murho.model.training.prepared_table import prepare_table
 from murho.model.training.row_sample import rows_for_budget
 from murho.model.training.search import search
-from murho.model.training.snapshots import Snapshots
 from murho.model.training.time_feature import choose_time_feature
 from murho.model.training.time_to_finish import TimeToFinish
 
@@ -38,7 +36,6 @@ def train(
     *,
     reporter: Reporter,
     device: str = "cpu",
-    snapshots: Snapshots | None = None,
     prepared: PreparedTable | None = None,
     began: float | None = None,
 ) -> Trained:
@@ -50,7 +47,6 @@ def train(
         options: Validated options.
         reporter: Gets the progress.
         device: Device of the fit.
-        snapshots: Keeps the state of the training, to resume it after an interruption; by default nothing is kept.
         prepared: What `model.training.prepared_table.prepare_table` returned for the table, if the user knows about it.
         began: When the user began to wait, in monotonic seconds, for ``--budget``; by default now.
 
@@ -61,12 +57,9 @@ def train(
     Raises:
         TableError: The table can't be used; file, column and row are named.
         FitError: Every fit became non-finite.
-        OptionError: The snapshot that should be resumed is from another table or from other options.
-        CheckpointError: The snapshot that should be resumed is damaged.
         KeyboardInterrupt: Interrupted before the first fit was scored, or again while calibrating in a hurry.
     """
     began = time.monotonic() if began is None else began
-    snapshots = snapshots or Snapshots()
     if prepared is None:
         prepared = prepare_table(table, target, options)
         for line in prepared.left_out_lines():
@@ -75,16 +68,14 @@ def train(
     for line in prepared.notes:
         reporter.say(line)
     rows = learnable_rows(prepared, target, options, reporter.say)
-    fingerprint = make_fingerprint(rows.canonical, rows.data.targets, target, options, device, rows.data.weights)
-    snapshots.begin(fingerprint, reporter.say)
     if options.time is not None:
         rows = replace(rows, data=choose_time_feature(rows.data, options.time, options, reporter, device))
     to_finish = None
     if options.budget and prepared.rows is not None:
         held_out = rows.data.split.held_out(options.members)
         to_finish = TimeToFinish(options.budget, sum(len(group.rows) for group in held_out))
-    result = search(rows.data, options, reporter, device, snapshots, began, to_finish)
-    finished = partial(finish, rows, options=options, began=began - snapshots.carried, reporter=reporter, device=device)
+    result = search(rows.data, options, reporter, device, began, to_finish)
+    finished = partial(finish, rows, options=options, began=began, reporter=reporter, device=device)
     try:
         reporter.say(f"chose {result.candidate}")
         unread = result.candidate.inputs.unread_by_all
@@ -92,22 +83,13 @@ def train(
             reporter.say(note_of_unread(unread, len(rows.data.schema.features)))
         if result.interrupted:
             reporter.say(f"interrupted: kept the best parameters so far (epoch {result.fit.best_epoch})")
-            _say_how_to_go_on(snapshots, reporter)
         most = None
         if to_finish is not None:
-            spent = time.monotonic() - began + snapshots.carried
-            most = to_finish.rows_in_time(spent, result.pace, fewest=ROWS_IN_A_HURRY)
+            most = to_finish.rows_in_time(time.monotonic() - began, result.pace, fewest=ROWS_IN_A_HURRY)
         return finished(result, most_rows=most)
     except KeyboardInterrupt:
         reporter.say(
             f"interrupted: calibrating on at most {ROWS_IN_A_HURRY} rows, then saving; Ctrl-C once more ends without a "
             "checkpoint"
         )
-        if not result.interrupted:
-            _say_how_to_go_on(snapshots, reporter)
         return finished(replace(result, interrupted=True), most_rows=ROWS_IN_A_HURRY)
-
-
-def _say_how_to_go_on(snapshots: Snapshots, reporter: Reporter) -> None:
-    if snapshots.resumable:
-        reporter.say("the same command with --resume goes on from the last snapshot, and writes a further version")

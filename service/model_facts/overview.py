@@ -1,7 +1,7 @@
 """The overview of a model: what the page draws beside its predictions.
 
-All of it comes from `model.json`, but for the training curves, which the report keeps. Checkpoints of older versions
-have less of it; what they lack is null.
+All of it comes from `model.json`, but for the training curves, which the report keeps. What a checkpoint does not have
+is null.
 """
 
 from __future__ import annotations

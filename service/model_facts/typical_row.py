@@ -27,7 +27,7 @@ DIGITS = 3
 
 
 def typical_row(model: ModelLike) -> dict[str, Any]:
-    """Returns one row in the form of a request; of older checkpoints, their example (`service.examples`)."""
+    """Returns one row in the form of a request; without a distribution of the features, `example_row`."""
     row = example_row(model)
     distribution = model.spec.encoder.distribution
     if distribution is None:

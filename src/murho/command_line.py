@@ -62,10 +62,7 @@ COMMANDS = {
 }
 """Command → the module with a function of that name, its line in ``murho --help``, and the group of lines there."""
 
-ENGINES = {
-    ("predict", "ray"): "murho.ray.predict_command",
-    ("train", "ray"): "murho.ray.train_command",
-}
+ENGINES = {("predict", "ray"): "murho.ray.predict_command"}
 """Command and value of its option ``--engine`` → the module with the command for that engine."""
 
 EXAMPLES = """Examples:

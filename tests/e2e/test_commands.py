@@ -13,19 +13,16 @@ import json
 import os
 import pty
 import re
-import signal
 import struct
 import subprocess
 import sys
 import termios
-import time
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
 from murho.model.training.options import TrainOptions, flag
-from murho.model.training.snapshot_files import INDEX
 from tests.e2e.support import MURHO, murho, serve
 from tests.support import ROOT, call_murho, made_once
 
@@ -85,8 +82,6 @@ def test_help_of_train_has_every_option_and_imports_neither_numpy_nor_torch() ->
         "--name",
         "--checkpoints",
         "--config",
-        "--resume",
-        "--snapshot-every",
         "--no-skip",
     ):
         assert f" {name} " in done.stdout
@@ -246,50 +241,6 @@ def test_tables_that_can_not_be_used_are_refused_by_file_and_place(tmp_path: Pat
     assert "table.csv" in done.stderr
     assert re.search(message, done.stderr), done.stderr
     assert not list((tmp_path / "checkpoints").glob("*/*"))
-
-
-def _wait_for_file(path: Path) -> None:
-    for _ in range(4000):
-        if path.is_file():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{path} was not written")
-
-
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def test_interrupting_a_fit_keeps_it_marked_as_interrupted(tmp_path: Path) -> None:
-    command: list[str | Path] = [
-        MURHO,
-        "train",
-        CARS,
-        "--target",
-        "Miles_per_Gallon",
-        "--checkpoints",
-        tmp_path,
-    ]
-    command += ["--epochs", "1000000", "--snapshot-every", "0.5"]
-    command += ["--patience", "1000000", "--noise", "homoscedastic"]
-    log = tmp_path / "log"
-    with (
-        log.open("wb") as file,
-        # Where the tests themselves run in the background, signals of the keyboard are ignored: heed them again.
-        subprocess.Popen(command, stderr=file, stdout=subprocess.PIPE, preexec_fn=_heed_interrupts) as process,
-    ):
-        try:
-            _wait_for_file(tmp_path / "cars" / ".training" / INDEX)  # of the first epochs
-            process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=90)
-        finally:
-            process.kill()
-    assert process.returncode == 0, log.read_text()
-    assert b"(interrupted)" in output
-    assert "interrupted: kept the best parameters so far" in log.read_text()
-    facts = json.loads((tmp_path / "cars" / "1" / "model.json").read_text())
-    assert facts["training"]["interrupted"] is True
-    assert len(_rows(call_murho("predict", CARS, "--model", "cars", "--checkpoints", tmp_path).stdout)) == 406
 
 
 def test_a_terminal_of_80_columns_gets_stage_bar_eta_and_best_score_in_place(tmp_path: Path) -> None:

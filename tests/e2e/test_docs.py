@@ -166,9 +166,6 @@ def test_the_page_on_ray_works_as_typed(workplace: Path, tmp_path: Path) -> None
     (place / "answer.py").write_text(block_after(page, "dataset"))
     shell(f"{MURHO.parent}/python answer.py", place)
     assert list((place / "answers").glob("*.parquet"))
-    said = shell(block_after(page, "train").replace("--budget 5", "--epochs 3 --hidden 4 --noise homoscedastic"), place)
-    for name in ("mpg-USA/1", "mpg-Japan/1", "mpg-Europe/1", "3 groups: 3 trained"):
-        assert name in said
     settings = (ROOT / "deploy" / "ray" / "serve.yaml").read_text().replace("port: 8000", "port: 18473")
     (place / "deploy" / "ray").mkdir(parents=True)
     (place / "deploy" / "ray" / "serve.yaml").write_text(settings.replace("num_cpus: 1", "num_cpus: 0.1"))
@@ -186,7 +183,7 @@ def test_the_page_on_ray_works_as_typed(workplace: Path, tmp_path: Path) -> None
                         break
                 assert running.poll() is None, (place / "log").read_text()
                 time.sleep(0.5)
-            answer = client.get("/models/mpg-USA")
+            answer = client.get("/models/cars")
             assert answer.json()["version"] == "1"
     finally:
         running.send_signal(signal.SIGINT)

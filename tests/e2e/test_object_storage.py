@@ -14,15 +14,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
+from murho.model.data.schema_inference import columns_from_table
+from murho.model.engines.prediction import PredictOptions
+from murho.model.posterior.posterior import Posterior
 from murho.model.storage.cache import CacheOptions
 from murho.model.storage.object_store import ObjectStore
 from murho.model.storage.objects import ObjectStorage
 from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.test_versions import refused, until, version_of
-from tests.model.storage.conftest import RENTS
 from tests.model.storage.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
+from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
 
     from tests.model.storage.s3_server import S3Server
 
-RECORDED = json.loads((RENTS.parents[1] / "rents-answers.json").read_text())
 PAGE = ROOT / "docs" / "object_storage.md"
 
 
@@ -88,11 +91,13 @@ class Load:
         self._clients = [self._threads.submit(self._ask) for _ in range(clients)]
 
     def _ask(self) -> None:
-        then = RECORDED["cases"][0]["answer"]["mean"]
+        posterior = Posterior.load(RENTS)
+        columns = columns_from_table(pa.Table.from_pylist(ROWS), posterior.schema)
+        then = posterior.predict(columns, PredictOptions()).mean
         with httpx.Client(base_url=self._service.address, timeout=30) as client:
             while not self._ending.is_set():
                 began = time.perf_counter()
-                response = client.post("/models/rents/predict", json={"inputs": RECORDED["rows"][:1]})
+                response = client.post("/models/rents/predict", json={"inputs": ROWS[:1]})
                 self.slowest = max(self.slowest, time.perf_counter() - began)
                 assert response.status_code == 200, response.text
                 answer = response.json()

@@ -265,7 +265,7 @@ def test_another_model_has_a_form_of_its_own(visit: Visit) -> None:
     visit.page.click("#tab-card")
     visit.answered()
     assert "held-out" in visit.text("#card")
-    # This older checkpoint keeps no training curves: there is no empty chart in their place.
+    # This checkpoint keeps no training curves: there is no empty chart in their place.
     charts = visit.page.locator("#card .chart")
     assert charts.locator("svg").count() == charts.count() > 0
     assert visit.page.locator("#curves-fit").count() == 0

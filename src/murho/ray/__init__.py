@@ -1,4 +1,4 @@
-"""Murho on Ray: data sets larger than memory with Ray Data, replicas with Ray Serve, many small trainings as tasks.
+"""Murho on Ray: data sets larger than memory with Ray Data, replicas with Ray Serve.
 
 `predict` scores a `ray.data.Dataset`; ``serve run murho.ray:app`` serves a directory of checkpoints. Importing this
 package does not import Ray. Without it, the first use of a name says what to install.

@@ -7,15 +7,20 @@ import json
 import shutil
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from murho.model.commands import batch_prediction, early_checks
 from murho.model.commands.predict import predict
 from murho.model.data import parquet_writer, stored_tables
+from murho.model.data.schema_inference import columns_from_table
 from murho.model.data.tables import read_table
+from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import TableError
-from tests.model.posterior.test_older_checkpoints import CHECKPOINTS, RECORDED
+from murho.model.posterior.posterior import Posterior
+from tests.model.conftest import present
+from tests.rents import CHECKPOINTS, RENTS, ROWS
 from tests.support import call_murho
 
 if TYPE_CHECKING:
@@ -26,9 +31,9 @@ if TYPE_CHECKING:
 def rents(tmp_path: Path) -> Path:
     path = tmp_path / "rents.csv"
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, RECORDED["rows"][0])
+        writer = csv.DictWriter(file, ROWS[0])
         writer.writeheader()
-        writer.writerows(RECORDED["rows"])
+        writer.writerows(ROWS)
     return path
 
 
@@ -38,10 +43,13 @@ def test_raw_leaves_std_and_percentiles_uncalibrated(raw: bool, rents: Path, tmp
     predict(rents, "rents", str(CHECKPOINTS), raw=raw, output=output)
     with output.open(newline="") as file:
         first = next(csv.DictReader(file))
-    then = RECORDED["cases"][0]["answer"]
-    assert float(first["mean"]) == pytest.approx(then["mean"][0], rel=1e-5)
-    assert (float(first["std"]) == pytest.approx(then["std"][0], rel=1e-4)) is raw
-    assert (float(first["p95"]) == pytest.approx(then["percentiles"][0][2], rel=1e-4)) is not raw
+    posterior = Posterior.load(RENTS)
+    columns = columns_from_table(pa.Table.from_pylist(ROWS), posterior.schema)
+    calibrated, uncalibrated = (posterior.predict(columns, PredictOptions(calibrated=each)) for each in (True, False))
+    assert float(first["mean"]) == pytest.approx(calibrated.mean[0], rel=1e-5)
+    for answer, is_it in ((calibrated, not raw), (uncalibrated, raw)):
+        assert (float(first["std"]) == pytest.approx(present(answer.std)[0], rel=1e-4)) == is_it
+        assert (float(first["p95"]) == pytest.approx(present(answer.percentiles)[0][2], rel=1e-4)) == is_it
 
 
 def test_the_only_checkpoint_needs_no_name(rents: Path, tmp_path: Path) -> None:

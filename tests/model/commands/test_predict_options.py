@@ -14,7 +14,7 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import OptionError
 from murho.ray import predict_command
 from murho.ray.scoring_job import schema_of_checkpoint
-from tests.model.posterior.test_older_checkpoints import CHECKPOINTS
+from tests.rents import RENTS
 
 pytestmark = pytest.mark.fast
 
@@ -37,7 +37,7 @@ def test_what_is_given_is_asked_and_remembered_as_given() -> None:
     expected = PredictOptions(8, (10.0, 90.0), 3, noise=False, thresholds=(20.0,), calibrated=False)
     assert asked.options == expected
     assert asked.given == {"percentiles", "thresholds", "no_noise"}
-    schema = schema_of_checkpoint(CHECKPOINTS / "rents" / "1")
+    schema = schema_of_checkpoint(RENTS)
     asked.require_fitting(schema)
     with pytest.raises(OptionError, match="--coverage"):
         read_asked(coverage=0.8).require_fitting(schema)

@@ -28,7 +28,7 @@ def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_ta
     assert component.noise.tolist() == pytest.approx([(25.0 + 16.0) ** 0.5, 13.0, 5.0])
 
 
-def test_json_gives_it_back_and_older_checkpoints_have_none() -> None:
+def test_json_gives_it_back() -> None:
     rule = WideRule.after(100)
     assert WideRule.from_json(rule.to_json()) == rule
     assert WideRule.from_json(None) is None

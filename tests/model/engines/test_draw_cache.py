@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from murho.model.engines.draws import Draws
 
 CPU = torch.device("cpu")
-ARCHITECTURE = Architecture(inputs=3, hidden=(8, 5), outputs=2, activation="tanh", members=2)
+ARCHITECTURE = Architecture(inputs=3, hidden=(8, 5), outputs=2, activation="sigmoid", members=2)
 TENSORS = {
     name: tensor.detach()
     for name, tensor in BayesianNetwork(ARCHITECTURE, torch.Generator().manual_seed(0)).named_tensors().items()

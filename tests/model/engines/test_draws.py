@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def _network(
     members: int = 2, hidden: tuple[int, ...] = (8, 5), *, skip: bool = False
 ) -> tuple[dict[str, Tensor], Architecture]:
-    architecture = Architecture(inputs=3, hidden=hidden, outputs=2, activation="tanh", members=members, skip=skip)
+    architecture = Architecture(inputs=3, hidden=hidden, outputs=2, activation="sigmoid", members=members, skip=skip)
     network = BayesianNetwork(architecture, torch.Generator().manual_seed(0))
     with torch.no_grad():
         network.rho.add_(2.0)

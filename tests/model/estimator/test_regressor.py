@@ -555,18 +555,6 @@ def test_a_checkpoint_of_murho_train_takes_its_features(rent_checkpoints: Path, 
     assert_alike(estimator.predict(table.drop_columns(["rent"])), expected)
 
 
-def test_a_checkpoint_of_an_optimiser_that_is_gone_still_answers(
-    fitted: BBBRegressor, flats: pd.DataFrame, tmp_path: Path
-) -> None:
-    path = fitted.save(tmp_path, "rent") / "model.json"
-    path.write_bytes(sealed_again(path.read_text().replace('"optimiser": "adam"', '"optimiser": "adamw"')))
-    again = BBBRegressor.from_checkpoint(path.parent)
-    assert again.optimiser == "adamw"
-    assert_alike(again.predict(flats), fitted.predict(flats))
-    with pytest.raises(ValueError, match=r"^optimiser: .*'adam', 'rmsprop' or 'sgd', not 'adamw'"):
-        clone(again).fit(*line(20))
-
-
 def test_a_checkpoint_that_somebody_edited_is_refused(fitted: BBBRegressor, tmp_path: Path) -> None:
     path = fitted.save(tmp_path, "rent") / "model.json"
     text = path.read_text()

@@ -1,25 +1,16 @@
-"""Gradient methods: those of PyTorch's optimiser classes to the bit, without loading its compiler."""
+"""Adam: the steps of PyTorch's class, without loading its compiler."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from murho.model.fitting.optimisers import OPTIMISERS
+from murho.model.fitting.optimisers import Adam
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-CLASSES: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
-    "adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate),
-    "rmsprop": lambda parameters, rate: torch.optim.RMSprop(parameters, lr=rate),
-    "sgd": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
-}
 RATES = [0.1 / (step + 1) for step in range(12)]
 
 
@@ -33,53 +24,24 @@ def _gradients() -> list[list[Tensor]]:
     return [[torch.randn(shape, generator=generator) for shape in ((3, 40), (3, 1))] for _ in RATES]
 
 
-def _descend(name: str, *, interrupted: bool = False) -> list[nn.Parameter]:
-    parameters = _parameters()
-    optimiser = OPTIMISERS[name](parameters, 1.0)
-    for number, (rate, gradients) in enumerate(zip(RATES, _gradients(), strict=True)):
-        if interrupted and number == 5:
-            state = {index: dict(moments) for index, moments in optimiser.state().items()}
-            optimiser = OPTIMISERS[name](parameters, 1.0)
-            optimiser.load(state)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        optimiser.learning_rate = rate
-        optimiser.step()
-    return parameters
-
-
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_steps_are_those_of_the_class(name: str) -> None:
-    expected = _parameters()
-    of_class = CLASSES[name](list(expected), 1.0)
+def test_steps_are_those_of_the_class() -> None:
+    parameters, expected = _parameters(), _parameters()
+    optimiser, of_class = Adam(parameters, 1.0), torch.optim.Adam(expected, 1.0)
     for rate, gradients in zip(RATES, _gradients(), strict=True):
-        for parameter, gradient in zip(expected, gradients, strict=True):
-            parameter.grad = gradient
-        for group in of_class.param_groups:
-            group["lr"] = rate
+        for found, other, gradient in zip(parameters, expected, gradients, strict=True):
+            found.grad = other.grad = gradient
+        optimiser.learning_rate = of_class.param_groups[0]["lr"] = rate
+        optimiser.step()
         of_class.step()
-    for found, other in zip(_descend(name), expected, strict=True):
+    for found, other in zip(parameters, expected, strict=True):
         torch.testing.assert_close(found, other, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_what_is_remembered_can_be_taken_up_by_another(name: str) -> None:
-    for found, expected in zip(_descend(name, interrupted=True), _descend(name), strict=True):
-        assert torch.equal(found, expected)
-
-
-def test_before_the_first_step_nothing_is_remembered() -> None:
-    optimiser = OPTIMISERS["adam"](_parameters(), 0.1)
-    assert optimiser.state() == {}
-    optimiser.load({})
-    assert optimiser.state() == {}
 
 
 def test_a_parameter_without_a_gradient_is_no_parameter_to_move() -> None:
     parameters = _parameters()
     parameters[0].grad = torch.ones_like(parameters[0])
     with pytest.raises(ValueError, match="no gradient"):
-        OPTIMISERS["adam"](parameters, 0.1).step()
+        Adam(parameters, 0.1).step()
 
 
 def test_a_fit_does_not_load_the_compiler_of_pytorch() -> None:

@@ -63,20 +63,6 @@ def test_a_fit_that_is_fast_enough_does_not_hurry() -> None:
     assert not schedule.done
 
 
-def test_it_goes_on_from_where_it_stood() -> None:
-    first, second = (Schedule(small_options(budget=100.0), 1000) for _ in range(2))
-    for _ in range(10):
-        first.step()
-    first.keep_within_budget(19.0)
-    second.restore(first.to_json())
-    for schedule in (first, second):
-        schedule.step()
-        schedule.keep_within_budget(21.0)
-        schedule.step()
-    assert second.learning_rate == first.learning_rate
-    assert second.to_json() == first.to_json()
-
-
 def test_the_share_done_goes_from_0_to_1() -> None:
     schedule = Schedule(small_options(), 4)
     shares = [schedule.share_done]

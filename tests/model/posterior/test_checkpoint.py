@@ -26,6 +26,7 @@ from murho.model.posterior.checkpoint import (
 )
 from murho.model.posterior.model_spec import ModelSpec
 from tests.model.posterior.test_model_spec import FACTS
+from tests.support import sealed_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,13 +139,12 @@ def test_a_directory_that_can_not_be_written_is_found_out_before_the_fit(tmp_pat
 
 
 def _edit_facts(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
-    """Changes `model.json` and takes its seal off, so that what else is checked is seen."""
+    """Changes `model.json` and seals it again, so that what else is checked is seen."""
 
     def edit(directory: Path) -> None:
         facts = json.loads((directory / "model.json").read_text())
         change(facts)
-        del facts["sha256_of_the_rest"]
-        (directory / "model.json").write_text(json.dumps(facts))
+        (directory / "model.json").write_bytes(sealed_again(json.dumps(facts)))
 
     return edit
 
@@ -242,7 +242,7 @@ NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
         (_edit_facts(lambda facts: facts.update(name="../evil")), "'../evil' is not a valid"),
         (_edit_facts(lambda facts: facts.pop("tensors")), "sha256"),
         (_edit_facts(lambda facts: facts.update(json.loads('{"x": ' + 300 * "[" + 300 * "]" + "}"))), "too deeply"),
-        (_edit_facts(lambda facts: facts.pop("schema")), r"model\.json: schema: expected an object"),
+        (_edit_facts(lambda facts: facts.pop("schema")), r"model\.json: schema: the field is missing"),
         (lambda directory: (directory / "model.json").write_text("{"), "not valid JSON"),
         (lambda directory: (directory / "model.json").write_text("[]"), "expected a JSON object"),
         (lambda directory: (directory / "model.json").unlink(), "model.json: the file is missing"),
@@ -299,8 +299,8 @@ def test_links_are_known_by_their_own_name(tmp_path: Path) -> None:
     assert [name_and_version(each.path) for each in found] == [("trucks", "1"), ("trucks", "2")]
 
 
-def test_a_checkpoint_in_its_first_training_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "cars" / ".training").mkdir(parents=True)
+def test_a_name_without_a_version_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "cars" / ".1.tmp").mkdir(parents=True)
     assert list_checkpoints(tmp_path) == []
 
 

@@ -23,7 +23,6 @@ from murho.model.posterior.spec_parts import LikelihoodSpec
 from murho.model.revision.pruning import prune
 from murho.model.revision.revisions import Revision
 from tests.model.conftest import make_table, train_quickly
-from tests.support import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +51,8 @@ FACTS: dict[str, Any] = {
         "transform": {"kind": "none"},
         "location": 900.0,
         "scale": 200.0,
+        "minimum": None,
+        "maximum": None,
     },
     "schema": {
         "features": [
@@ -72,7 +73,7 @@ FACTS: dict[str, Any] = {
         "encoding": "standard",
         "features": {"size": {"scale": {"mean": 70.0, "std": 30.0, "limit": None}}},
     },
-    "beyond": {"rule": "edge", "slope": 1.0},
+    "beyond": {"rule": "edge", "targets": [100.0, 2000.0]},
     "calibration": {"method": "split-conformal", "rows": 60, "nominal": [1.0, 2.0], "observed": [1.1, 2.5]},
     "default_seed": 7,
     "training": {"rows": 200, "temperature": 0.3, "options": {"hidden": [8]}, "weather": "fine"},
@@ -109,7 +110,7 @@ def test_every_part_is_read() -> None:
     assert (spec.target.transform, spec.target.location, spec.target.scale) == (Identity(), 900.0, 200.0)
     assert spec.schema.target.name == "rent"
     assert spec.encoder.width == 2
-    assert spec.beyond == BeyondRule(1.0)
+    assert spec.beyond == BeyondRule((100.0, 2000.0))
     assert spec.calibration == ConformalMap((1.0, 2.0), (1.1, 2.5), 60)
     assert (spec.default_seed, spec.rows_learned, spec.temperature) == (7, 200, 0.3)
     assert (spec.created, spec.murho) == (FACTS["created"], "0.1.0")
@@ -138,6 +139,7 @@ def test_the_shapes_of_all_tensors_follow() -> None:
     ],
 )
 def test_noise_that_the_network_sets_has_no_tensor_of_its_own(likelihood: dict[str, Any], outputs: int) -> None:
+    likelihood = FACTS["likelihood"] | likelihood
     facts = FACTS | {"likelihood": likelihood, "architecture": FACTS["architecture"] | {"outputs": outputs}}
     spec = ModelSpec.from_json(facts)
     assert spec.likelihood.kind == likelihood["kind"]
@@ -151,16 +153,12 @@ KEPT = [
     _with("target", "transform", value={"kind": "log", "shift": 0.5, "top": 7.0}),
     _with("prior", value={"kind": "scale-mixture", "pi": 0.5, "sigma1": 1.0, "sigma2": 0.1}),
     _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
-    _with("encoding", "gaps", value={"size": [[30.0, 50.0]]}),
     _with("encoding", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0}}),
-    _with("beyond", value={"rule": "edge", "targets": [100.0, 2000.0]}),
+    _with("beyond", value={"rule": "edge", "targets": None}),
+    _with("prior", value=None),
+    _with("target", "maximum", value=2000.0),
     _with("update", value={"total_rows": 250, "before": {"nll": 1.0}}),
     _with("weather", value=["fine", {"tomorrow": None}]),
-    # As earlier versions wrote them.
-    _without("beyond"),
-    _without("target", "transform"),
-    _without("likelihood", "wide"),
-    _without("likelihood", "components"),
 ]
 
 
@@ -196,26 +194,10 @@ def test_a_fit_is_read_and_written_key_for_key(tmp_path: Path, changes: dict[str
     assert written == orjson.dumps({key: value for key, value in stored.items() if key not in FILE_FIELDS})
 
 
-def test_a_checkpoint_of_the_former_code_is_written_as_it_was() -> None:
-    directory = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
-    stored = json.loads((directory / "model.json").read_text())
-    written = read_checkpoint(directory)[0].to_json()
-    assert written == {key: value for key, value in stored.items() if key not in FILE_FIELDS}
-
-
-@pytest.mark.parametrize("name", ["created", "murho", "prior", "beyond", "calibration", "training", "metrics"])
-def test_a_file_that_does_not_say_it_all_is_read(name: str) -> None:
-    spec = ModelSpec.from_json(_without(name))
-    assert getattr(spec, name) in (None, {})
-    assert ModelSpec.from_json(spec.to_json()).to_json() == spec.to_json()
-
-
-def test_an_old_file_means_no_transform_and_no_wide_component() -> None:
-    assert ModelSpec.from_json(_without("target", "transform")).target.transform == Identity()
-    spec = ModelSpec.from_json(_without("likelihood", "wide"))
-    assert spec.likelihood.wide is None
-    wide = replace(spec, likelihood=replace(spec.likelihood, wide=WideRule(0.1, 3.0)))
-    assert wide.to_json()["likelihood"]["wide"] == {"weight": 0.1, "widening": 3.0}
+@pytest.mark.parametrize("name", list(FACTS))
+def test_a_file_that_does_not_say_it_all_is_refused(name: str) -> None:
+    with pytest.raises(CheckpointError, match=f"^{name}: the field is missing"):
+        ModelSpec.from_json(_without(name))
 
 
 def test_the_next_version_keeps_what_it_does_not_know(rent_checkpoints: Path) -> None:
@@ -231,8 +213,8 @@ def test_the_next_version_keeps_what_it_does_not_know(rent_checkpoints: Path) ->
 
 def test_rows_of_updates_count() -> None:
     assert ModelSpec.from_json(_with("update", value={"total_rows": 250})).rows_learned == 250
-    assert ModelSpec.from_json(_without("training")).rows_learned == 0
-    assert ModelSpec.from_json(_without("training")).temperature == 1.0
+    assert ModelSpec.from_json(_with("training", value={})).rows_learned == 0
+    assert ModelSpec.from_json(_with("training", value={})).temperature == 1.0
 
 
 def test_what_describes_the_files_is_no_part_of_it() -> None:
@@ -292,7 +274,7 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
         (_with("likelihood", "wide", "weight", value=2.0), "likelihood.wide.weight"),
         (
             _with("target", value=None),
-            "target: expected an object with exactly the fields location, scale, and perhaps",
+            "target: expected an object with exactly the fields name, unit,",
         ),
         (_without("target", "scale"), "target: expected an object"),
         (_with("target", "location", value="x"), "target.location: expected a finite number"),
@@ -313,7 +295,9 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
             _with("encoding", "features", "size", "scale", "std", value=0.0),
             "encoding.features.size.scale.std: expected",
         ),
-        (_with("encoding", "gaps", value={"size": []}), "encoding.gaps.size: expected a list of gaps"),
+        (_with("encoding", "gaps", value={"size": []}), "encoding: expected an object with exactly the fields"),
+        (_without("likelihood", "wide"), "likelihood: expected an object"),
+        (_without("target", "transform"), "target: expected an object"),
         (
             _with("encoding", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),
             "encoding.continuations.size.share: expected a number from 0 to 1",
@@ -332,7 +316,7 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
             _with("calibration", "observed", value=[2.0]),
             "calibration.observed: expected as many numbers as nominal, 2",
         ),
-        (_without("default_seed"), "default_seed: expected a whole number from 0, found null"),
+        (_with("default_seed", value=None), "default_seed: expected a whole number from 0, found null"),
         (_with("default_seed", value="7"), "default_seed: expected a whole number from 0"),
         (_with("training", value=[]), "training: expected an object"),
         (_with("training", "rows", value=-1), "training.rows: expected a whole number from 0"),

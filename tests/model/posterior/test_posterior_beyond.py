@@ -39,11 +39,6 @@ def _posterior(trained: Trained, **changes: Any) -> Posterior:
     return Posterior(replace(trained.spec, **changes), trained.tensors)
 
 
-def _old(trained: Trained, **changes: Any) -> Posterior:
-    """The same checkpoint as written by a version that knew nothing of rows beyond."""
-    return _posterior(trained, beyond=None, **changes)
-
-
 def _at(posterior: Posterior, **cells: object) -> Columns:
     """Training rows with all cells known and some set."""
     columns = columns_from_table(make_table(), posterior.schema)
@@ -76,15 +71,6 @@ def test_beyond_the_range_a_calibrated_band_is_never_narrower_than_the_raw_one(
     assert (inside[:, 1] < inside_raw[:, 1]).all()
 
 
-def test_rows_inside_are_answered_as_ever_bit_for_bit(trained: Trained) -> None:
-    now, before = (make(trained, calibration=NARROWING) for make in (_posterior, _old))
-    columns = columns_from_table(make_table(), now.schema)  # the training rows, some cells missing
-    options = PredictOptions(samples=32, thresholds=(600.0,), draws=True)
-    new, old = now.predict(columns, options), before.predict(columns, options)
-    for field in ("mean", "std", "epistemic_std", "aleatoric_std", "percentiles", "exceedance", "draws"):
-        np.testing.assert_array_equal(getattr(new, field), getattr(old, field), err_msg=field)
-
-
 def test_rows_inside_are_answered_alike_beside_rows_beyond(trained: Trained) -> None:
     posterior = _posterior(trained, calibration=NARROWING)
     near, far = _at(posterior), _at(posterior, size=500.0)
@@ -114,7 +100,7 @@ def test_function_values_beyond_are_limited_and_the_mean_is_within_a_width_of_th
     trained: Trained,
 ) -> None:
     posterior = _posterior(trained)
-    least, most = present(present(trained.spec.beyond).targets)
+    least, most = present(trained.spec.beyond.targets)
     rows = _at(posterior, size=1e9, day=1e9, district="elsewhere")
     answer = posterior.predict(rows, PredictOptions(noise=False, percentiles=(0.1, 99.9)))
     percentiles = present(answer.percentiles)
@@ -172,11 +158,3 @@ def test_judgements_use_the_bands_that_are_served(trained: Trained) -> None:
     assert exceedance is not None
     pit = pit_of(row_scores.scores, posterior.calibration, row_scores.outside)
     np.testing.assert_allclose(pit, 1.0 - exceedance[:, 0], atol=1e-5)
-
-
-def test_an_older_checkpoint_has_no_row_beyond(trained: Trained) -> None:
-    old = _old(trained, calibration=NARROWING)
-    far = _at(old, size=500.0)
-    assert not old.outside(torch.from_numpy(old.encoder.encode(far))).any()
-    band, raw = _band(old, far), _band(old, far, calibrated=False)
-    assert (np.diff(band, axis=1) < np.diff(raw, axis=1)).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from murho.model.engines.prediction import PredictOptions, Question
 from murho.model.posterior.posterior import Posterior
 from tests.model.conftest import make_table, present, train_quickly
 from tests.model.posterior.test_imputed_rows import holed
-from tests.support import ROOT
 
 if TYPE_CHECKING:
     from murho.model.data.schema import Columns
@@ -147,10 +145,6 @@ def test_no_rows_are_no_answer(rent: Posterior) -> None:
     assert rent.predict(rows_of(rent, 0, missing=False), PredictOptions()).mean.shape == (0,)
 
 
-def older() -> Posterior:
-    return Posterior.load(ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1")
-
-
 def with_rare_categories() -> Posterior:
     table = make_table()
     names = table["district"].to_pylist()
@@ -158,17 +152,12 @@ def with_rare_categories() -> Posterior:
     return train_quickly(table.set_column(1, "district", pa.array(names)), epochs=3).posterior
 
 
-@pytest.mark.parametrize("make", [None, older, with_rare_categories])
+@pytest.mark.parametrize("make", [None, with_rare_categories])
 def test_only_rows_marked_as_warned_have_a_warning(rent: Posterior, make: Any) -> None:
     posterior = rent if make is None else make()
-    if make is older:
-        recorded = ROOT / "tests" / "fixtures" / "checkpoints" / "rents-answers.json"
-        rows = json.loads(recorded.read_text())["rows"]
-        columns = dict(columns_from_table(pa.Table.from_pylist(rows), posterior.schema))
-    else:
-        columns = dict(rows_of(posterior, 60, missing=True))
-        columns["district"][::7] = "unheard of"
-        columns["district"][3::7] = "east"
+    columns = dict(rows_of(posterior, 60, missing=True))
+    columns["district"][::7] = "unheard of"
+    columns["district"][3::7] = "east"
     answer = posterior.predict(columns, PredictOptions())
     listed = {warning.row for warning in posterior.input_warnings(columns, among=answer.outside)}
     warned, outside = present(answer.warned), present(answer.outside)

@@ -44,5 +44,6 @@ def test_a_field_that_is_gone_breaks_it() -> None:
         check_seal(read)
 
 
-def test_older_files_have_no_seal() -> None:
-    check_seal({"name": "cars"})
+def test_without_a_seal_it_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="is missing"):
+        check_seal({"name": "cars"})

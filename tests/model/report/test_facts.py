@@ -12,7 +12,6 @@ import pytest
 
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.report.facts import FACTS_PATH, facts_of_spec, facts_of_training, report_facts
-from tests.support import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,10 +129,3 @@ def test_damaged_facts_are_no_facts(damage: bytes, trained: Trained, tmp_path: P
     (directory / FACTS_PATH).unlink()
     os.mkfifo(directory / FACTS_PATH)
     assert report_facts(directory, trained.spec)["held_out"] is None
-
-
-def test_checkpoints_of_before_have_facts() -> None:
-    (directory,) = (ROOT / "tests" / "fixtures" / "checkpoints" / "rents").iterdir()
-    facts = report_facts(directory)
-    assert set(facts) == KEYS
-    assert facts["target"]["name"]

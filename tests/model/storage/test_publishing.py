@@ -60,7 +60,8 @@ def test_an_upload_that_arrives_cut_is_noticed() -> None:
             self.write(path, file.read_bytes()[:-1])
 
     storage = Cutting(f"memory://{uuid.uuid4().hex}/models")
-    with pytest.raises(CheckpointError, match=r"of 28625 bytes after 28626 bytes were written"):
+    size = (RENTS / "model.json").stat().st_size
+    with pytest.raises(CheckpointError, match=f"of {size - 1} bytes after {size} bytes were written"):
         publish(RENTS, storage, "rents")
     assert storage.list() == {}
 

@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
 from murho.model.networks.read_inputs import inputs_read
-from murho.model.training import candidate_fits, full_fit
+from murho.model.training import full_fit
+from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.options import make_options
-from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.train import train
-from tests.model.conftest import Notes, make_table
+from tests.model.conftest import Notes, make_table, present, rescored
 from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from murho.model.fitting.fit_types import Fit
+    from murho.model.training.candidates import Attempt, Candidate
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
-
-
-def _scores(nll: float, rows: int = 100) -> torch.Tensor:
-    """The same NLL in every row, and a CRPS of 1."""
-    return torch.tensor([nll, 1.0]).double().unsqueeze(1).expand(2, rows)
 
 
 @pytest.mark.parametrize("better", ["full", "settling"])
 def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
     monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
-    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
-        stage = title.split(": ")[0] if ": " in title else "full"
-        assert (others["initial"] is not None) == (stage == "settling")
-        found = fit_or_resume(*arguments, title=title, **others)
-        kept[stage] = found.fit
-        return replace(found, rows=_scores({"trial": -1.02, better: -1.0}.get(stage, 1.0)))
+    def scored(
+        fits: CandidateFits, candidate: Candidate, stage: str, initial: dict[str, Tensor] | None = None
+    ) -> tuple[Attempt, Fit | None]:
+        assert (initial is not None) == (stage == "settling")
+        attempt, kept[stage] = fit(fits, candidate, stage, initial)
+        return rescored(attempt, {"trial": -1.02, better: -1.0}.get(stage, 1.0)), kept[stage]
 
-    kept: dict[str, Fit] = {}
-    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    kept: dict[str, Fit | None] = {}
+    fit = CandidateFits.fit
+    monkeypatch.setattr(CandidateFits, "fit", scored)
     options = make_options(QUICK | {"members": 10, "transform": "none", "noise": "heteroscedastic"})
     trained = train(make_table(), "rent", options, reporter=Notes())
     assert trained.spec.architecture.members == 10
     torch.testing.assert_close(
         trained.tensors["layers.0.bias.mu"],
-        kept["settling"].network.named_tensors()["layers.0.bias.mu"].detach(),
+        present(kept["settling"]).network.named_tensors()["layers.0.bias.mu"].detach(),
     )
 
 
@@ -53,20 +51,19 @@ def test_what_has_settled_is_kept_however_well_the_fits_before_it_score(
 def test_of_classes_the_better_of_the_full_and_the_settling_fit_is_kept(
     monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
-    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
-        stage = title.split(": ")[0] if ": " in title else "full"
-        found = fit_or_resume(*arguments, title=title, **others)
-        kept[stage] = found.fit
-        return replace(found, rows=_scores(0.1 if stage == better else 1.0)[:1])
+    def scored(fits: CandidateFits, candidate: Candidate, stage: str, *initial: Any) -> tuple[Attempt, Fit | None]:
+        attempt, kept[stage] = fit(fits, candidate, stage, *initial)
+        return rescored(attempt, 0.1 if stage == better else 1.0), kept[stage]
 
-    kept: dict[str, Fit] = {}
+    kept: dict[str, Fit | None] = {}
     notes = Notes()
-    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    fit = CandidateFits.fit
+    monkeypatch.setattr(CandidateFits, "fit", scored)
     options = make_options({"epochs": 2, "hidden": (6,), "members": 2, "encoding": "standard", "whiten": "no"})
     trained = train(rooms_table(rows=1_300), "room", options, reporter=notes)
     torch.testing.assert_close(
         trained.tensors["layers.0.bias.mu"],
-        kept[better].network.named_tensors()["layers.0.bias.mu"].detach(),
+        present(kept[better]).network.named_tensors()["layers.0.bias.mu"].detach(),
     )
     assert not any("settled" in line for line in notes.lines)
 

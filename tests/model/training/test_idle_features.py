@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,17 +15,19 @@ from murho.model.engines.prediction import PredictOptions
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.posterior.checkpoint import write_checkpoint
 from murho.model.posterior.posterior import Posterior
-from murho.model.training import candidate_fits, stages
+from murho.model.training import stages
+from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
-from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.train import train
-from tests.model.conftest import Notes
+from tests.model.conftest import Notes, rescored
 from tests.support import call_murho
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from murho.model.fitting.fit_types import Fit
+    from murho.model.training.candidates import Attempt, Candidate
     from murho.model.training.train import Trained
 
 QUICK = {"epochs": 60, "hidden": (12,), "members": 5, "noise": "homoscedastic", "transform": "none"} | {
@@ -143,12 +144,12 @@ def test_judged_forward_a_member_is_chosen_by_rows_before_its_own() -> None:
 
 @pytest.mark.parametrize(("better", "kept"), [(0.03, False), (0.08, True)])
 def test_a_small_gain_is_not_enough(monkeypatch: pytest.MonkeyPatch, better: float, kept: bool) -> None:
-    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
-        nll = 1.0 - better if "idle" in title else 1.0
-        rows = torch.tensor([2.0 * nll, 1.0]).double().unsqueeze(1).expand(2, 100)  # the CRPS is the same
-        return replace(fit_or_resume(*arguments, title=title, **others), rows=rows)
+    def scored(fits: CandidateFits, candidate: Candidate, *rest: Any) -> tuple[Attempt, Fit | None]:
+        attempt, outcome = fit(fits, candidate, *rest)
+        return rescored(attempt, 2.0 * (1.0 - better if "idle" in str(candidate) else 1.0)), outcome
 
-    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    fit = CandidateFits.fit
+    monkeypatch.setattr(CandidateFits, "fit", scored)
     spec = train(_table(), "y", make_options(QUICK | {"epochs": 30}), reporter=Notes()).spec
     tried = [one["unread"] for one in spec.training["candidates"]]
     assert any(tried)

@@ -12,7 +12,6 @@ from murho.model.distributions.transforms import TRANSFORMS
 from murho.model.encoding.encodings import ENCODINGS, MIXED
 from murho.model.errors import OptionError
 from murho.model.fitting.objective import KL_WEIGHTS
-from murho.model.fitting.optimisers import OPTIMISERS
 from murho.model.likelihoods.mixture import MOST_COMPONENTS
 from murho.model.likelihoods.registry import NOISE_KINDS
 from murho.model.networks.bayesian_network import (
@@ -60,7 +59,6 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option(values: dict[str, obje
         ("transform", TRANSFORMS),
         ("kl_weights", KL_WEIGHTS),
         ("activation", ACTIVATIONS),
-        ("optimiser", OPTIMISERS),
     ],
 )
 def test_choices_are_those_that_are_implemented(option: str, implemented: Collection[str]) -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
-from murho.model.training import candidate_fits, stages
+from murho.model.training import stages
+from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.options import make_options
-from murho.model.training.resuming import ScoredFit, fit_or_resume
 from murho.model.training.train import train
-from tests.model.conftest import Notes, make_table
+from tests.model.conftest import Notes, make_table, present, rescored
+
+if TYPE_CHECKING:
+    from murho.model.fitting.fit_types import Fit
+    from murho.model.training.candidates import Attempt, Candidate
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
-
-
-def _scores(nll: float, rows: int = 100) -> torch.Tensor:
-    """The same NLL in every row, and a CRPS of 1."""
-    return torch.tensor([nll, 1.0]).double().unsqueeze(1).expand(2, rows)
 
 
 @pytest.mark.parametrize(
@@ -29,14 +26,15 @@ def _scores(nll: float, rows: int = 100) -> torch.Tensor:
 def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_known(
     monkeypatch: pytest.MonkeyPatch, log_alone: float, log_with_bins: float, tried_again: bool, transform: str
 ) -> None:
-    def scored(*arguments: Any, title: str, **others: Any) -> ScoredFit:
-        found = fit_or_resume(*arguments, title=title, **others)
-        log, bins = "transform log" in title, "piecewise" in title
+    def scored(fits: CandidateFits, candidate: Candidate, *rest: Any) -> tuple[Attempt, Fit | None]:
+        attempt, outcome = fit(fits, candidate, *rest)
+        log, bins = candidate.transform == "log", candidate.encoding == "piecewise"
         nll = (log_with_bins if bins else log_alone) if log else (-2.0 if bins else 0.0)
-        return replace(found, rows=_scores(nll))
+        return rescored(attempt, nll), outcome
 
+    fit = CandidateFits.fit
     monkeypatch.setattr(stages, "FEW_ROWS", 100)
-    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    monkeypatch.setattr(CandidateFits, "fit", scored)
     options = make_options(QUICK | {"noise": "heteroscedastic"})
     spec = train(make_table(), "rent", options, reporter=Notes()).spec
     trials = [one for one in spec.training["candidates"] if one["stage"] == "trial"]
@@ -50,13 +48,14 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
 
 
 def test_on_few_rows_trials_have_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scored(*arguments: Any, **others: Any) -> ScoredFit:
-        found = fit_or_resume(*arguments, **others)
-        members.append(len(found.fit.network.mu))
-        return found
+    def counted(*arguments: Any) -> tuple[Attempt, Fit | None]:
+        attempt, outcome = fit(*arguments)
+        members.append(len(present(outcome).network.mu))
+        return attempt, outcome
 
     members: list[int] = []
-    monkeypatch.setattr(candidate_fits, "fit_or_resume", scored)
+    fit = CandidateFits.fit
+    monkeypatch.setattr(CandidateFits, "fit", counted)
     fixed = {"transform": "none", "encoding": "standard", "temperature": 0.3, "idle_features": "keep"}
     options = make_options(QUICK | {"members": 10} | fixed)
     train(make_table(), "rent", options, reporter=Notes())

@@ -87,7 +87,7 @@ def test_reliability_of_raw_bands_comes_from_the_calibration(told: FakeModel) ->
     assert np.interp(0.6827, reliability["levels"], reliability["raw"]) == pytest.approx(0.383, abs=0.01)
 
 
-def test_what_an_older_checkpoint_has_not_is_null(client: AppClient) -> None:
+def test_what_a_checkpoint_has_not_is_null(client: AppClient) -> None:
     shown = client.get("/models/cars/overview").json()
     assert {feature["histogram"] for feature in shown["features"]} == {None}
     assert {feature["levels"] for feature in shown["features"]} == {None} == {shown["target"]["histogram"]}

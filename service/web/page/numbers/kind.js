@@ -29,7 +29,7 @@ export const numbers = {
   },
   choices: () => ({ band: Number($('band').value), threshold: threshold() }),
   state: ({ band }) => ({ band: band === 90 ? null : band, threshold: $('threshold').value }),
-  begin({ target }, answer) { // an older checkpoint does not know the middle of its targets: its first answer's mean
+  begin({ target }, answer) { // where the middle of the targets is not known: the first answer's mean
     if (target.middle !== null || threshold() !== null) return false;
     $('threshold').value = Number(answer.mean[0].toPrecision(2));
     return true;
