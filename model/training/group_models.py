@@ -138,7 +138,6 @@ def train_group(task: GroupTask) -> GroupOutcome:
         return GroupOutcome(
             task.value, task.name, LEFT_OUT, rows, reason=f"only {few} a target: {task.least_rows} are needed"
         )
-    from murho.model.posterior.learned_rows import learned_rows_file
     from murho.model.training.train import train
 
     try:
@@ -148,12 +147,8 @@ def train_group(task: GroupTask) -> GroupOutcome:
         return GroupOutcome(task.value, task.name, LEFT_OUT, rows, reason=str(error))
     if trained.spec.training["interrupted"]:
         raise KeyboardInterrupt
-    evidence = trained.evidence
     facts = {"by": task.by, "value": task.value, "rows_and_options": stamp}
-    extras = {
-        GROUP_FILE: json.dumps(facts, ensure_ascii=False, indent=2).encode(),
-        **learned_rows_file(trained.spec.schema, evidence.columns, evidence.targets),
-    }
+    extras = {GROUP_FILE: json.dumps(facts, ensure_ascii=False, indent=2).encode()}
     directory = write_checkpoint(task.root, task.name, trained.spec, trained.tensors, extras=extras)
     return _outcome(task, TRAINED, directory, rows)
 
