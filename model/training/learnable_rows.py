@@ -76,7 +76,7 @@ def learnable_rows(
     advice: tuple[Advice, ...] = ()
     ranked = task.class_count is None or task.class_count == 2  # the ranks of more classes mean nothing
     if ranked and not options.group and not options.time:
-        advice = tuple(advise(table, prepared.plan, columns, targets, split, options.seed))
+        advice = tuple(advise(table, prepared.plan, columns, targets))
     for piece in advice:
         say(f"advice: {piece.message}")
     impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS
