@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from murho.model.data.cells import format_date
 from murho.model.data.column_overrides import FeatureKind
-from murho.model.data.date_readings import CountedDateReading, DateReading
+from murho.model.data.date_readings import DateReading
 from murho.model.data.readings import Reading, reading_from_json
 from murho.model.json_validation import expect_fields, expect_flag, expect_number, expect_text, wrong
 
@@ -130,8 +130,9 @@ class Feature:
         ):
             raise wrong(where, "a minimum that is not above the maximum, or neither", [minimum, maximum])
         reading = reading_from_json(fields.get("reading"), f"{where}.reading")
-        dates = isinstance(reading, DateReading | CountedDateReading)
-        if reading is not None and kind is not (FeatureKind.DATE if dates else FeatureKind.NUMERIC):
+        if reading is not None and kind is not (
+            FeatureKind.DATE if isinstance(reading, DateReading) else FeatureKind.NUMERIC
+        ):
             raise wrong(f"{where}.reading", f"a reading of {kind} cells", fields["reading"])
         return cls(
             name=expect_text(fields["name"], f"{where}.name"),
