@@ -106,22 +106,19 @@ def _reader() -> Callable[[str], datetime]:
     """Reads a date in any form that has a year and a month; raises a ValueError."""
     from dateutil.parser import parser, parserinfo  # takes a while, and few tables need it
 
-    class Years(parserinfo):
-        def convertyear(self, year: int, century_specified: bool = False) -> int:
-            return year if century_specified else _whole_year(year)
-
-    reader = parser(Years())
+    years = parserinfo()
+    years.convertyear = lambda year, century_specified=False: year if century_specified else _whole_year(year)
+    reader = parser(years)
 
     def read(text: str) -> datetime:
         if _TOLD.search(text) is None:
             raise ValueError("it has neither a month's name nor a whole year")
         if _ISO_DAY.match(text):
-            return reader.parse(text, tzinfos=_zone)
+            whole: datetime = reader.parse(text, tzinfos=_zone)
+            return whole
         # What the text does not say comes from the default.
-        one, other = (
-            reader.parse(text, default=day, tzinfos=_zone) for day in (datetime(2001, 1, 1), datetime(2002, 2, 1))
-        )
-        if one != other:
+        one: datetime = reader.parse(text, default=datetime(2001, 1, 1), tzinfos=_zone)
+        if one != reader.parse(text, default=datetime(2002, 2, 1), tzinfos=_zone):
             raise ValueError("it says no year or no month")
         return one
 

@@ -58,7 +58,7 @@ class Parts(NamedTuple):
         unit: Currency as written, or ``%``; empty if there is none.
     """
 
-    values: dict[str, float]
+    values: dict[DecimalMark, float]
     unit: str
 
 

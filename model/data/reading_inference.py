@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import TypeVar
 
+    from murho.model.data.date_readings import DateOrder
     from murho.model.data.number_readings import DecimalMark
     from murho.model.data.readings import Reading
 
@@ -94,11 +95,10 @@ def hints_of_table(
                 marks.add(".")
             continue
         texts = distinct(cells).values
-        for found, values, known in (
-            (_decimal_evidence(_some(texts, number_parts)), MARKS, marks),
-            (_order_evidence(_some(texts, written_day)), (True, False), orders),
-        ):
-            known.update(value for value, proofs in zip(values, found[:2], strict=True) if proofs)  # type: ignore[attr-defined]
+        points, commas, _ = _decimal_evidence(_some(texts, number_parts))
+        days, months, _ = _order_evidence(_some(texts, written_day))
+        marks |= {mark for mark, proofs in zip(MARKS, (points, commas), strict=True) if proofs}
+        orders |= {order for order, proofs in ((True, days), (False, months)) if proofs}
     if decimal is None and marks == {","}:
         decimal = ","
     if day_first is None and len(orders) == 1:
@@ -170,7 +170,7 @@ def _date_readings(texts: Sequence[str], name: str, hints: ReadingHints) -> Iter
     elif day_first is None:
         marks = {day[2] for day in written.values()}
         day_first, why = marks == {"."}, ", as is usual with points" if marks == {"."} else ""
-    order = "day-first" if day_first else "month-first"
+    order: DateOrder = "day-first" if day_first else "month-first"
     note = ""
     if not (days or months or "day_first" in hints.given) and ambiguous is not None:
         other = "--no-day-first" if day_first else "--day-first"
@@ -196,7 +196,7 @@ def _decimal_evidence(parts: dict[str, Parts]) -> _Evidence:
 def _order_evidence(written: dict[str, tuple[int, int, str]]) -> _Evidence:
     """The cells that prove that the day, and the month, comes first, and the first that is open."""
     days, months = (
-        [text for text, numbers in written.items() if 12 < numbers[place] <= 31 and 1 <= numbers[1 - place] <= 12]
+        [text for text, (*numbers, _) in written.items() if 12 < numbers[place] <= 31 and 1 <= numbers[1 - place] <= 12]
         for place in (0, 1)
     )
     return _Evidence(days, months, next((text for text, day in written.items() if day[0] != day[1]), None))
