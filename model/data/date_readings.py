@@ -9,12 +9,11 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from murho.model.data.cells import days_of, parse_date
 from murho.model.data.number_readings import is_missing_word
-from murho.model.json_validation import expect_fields, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +46,10 @@ class DateReading:
             ``3 Apr 2020``, which then refuses it.
     """
 
-    form: ClassVar[str] = "date"
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     order: DateOrder | None = None
+    form: Literal["date"] = "date"
 
     def parse(self, text: str) -> float:
         """Days since 1970-01-01 UTC; NaN for a text that stands for a missing cell. A time without a zone is UTC.
@@ -83,18 +83,6 @@ class DateReading:
     def describe(self) -> str:
         """What was recognised, for people."""
         return "dates" if self.order is None else f"dates, {self.order}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the reading as JSON data."""
-        return {"form": self.form, "order": self.order}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """Read what `to_json` returned; raises a CheckpointError that names the field."""
-        fields = expect_fields(data, where, ("form", "order"))
-        if fields["order"] not in ("day-first", "month-first", None):
-            raise wrong(f"{where}.order", "'day-first', 'month-first' or null", fields["order"])
-        return cls(cast("DateOrder | None", fields["order"]))
 
 
 def _whole_year(year: int) -> int:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast
-
-from murho.model.json_validation import expect_fields, expect_text, wrong
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 __all__ = ["MARKS", "DecimalMark", "NumberReading", "Parts", "is_missing_word", "number_parts"]
 
@@ -99,10 +97,11 @@ class NumberReading:
         unit: Currency, or ``%``, that the cells repeat; None if they have none.
     """
 
-    form: ClassVar[str] = "number"
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     decimal: DecimalMark = "."
     unit: str | None = None
+    form: Literal["number"] = "number"
 
     def parse(self, text: str) -> float:
         """The number in a cell; NaN for a text that stands for a missing cell. The unit may be left out.
@@ -129,16 +128,3 @@ class NumberReading:
         unit = {None: "", "%": "per cent", "s": "seconds"}.get(self.unit, f"currency {self.unit!r}")
         parts = [part for part in (unit, "decimal comma" if self.decimal == "," else "") if part]
         return f"numbers with {' and '.join(parts)}" if parts else "numbers"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the reading as JSON data."""
-        return {"form": self.form, "decimal": self.decimal, "unit": self.unit}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """Read what `to_json` returned; raises a CheckpointError that names the field."""
-        fields = expect_fields(data, where, ("form", "decimal", "unit"))
-        if fields["decimal"] not in MARKS:
-            raise wrong(f"{where}.decimal", "'.' or ','", fields["decimal"])
-        unit = None if fields["unit"] is None else expect_text(fields["unit"], f"{where}.unit")
-        return cls(cast("DecimalMark", fields["decimal"]), unit)

@@ -6,35 +6,33 @@ it, so that a file to predict and the strings of a request are read as the train
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from functools import cache
+from typing import Annotated, TypeAlias
+
+from pydantic import Field, TypeAdapter
 
 from murho.model.data.date_readings import DateReading
 from murho.model.data.number_readings import NumberReading
-from murho.model.json_validation import wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from murho.model.json_validation import read_strictly
 
 __all__ = ["Reading", "reading_from_json", "unit_of_reading"]
 
-Reading: TypeAlias = NumberReading | DateReading
+Reading: TypeAlias = Annotated[NumberReading | DateReading, Field(discriminator="form")]
 """Of the cells of a numeric, or a date column."""
 
-_FORMS: Mapping[str, type[Reading]] = {reading.form: reading for reading in (NumberReading, DateReading)}
+
+@cache
+def _readings() -> TypeAdapter[Reading | None]:
+    return TypeAdapter(Reading | None)
 
 
 def reading_from_json(data: object, where: str) -> Reading | None:
-    """Read what a reading's ``to_json`` returned, or None.
+    """Read a reading as JSON data, or None.
 
     Raises:
         CheckpointError: The data have another form; the message names the field.
     """
-    if data is None:
-        return None
-    form = data.get("form") if isinstance(data, dict) else data
-    if not isinstance(form, str) or form not in _FORMS:
-        raise wrong(where, f"an object with a form of {', '.join(_FORMS)}", data)
-    return _FORMS[form].from_json(data, where)
+    return read_strictly(_readings(), data, where)
 
 
 def unit_of_reading(reading: Reading | None) -> str | None:

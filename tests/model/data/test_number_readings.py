@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -81,4 +82,4 @@ def test_a_grouped_number_is_read_back(value: float, decimal: DecimalMark, unit:
         text = text.translate(str.maketrans(",.", ".,"))
     reading = NumberReading(decimal, unit)
     assert reading.parse(f"{text} {unit}" if unit and unit != "$" else text) == round(value, 4)
-    assert reading_from_json(reading.to_json(), "reading") == reading
+    assert reading_from_json(asdict(reading), "reading") == reading

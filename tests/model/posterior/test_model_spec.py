@@ -63,9 +63,11 @@ FACTS: dict[str, Any] = {
                 "minimum": 20.0,
                 "maximum": 120.0,
                 "categories": [],
+                "imputed": False,
+                "reading": None,
             }
         ],
-        "target": {"name": "rent", "unit": "EUR"},
+        "target": {"name": "rent", "unit": "EUR", "classes": None, "reading": None},
         "left_out": {},
     },
     "encoding": {
