@@ -19,10 +19,10 @@ from murho.model.data.schema_inference import (
     plan_columns,
     target_from_table,
 )
-from murho.model.data.tables import read_table, write_table
+from murho.model.data.tables import read_table
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import OptionError, TableError
-from tests.support import ROOT
+from tests.support import ROOT, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
