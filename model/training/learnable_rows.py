@@ -69,7 +69,7 @@ def learnable_rows(
     row_numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
     table, targets = rows_of(prepared.table, rows), prepared.targets[rows]
     columns = select_rows(prepared.columns, rows)
-    holding_out = hold_out(table, target, columns, options, row_numbers, held_out_within_budget(prepared, options))
+    holding_out = hold_out(table, target, columns, options, held_out_within_budget(prepared, options))
     split = holding_out.split
     for note in (*holding_out.notes, split.describe()):
         say(note)

@@ -164,7 +164,7 @@ class TestTarget:
                 [*["3", "4"] * 8, "x"],
                 r"'x' among numbers \(95% of the cells are numbers\): correct the cell, or leave it",
             ),
-            (["a", "b", None], "holds texts .'a', 'b'; no others., and a target must be a number"),
+            (["a", "b", None], "holds texts .'a', 'b'; 2 different., and a target must be a number"),
             (["true", "false"], "write true as 1 and false as 0"),
             (["2020-01-01", "2020-01-02"], "holds dates .'2020-01-01'"),
             (["3", "inf", "4"], "row 2: inf is not finite"),
