@@ -10,6 +10,7 @@ import pytest
 
 from murho.model.data.cells import parse_date
 from murho.model.data.column_overrides import ColumnOverride, FeatureKind
+from murho.model.data.reading_inference import hints_of_table
 from murho.model.data.schema import Schema
 from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns, target_from_table
 from murho.model.errors import TableError
@@ -86,9 +87,10 @@ def test_dates_are_read_as_the_column_says(cells: Any, values: list[str]) -> Non
     ],
 )
 def test_options_decide_what_the_column_leaves_open(cells: Any, options: dict[str, Any], first: float) -> None:
-    assert read(cells, **options)[2][0] == first
     table = table_of(c=cells)
-    assert "c" not in plan_columns(table, "y", **options).notes
+    hints = hints_of_table(table, **{"decimal": None, "day_first": None} | options)
+    assert read(cells, hints=hints)[2][0] == first
+    assert "c" not in plan_columns(table, "y", hints=hints).notes
 
 
 def test_columns_learn_from_each_other_and_say_so() -> None:
