@@ -15,6 +15,11 @@ from murho.model.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeVar
+
+    from pydantic import TypeAdapter
+
+    T = TypeVar("T")
 
 __all__ = [
     "expect_fields",
@@ -26,6 +31,7 @@ __all__ = [
     "expect_text",
     "expect_whole",
     "option_errors_at",
+    "read_strictly",
     "wrong",
 ]
 
@@ -44,6 +50,24 @@ def option_errors_at(where: str) -> Iterator[None]:
         yield
     except OptionError as error:
         raise CheckpointError(f"{where}: {error}") from error
+
+
+def read_strictly(adapter: TypeAdapter[T], data: object, where: str) -> T:
+    """Read JSON data as a type that pydantic knows, where nothing is converted.
+
+    Raises:
+        CheckpointError: The data have another form; the message has the path of the field.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return adapter.validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        expected = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        found = json.dumps(first["input"], default=str)[:200]
+        raise CheckpointError(f"{where}{path}: {expected}, found {found}") from error
 
 
 def expect_object(data: object, where: str) -> dict[str, Any]:

@@ -10,19 +10,22 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 from filelock import FileLock
 
 from murho import command_line
+from murho.model.data.csv_writer import csv_writer
+from murho.model.data.parquet_writer import parquet_writer
+from murho.model.data.tables import table_of_columns
 from murho.model.posterior.seal import SEAL, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = ["ROOT", "call_murho", "made_once", "sealed_again"]
+__all__ = ["ROOT", "call_murho", "made_once", "sealed_again", "write_table"]
 
 ROOT = Path(__file__).parents[1]
 """The repository."""
@@ -72,3 +75,10 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 def sealed_again(edited: str) -> bytes:
     """The text of an edited ``model.json`` with a seal that fits, so that what else is checked is seen."""
     return sealed({key: value for key, value in json.loads(edited).items() if key != SEAL})
+
+
+def write_table(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write columns as CSV, or as Parquet, as `murho predict` writes its answers."""
+    writer = parquet_writer(path) if path.suffix == ".parquet" else csv_writer(path)
+    with writer as write:
+        write(table_of_columns(columns))

@@ -55,9 +55,7 @@ def evaluate(
         check_first_rows(table, directory, labelled=True)
     from murho.model.commands.class_evaluation_report import class_report_lines
     from murho.model.commands.evaluation_report import report_lines
-    from murho.model.commands.learned_notes import JUDGED, note_of_learned, recognised_json
     from murho.model.evaluation.evaluate import evaluate_table
-    from murho.model.posterior.learned_rows import read_learned_rows, recognise_table
     from murho.model.posterior.posterior import Posterior
     from murho.model.runtime.row_progress import advancing
 
@@ -65,14 +63,10 @@ def evaluate(
     posterior = Posterior.load(directory, resolve_device(device))
     with naming(data), advancing("judging", table.num_rows) as advance:
         report = evaluate_table(posterior, table, weight=weight, advance=advance)
-        learned = read_learned_rows(directory)
-        found = None if learned is None else recognise_table(learned, posterior.schema, table)
-    report["learned"] = recognised_json(found)
     left_out = report.pop("left_out")
     if left_out:
         or_weight = "" if weight is None else f" or of {weight!r} 0"
         sys.stderr.write(f"left out {left_out} rows without a value of {posterior.schema.target.name!r}{or_weight}\n")
-    sys.stderr.write(note_of_learned(found, JUDGED) or "")
     if json:
         print_json(report)
         return

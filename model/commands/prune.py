@@ -57,7 +57,6 @@ def prune(
     table = None if data is None else read_rows_for(source, data)
     from murho.model.commands.revision_files import report_line, write_revision
     from murho.model.commands.revision_report import pruned_lines
-    from murho.model.posterior.learned_rows import LEARNED_ROWS_FILE, read_learned_rows
     from murho.model.report.facts import report_facts
     from murho.model.report.files import pruning_report
     from murho.model.revision.pruning import prune as prune_revision
@@ -71,9 +70,7 @@ def prune(
     def make_report() -> dict[str, bytes]:
         return pruning_report(name, pruned, rows, report_facts(source, revision.spec), with_rows=report_rows)
 
-    learned = read_learned_rows(source)
-    files = {} if learned is None else {LEARNED_ROWS_FILE: learned.to_bytes()}
-    made = write_revision(store, name, written, make_report if report else None, files)
+    made = write_revision(store, name, written, make_report if report else None)
     if figure is not None:
         draw(pruned.cut, f"{name}, version {revision.posterior.version}", figure)
     if json:

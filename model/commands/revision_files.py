@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from murho.model.revision.revisions import Revision
     from murho.model.storage.stores import CheckpointStore, WrittenVersion
@@ -19,7 +19,6 @@ def write_revision(
     name: str,
     written: Revision,
     report: Callable[[], dict[str, bytes]] | None,
-    files: Mapping[str, bytes],
 ) -> WrittenVersion:
     """Write the next version of a checkpoint; returns what was written.
 
@@ -30,7 +29,6 @@ def write_revision(
         name: Name of the checkpoint.
         written: The version.
         report: Makes the files of the report, by path; None: without a report.
-        files: Further files, by path.
     """
     extras: dict[str, bytes] = {}
     if report is not None:
@@ -38,7 +36,7 @@ def write_revision(
             extras = report()
         except Exception as error:
             sys.stderr.write(f"warning: the report could not be made: {type(error).__name__}: {error}\n")
-    return store.write(name, written.spec, written.tensors, extras={**files, **extras})
+    return store.write(name, written.spec, written.tensors, extras=extras)
 
 
 def report_line(made: WrittenVersion) -> list[str]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from murho.model.commands.written_cells import written_cells
-from murho.model.data.csv_writer import CsvWriter
-from murho.model.data.parquet_writer import ParquetWriter
+from murho.model.data.csv_writer import csv_writer
+from murho.model.data.parquet_writer import parquet_writer
 from murho.model.data.tables import table_of_columns
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-    from types import TracebackType
-    from typing import Self
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -31,7 +29,8 @@ class ScoredOutput(Protocol):
         ...
 
 
-def scored_output(path: Path | None, *, keep_inputs: bool) -> AbstractContextManager[ScoredOutput]:
+@contextmanager
+def scored_output(path: Path | None, *, keep_inputs: bool) -> Iterator[ScoredOutput]:
     """A context that takes chunks. A file is whole when it ends, and not there if an error ends it.
 
     Args:
@@ -42,30 +41,21 @@ def scored_output(path: Path | None, *, keep_inputs: bool) -> AbstractContextMan
         TableError: The file can't be written.
         OptionError: ``keep_inputs``, and an input column has the name of an answer's.
     """
-    if path is not None and path.suffix.lower() == ".parquet":
-        return _Output(ParquetWriter(path), keep_inputs=keep_inputs, as_csv=False)
-    return _Output(CsvWriter(path), keep_inputs=keep_inputs, as_csv=True)
+    as_parquet = path is not None and path.suffix.lower() == ".parquet"
+    with parquet_writer(path) if path is not None and as_parquet else csv_writer(path) as write:
+        yield _Output(write, keep_inputs=keep_inputs, as_csv=not as_parquet)
 
 
 class _Output:
     """Each chunk goes to a writer at once."""
 
-    def __init__(self, writer: CsvWriter | ParquetWriter, *, keep_inputs: bool, as_csv: bool) -> None:
-        self._writer, self._keep_inputs, self._as_csv = writer, keep_inputs, as_csv
-
-    def __enter__(self) -> Self:
-        self._writer.__enter__()
-        return self
+    def __init__(self, write: Callable[[pa.Table], None], *, keep_inputs: bool, as_csv: bool) -> None:
+        self._write, self._keep_inputs, self._as_csv = write, keep_inputs, as_csv
 
     def append(self, rows: pa.Table, answers: Mapping[str, NDArray[Any]]) -> None:
         inputs = _inputs(rows, answers) if self._keep_inputs else {}
         cells = {name: written_cells(column, as_csv=self._as_csv) for name, column in answers.items()}
-        self._writer.write(table_of_columns(inputs | cells))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._writer.__exit__(kind, error, trace)
+        self._write(table_of_columns(inputs | cells))
 
 
 def _inputs(rows: pa.Table, answers: Mapping[str, Any]) -> dict[str, Any]:

@@ -108,7 +108,6 @@ def train(
             )
         with interrupts_held_back():
             extras = _report_files(chosen_name, trained, reporter, with_rows=report_rows) if with_report else {}
-            extras |= _learned_rows(trained)
             written = store.write(chosen_name, trained.spec, trained.tensors, extras=extras)
     _print_outcome(trained, written, described, as_json=json)
 
@@ -181,17 +180,6 @@ def _report_files(name: str, trained: Trained, reporter: TerminalReporter, *, wi
     except Exception as error:
         reporter.say(f"warning: the report could not be made: {type(error).__name__}: {error}")
         return {}
-
-
-def _learned_rows(trained: Trained) -> dict[str, bytes]:
-    """The file by which `murho evaluate` and `murho update` recognise the rows of the training.
-
-    Rows that were held out are among them: they have calibrated the bands, or chosen the fit.
-    """
-    from murho.model.posterior.learned_rows import learned_rows_file
-
-    evidence, schema = trained.evidence, trained.spec.schema
-    return learned_rows_file(schema, evidence.columns, evidence.targets)
 
 
 def _print_outcome(trained: Trained, written: WrittenVersion, described: DataReport, *, as_json: bool) -> None:

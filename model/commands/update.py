@@ -60,11 +60,9 @@ def update(
     require_file(data)
     store.check_writable(name)
     table = read_rows_for(source, data)
-    from murho.model.commands.learned_notes import LEARNED_TWICE, note_of_learned
     from murho.model.commands.revision_files import report_line, write_revision
     from murho.model.commands.revision_report import updated_lines
     from murho.model.commands.training_progress import TerminalReporter
-    from murho.model.posterior.learned_rows import learned_rows_file, read_learned_rows, recognise
     from murho.model.report.facts import report_facts
     from murho.model.report.files import update_report
     from murho.model.revision.revisions import Revision
@@ -74,10 +72,6 @@ def update(
     revision = Revision.read(source)
     rows = labelled_rows_of(table, data, revision.posterior)
     _say_outside(rows, revision.posterior.encoder.unread)
-    learned = read_learned_rows(source)
-    if learned is not None:
-        found = recognise(learned, revision.posterior.schema, rows.columns, rows.targets)
-        sys.stderr.write(note_of_learned(found, LEARNED_TWICE) or "")
     with use_threads_for_fitting(resolved), TerminalReporter() as reporter:
         updated = update_revision(revision, rows, options, reporter=reporter, device=resolved)
     written = updated.revision
@@ -85,8 +79,7 @@ def update(
     def make_report() -> dict[str, bytes]:
         return update_report(name, updated, rows, report_facts(source, revision.spec), with_rows=report_rows)
 
-    files = learned_rows_file(revision.posterior.schema, rows.columns, rows.targets, learned)
-    made = write_revision(store, name, written, make_report if report else None, files)
+    made = write_revision(store, name, written, make_report if report else None)
     if json:
         print_revision(made, written, "update")
         return

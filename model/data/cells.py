@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import numpy as np
 
-__all__ = ["canonical_category", "format_date", "parse_boolean", "parse_date", "parse_number"]
+__all__ = ["canonical_category", "days_of", "format_date", "parse_boolean", "parse_date", "parse_number"]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
@@ -67,8 +67,7 @@ def parse_date(text: str) -> float:
     if _DATE.fullmatch(stripped) is None:
         raise ValueError(f"{text!r} is not an ISO 8601 date such as 1982-01-01 or 1982-01-01T12:30:00Z")
     try:
-        moment = datetime.fromisoformat(stripped)
-        return _days(moment)
+        return days_of(datetime.fromisoformat(stripped))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{text!r} is not a day of the calendar: {error}") from error
 
@@ -114,13 +113,14 @@ def canonical_category(value: object) -> str:
             )
             return _canonical_text(format(decimal, "f"))
         case datetime():
-            return format_date(_days(value))
+            return format_date(days_of(value))
         case date():
             return value.isoformat()
     raise ValueError(f"a value of type {type(value).__name__} is not a category")
 
 
-def _days(moment: datetime) -> float:
+def days_of(moment: datetime) -> float:
+    """Days since 1970-01-01 UTC, fractional. A moment without a zone is UTC."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return (aware - _EPOCH) / _DAY
 

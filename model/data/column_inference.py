@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murho.model.data.arrow_values import floats
 from murho.model.data.cells import parse_date, parse_number
 from murho.model.data.columns import (
     CellType,
@@ -23,16 +22,14 @@ from murho.model.data.columns import (
     is_missing,
     plain,
 )
-from murho.model.data.counted_dates import counted_dates
-from murho.model.data.date_readings import CountedDateReading, DateReading
-from murho.model.data.duration_readings import DurationReading
+from murho.model.data.date_readings import DateReading
 from murho.model.data.number_readings import NumberReading, is_missing_word
 from murho.model.data.reading_inference import NO_HINTS, text_readings
 from murho.model.data.schema import FeatureKind
 from murho.model.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from murho.model.data.reading_inference import ReadingHints
     from murho.model.data.readings import Reading
@@ -42,9 +39,9 @@ __all__ = ["Inference", "infer_column"]
 _MOSTLY = 0.8
 """A text column with at least this share of numbers (or dates) is refused: its other cells are likely mistakes."""
 _ALMOST_ALL = 0.95
-"""The same for readings: ``10+ years`` among ``3 years`` is rather a category than a mistake."""
-_LEAST_READ = 0.2
-"""Of the cells of a column with a reading, so many are not words for a missing cell."""
+"""The same for readings: other texts among ``$3`` are rather categories than mistakes."""
+_MOST_WORDS = 0.8
+"""Share of the cells of a column with a reading that may be words for a missing cell."""
 
 _LOOKED_AT = 500
 """Distinct cells of a column that tell whether it is worth to look at all of them."""
@@ -55,6 +52,7 @@ _NAMES_OF_IDENTIFIERS = re.compile(
     r"|^__index_level_|(?-i:(?<=[a-z])I[dD]$)",
     re.IGNORECASE,
 )
+_WITH_UNIT = re.compile(r"[0-9][0-9.,]*\s*[^\W\d_]+[^\d\s]*")
 _WORDS_OF_FREE_TEXT = 5
 """Texts with so many words, on average, are sentences."""
 
@@ -105,7 +103,7 @@ def infer_column(
         return Inference(kind, missing=False, left_out=f"cells of the type {column.type} can't be used")
     kind, reading, note = _kind(cells, stored, name, declared, hints)
     if holds_durations(column.type) and kind is FeatureKind.NUMERIC:
-        reading = DurationReading("s")
+        reading = NumberReading(unit="s")
     values = canonical_cells(cells, kind, name, reading)
     absent = is_missing(values)
     present = values[~absent]
@@ -123,91 +121,74 @@ def _kind(
     cells: pa.ChunkedArray, stored: CellType, name: str, declared: FeatureKind | None, hints: ReadingHints
 ) -> tuple[FeatureKind, Reading | None, str]:
     """Kind, reading and the note on the reading."""
-    match stored:
-        case CellType.BOOLEAN:
-            return declared or FeatureKind.BOOLEAN, None, ""
-        case CellType.DATE:
-            return declared or FeatureKind.DATE, None, ""
+    if stored is CellType.BOOLEAN or stored is CellType.DATE:
+        return declared or (FeatureKind.BOOLEAN if stored is CellType.BOOLEAN else FeatureKind.DATE), None, ""
     if declared in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN):
         return declared, None, ""
-    try:
-        numbers = pc.cast(cells, pa.float64(), safe=False)
-    except pa.ArrowInvalid:
-        return _text_kind(distinct(cells), name, declared, hints)
-    if declared is not FeatureKind.NUMERIC:
-        counted = counted_dates(floats(numbers), name, declared=declared is FeatureKind.DATE)
-        if counted is not None:
-            note = "" if declared else 'declare kind = "numeric" if these are no dates'
-            return FeatureKind.DATE, counted, note
-    if stored is CellType.TEXT and hints.decimal == "," and declared is not FeatureKind.DATE:
-        # "1.234" in a table with decimal commas; a column with "12.5" has decimal points all the same.
-        values = distinct(cells)
-        reading, note = next(text_readings(values, name, hints))
-        commas = isinstance(reading, NumberReading) and reading.decimal == ","
-        if commas and any("." in value for value in values.values):
-            return FeatureKind.NUMERIC, reading, note
+    if stored is CellType.TEXT:
+        try:
+            pc.cast(cells, pa.float64(), safe=False)
+        except pa.ArrowInvalid:
+            return _text_kind(distinct(cells), name, declared, hints)
+        if declared is FeatureKind.DATE:  # such as 20201231
+            return _text_kind(distinct(cells), name, declared, hints)
+        if hints.decimal == ",":
+            # "1.234" in a table with decimal commas; a column with "12.5" has decimal points all the same.
+            values = distinct(cells)
+            reading, note = next(text_readings(values, name, hints))
+            if reading == NumberReading(",") and any("." in value for value in values.values):
+                return FeatureKind.NUMERIC, reading, note
     return declared or FeatureKind.NUMERIC, None, ""
 
 
 def _text_kind(
     values: Distinct, name: str, declared: FeatureKind | None, hints: ReadingHints
 ) -> tuple[FeatureKind, Reading | None, str]:
-    tried: list[tuple[float, int, str]] = []
-    if declared in (None, FeatureKind.NUMERIC):
-        tried.append(_tried(values, parse_number, "numbers"))
-        if tried[-1][1] < 0:
-            return FeatureKind.NUMERIC, None, ""
-        if {value.lower() for value in values.values} <= {"true", "false"} and declared is None:
-            return FeatureKind.BOOLEAN, None, ""
-    if declared in (None, FeatureKind.DATE):
-        tried.append(_tried(values, parse_date, "dates"))
-        if tried[-1][1] < 0:
-            return FeatureKind.DATE, None, ""
-    words = sum(
-        count for value, count in zip(values.values, values.counts().tolist(), strict=True) if is_missing_word(value)
-    )
-    best: tuple[float, FeatureKind, Reading] | None = None
-    for reading, note in text_readings(values, name, hints):
-        dates = isinstance(reading, DateReading | CountedDateReading)
-        kind = FeatureKind.DATE if dates else FeatureKind.NUMERIC
+    if declared is None and {value.lower() for value in values.values} <= {"true", "false"}:
+        return FeatureKind.BOOLEAN, None, ""
+    counts = values.counts()
+    words = int(counts[np.array([is_missing_word(value) for value in values.values])].sum())
+    best: tuple[float, int, str, Reading | None] = (0.0, 0, "", None)
+    for kind, reading, parse, what, mostly, note in _forms(values, name, hints):
         if declared not in (None, kind):
             continue
-        share, misfit, _ = _tried(values, reading.parse, reading.describe())
-        if misfit < 0 and words <= (1.0 - _LEAST_READ) * int(values.counts().sum()):
-            return kind, reading, _with_words(note, words)
-        if best is None or share > best[0]:
-            best = (share, kind, reading)
-        if share >= _ALMOST_ALL and misfit >= 0:
-            tried.append((share, misfit, reading.describe()))
+        fitting = _fitting(values, parse)
+        if fitting.all() and (reading is None or words <= _MOST_WORDS * int(counts.sum())):
+            missing = f"{words} cells hold a word or sign for a missing value" if reading and words else ""
+            return kind, reading, "; ".join(filter(None, (note, missing)))
+        share = float(counts[fitting].sum() / counts.sum())
+        if share > best[0] and (declared is not None or mostly <= share < 1.0):
+            best = (share, int(np.argmin(fitting)), what, reading)
     if declared is not None:
         # The first cell that does not fit will be named, as the form that most cells have expects it.
-        likely = best is not None and best[0] > max(share for share, _, _ in tried)
-        return declared, best[2] if best is not None and likely else None, ""
-    for share, misfit, what in sorted(tried, reverse=True):
-        if share >= _MOSTLY:
-            raise TableError(
-                f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
-                f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
-                'missing, or declare kind = "categorical" if it is meant',
-                row=values.first_row(misfit),
-            )
+        return declared, best[3], ""
+    share, misfit, what, _ = best
+    if share:
+        raise TableError(
+            f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} among {what} "
+            f"({share:.0%} of the cells are {what}): correct the cell, leave it empty if the value is "
+            'missing, or declare kind = "categorical" if it is meant',
+            row=values.first_row(misfit),
+        )
     return FeatureKind.CATEGORICAL, None, ""
 
 
-def _with_words(note: str, words: int) -> str:
-    missing = f"{words} cells hold a word or sign for a missing value" if words else ""
-    return "; ".join(filter(None, (note, missing)))
+def _forms(
+    values: Distinct, name: str, hints: ReadingHints
+) -> Iterator[tuple[FeatureKind, Reading | None, Callable[[str], float], str, float, str]]:
+    """What the texts may be: kind, reading, parser, name, share from which on a misfit is an error, and note."""
+    yield FeatureKind.NUMERIC, None, parse_number, "numbers", _MOSTLY, ""
+    yield FeatureKind.DATE, None, parse_date, "dates", _MOSTLY, ""
+    for reading, note in text_readings(values, name, hints):
+        kind = FeatureKind.DATE if isinstance(reading, DateReading) else FeatureKind.NUMERIC
+        yield kind, reading, reading.parse, reading.describe(), _ALMOST_ALL, note
 
 
-def _tried(values: Distinct, parse: Callable[[str], float], what: str) -> tuple[float, int, str]:
-    """Share of rows whose cells can be parsed, the first distinct value that can't be (-1: none), and ``what``."""
-    some = values.values[:: max(1, len(values.values) // _LOOKED_AT)]
-    if not any(_parses(parse, value) for value in some):
-        return 0.0, 0, what
-    fitting = np.array([_parses(parse, value) for value in values.values], dtype=bool)
-    counts = values.counts()
-    misfit = -1 if fitting.all() else int(np.argmin(fitting))
-    return float(counts[fitting].sum() / counts.sum()), misfit, what
+def _fitting(values: Distinct, parse: Callable[[str], float]) -> npt.NDArray[np.bool_]:
+    """Which of the distinct values can be parsed; none of them if none of a few can."""
+    if not any(_parses(parse, value) for value in values.values[:: max(1, len(values.values) // _LOOKED_AT)]):
+        return np.zeros(len(values.values), dtype=bool)
+    return np.array([_parses(parse, value) for value in values.values], dtype=bool)
 
 
 def _parses(parse: Callable[[str], float], text: str) -> bool:
@@ -228,6 +209,8 @@ def _identifies(present: npt.NDArray[Any], kind: FeatureKind, name: str, *, comp
         texts = f"{different} of its {count} texts are different"
         if sum(len(text.split()) for text in present.tolist()) >= _WORDS_OF_FREE_TEXT * count:
             return f"it is free text, which is not read: {texts}"
+        if 2 * sum(_WITH_UNIT.fullmatch(text) is not None for text in present.tolist()) > count:
+            return f"it holds numbers with a unit, such as {present[0]!r}: write the numbers alone to use it"
         return f"it identifies rows: {texts}"
     if kind is not FeatureKind.NUMERIC or count <= _IDENTIFIER_VALUES:
         return None

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from murho.model.data.arrow_values import EMPTY_TEXT, NO_NUMBER, NO_TEXT, floats, integers
 from murho.model.data.cells import canonical_category, parse_boolean, parse_date, parse_number
-from murho.model.data.date_readings import COUNTS, CountedDateReading
 from murho.model.data.number_readings import NumberReading
 from murho.model.data.schema import FeatureKind
 from murho.model.errors import TableError
@@ -40,7 +39,7 @@ __all__ = [
 ]
 
 _MICROSECONDS_PER_DAY = 86_400e6
-_SECONDS_PER_DAY = 86_400.0
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 class CellType(Enum):
@@ -105,7 +104,7 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if holds_durations(kind):
         return pc.divide(
             pc.cast(pc.cast(column, pa.int64() if kind.bit_width == 64 else pa.int32()), pa.float64()),
-            COUNTS[kind.unit],
+            _PER_SECOND[kind.unit],
         )
     return column
 
@@ -223,20 +222,10 @@ def is_missing(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _dates(cells: pa.ChunkedArray, stored: CellType, name: str, reading: Reading | None) -> npt.NDArray[np.float64]:
-    if stored is CellType.NUMBER and isinstance(reading, CountedDateReading):
-        return _counted_dates(_floats(cells), cells, name, reading)
     if stored is not CellType.DATE:
         parse = parse_date if reading is None else reading.parse
         return _parsed(cells, name, lambda cell: parse(str(cell)), np.nan, np.float64)
     return _floats(pc.cast(cells, pa.int64())) / _MICROSECONDS_PER_DAY
-
-
-def _counted_dates(
-    numbers: npt.NDArray[np.float64], cells: pa.ChunkedArray, name: str, reading: CountedDateReading
-) -> npt.NDArray[np.float64]:
-    if reading.count != "yyyymmdd" and np.nanmax(np.abs(numbers)) < COUNTS[reading.count] * _SECONDS_PER_DAY * 5e5:
-        return numbers / COUNTS[reading.count] / _SECONDS_PER_DAY
-    return _parsed(cells, name, reading.days, np.nan, np.float64)
 
 
 def _numbers(cells: pa.ChunkedArray, stored: CellType, name: str, reading: Reading | None) -> npt.NDArray[np.float64]:

@@ -1,29 +1,25 @@
-"""The data report of a training: each column of the table with kind, range, an example and what is odd about it."""
+"""The data report of a training: each column of the table with kind, range and an example, and leak suspects."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow.compute as pc
 
 from murho.model.data.cells import format_date
 from murho.model.data.columns import canonical_cells, is_missing, plain
 from murho.model.data.leaks import Suspect, leak_suspects, rows_to_look_at
-from murho.model.data.oddities import oddities
 from murho.model.data.schema import FeatureKind
 from murho.model.data.table_notes import notes_of
 from murho.model.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-    from murho.model.data.readings import Reading
     from murho.model.data.schema_inference import ColumnPlan
 
 __all__ = ["ColumnFacts", "DataReport", "describe_table"]
@@ -31,6 +27,7 @@ __all__ = ["ColumnFacts", "DataReport", "describe_table"]
 ORDERED_CLASSES = 2
 _CATEGORIES = 5
 _LONGEST_EXAMPLE = 40
+_SENTINELS = [sign * (10.0**nines - 1.0) for sign in (1.0, -1.0) for nines in (2, 3, 4, 5, 6)] + [-1.0, -9.0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,50 +37,32 @@ class ColumnFacts:
     Attributes:
         name: Its name.
         role: ``target``, ``feature``, ``left out``, or ``weight``.
+        missing: Number of missing cells.
+        example: The first cell that is there, as it is written; None if there is none.
         kind: Its kind; None if it is left out.
         unit: Unit of its numbers, if one is known.
         read_as: How its cells were recognised; None for plain numbers, ISO 8601 dates, truth values and categories.
-        missing: Number of missing cells.
-        minimum: Smallest value: a number, or a date as text; None for categories.
-        maximum: Largest value, as for the smallest.
-        categories: The most frequent categories; empty unless categorical.
+        min: Smallest value: a number, or a date as text; None for categories.
+        max: Largest value, as for the smallest.
+        categories: The most frequent categories; None unless categorical.
         different: Number of different categories; None unless categorical.
-        example: The first cell that is there, as it is written; None if there is none.
-        oddities: What is odd, and what was decided about the reading without proof.
-        reason: Why it is left out; None if it is not.
+        oddities: What was decided about the reading without proof, and values that may stand for missing ones.
+        left_out: Why it is left out; None if it is not.
     """
 
     name: str
     role: str
-    kind: str | None
-    unit: str | None
-    read_as: str | None
     missing: int
-    minimum: float | str | None
-    maximum: float | str | None
-    categories: tuple[str, ...]
-    different: int | None
     example: str | None
-    oddities: tuple[str, ...]
-    reason: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as JSON data."""
-        return {
-            "name": self.name,
-            "role": self.role,
-            "kind": self.kind,
-            "unit": self.unit,
-            "read_as": self.read_as,
-            "missing": self.missing,
-            "min": self.minimum,
-            "max": self.maximum,
-            "categories": list(self.categories) if self.different is not None else None,
-            "different": self.different,
-            "example": self.example,
-            "oddities": list(self.oddities),
-            "left_out": self.reason,
-        }
+    kind: str | None = None
+    unit: str | None = None
+    read_as: str | None = None
+    min: float | str | None = None
+    max: float | str | None = None
+    categories: list[str] | None = None
+    different: int | None = None
+    oddities: list[str] = field(default_factory=list)
+    left_out: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +72,18 @@ class DataReport:
     Attributes:
         rows: Number of rows, N.
         columns: All columns in the order of the table.
-        suspects: Features that may leak the target.
+        leak_suspects: Features that may leak the target.
         notes: What the reader of the file has to tell.
     """
 
     rows: int
-    columns: tuple[ColumnFacts, ...]
-    suspects: tuple[Suspect, ...]
-    notes: tuple[str, ...]
+    columns: list[ColumnFacts]
+    leak_suspects: list[Suspect]
+    notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON data."""
-        return {
-            "rows": self.rows,
-            "columns": [column.to_json() for column in self.columns],
-            "leak_suspects": [
-                {"column": suspect.column, "reason": suspect.reason, "share": suspect.share}
-                for suspect in self.suspects
-            ],
-            "notes": list(self.notes),
-        }
+        return asdict(self)
 
 
 def describe_table(
@@ -126,87 +97,68 @@ def describe_table(
         targets: ``[N]``, NaN where missing.
         weight: The column of weights, if there is one.
     """
-    # The numbers of more than two classes have no order, so no column can copy them.
-    ordered = plan.target.classes is None or len(plan.target.classes) == ORDERED_CLASSES
     looked_at = rows_to_look_at(targets)
     looks: dict[str, npt.NDArray[Any]] = {}
     described = []
     for name in table.column_names:
-        cells, values = _cells(table, name), None
-        if name == plan.target.name:
-            kind, values = FeatureKind.NUMERIC, targets
-            if plan.target.classes is not None:
-                kind, values = FeatureKind.CATEGORICAL, canonical_cells(cells, FeatureKind.CATEGORICAL, name)
-            facts = _facts("target", cells, name, kind, values, plan.target.unit, plan.target.reading, plan.notes)
-        elif name in plan.kinds:
-            kind, reading, unit = plan.kinds[name], plan.readings.get(name), plan.units[name]
-            values = canonical_cells(cells, kind, name, reading)
-            looks[name] = values[looked_at]
-            facts = _facts("feature", cells, name, kind, values, unit, reading, plan.notes)
-        elif name == weight:
-            values = canonical_cells(cells, FeatureKind.NUMERIC, name)
-            facts = _facts("weight", cells, name, FeatureKind.NUMERIC, values, None, None, plan.notes)
-        else:
-            facts = _left_out(cells, name, plan.left_out.get(name, ""))
+        facts, values = _described(table.column(name), name, plan, weight)
         described.append(facts)
-        del cells, values  # they would stay while the next column is read
-    looks = {name: looks[name] for name in plan.kinds}
+        if name in plan.kinds:
+            looks[name] = values[looked_at]
+        del values  # it would stay while the next column is read
+    # The numbers of more than two classes have no order, so no column can copy them.
+    ordered = plan.target.classes is None or len(plan.target.classes) == ORDERED_CLASSES
     suspects = leak_suspects(looks, plan.kinds, plan.target.name, targets[looked_at]) if ordered else []
-    return DataReport(table.num_rows, tuple(described), tuple(suspects), tuple(notes_of(table)))
+    return DataReport(table.num_rows, described, suspects, notes_of(table))
 
 
-def _facts(
-    role: str,
-    cells: pa.ChunkedArray,
-    name: str,
-    kind: FeatureKind,
-    column: npt.NDArray[Any],
-    unit: str | None,
-    reading: Reading | None,
-    notes: Mapping[str, str],
-) -> ColumnFacts:
-    absent = is_missing(column)
-    present = column[~absent]
-    minimum: float | str | None = None
-    maximum: float | str | None = None
-    counts: Counter[str] = Counter()
-    if kind is FeatureKind.CATEGORICAL:
-        counts = Counter(present.tolist())
-    elif len(present):
-        minimum, maximum = float(present.min()), float(present.max())
-        if kind is FeatureKind.DATE:
-            minimum, maximum = format_date(minimum), format_date(maximum)
-    odd = oddities(name, kind, column, cells) if role == "feature" else []
-    return ColumnFacts(
-        name=name,
-        role=role,
-        kind=str(kind),
-        unit=unit,
-        read_as=None if reading is None else reading.describe(),
-        missing=int(absent.sum()),
-        minimum=minimum,
-        maximum=maximum,
-        categories=tuple(category for category, _ in counts.most_common(_CATEGORIES)),
-        different=len(counts) if kind is FeatureKind.CATEGORICAL else None,
-        example=_example(cells),
-        oddities=tuple(filter(None, (notes.get(name), *odd))),
-    )
-
-
-def _cells(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column from `plain`; as it is stored where that refuses it, as the inference did too, and left it out."""
+def _described(
+    column: pa.ChunkedArray, name: str, plan: ColumnPlan, weight: str | None
+) -> tuple[ColumnFacts, npt.NDArray[Any]]:
+    """The facts of a column, and its canonical column; empty for one that is left out."""
+    kind, reading, unit = plan.kinds.get(name), plan.readings.get(name), plan.units.get(name)
+    role = "feature" if kind else "left out"
+    if name == plan.target.name:
+        role, reading, unit = "target", plan.target.reading, plan.target.unit
+        kind = FeatureKind.NUMERIC if plan.target.classes is None else FeatureKind.CATEGORICAL
+    elif name == weight:
+        role, kind = "weight", FeatureKind.NUMERIC
     try:
-        return plain(table.column(name), name)
-    except TableError:
-        return table.column(name)
+        cells = plain(column, name)
+    except TableError:  # the inference left it out
+        cells = column
+    if kind is None:
+        reason = plan.left_out.get(name) or "it is not used"
+        return ColumnFacts(name, role, cells.null_count, _example(cells), left_out=reason), np.empty(0)
+    values = canonical_cells(cells, kind, name, reading)
+    absent = is_missing(values)
+    facts: dict[str, Any] = {
+        "kind": str(kind),
+        "unit": unit,
+        "read_as": None if reading is None else reading.describe(),
+    }
+    odd = [plan.notes.get(name)]
+    if kind is FeatureKind.CATEGORICAL:
+        counts = Counter(values[~absent].tolist())
+        facts |= {"categories": [most for most, _ in counts.most_common(_CATEGORIES)], "different": len(counts)}
+    elif not absent.all():
+        ends = [float(end) for end in (np.nanmin(values), np.nanmax(values))]
+        facts["min"], facts["max"] = map(format_date, ends) if kind is FeatureKind.DATE else ends
+        odd += [_sentinel(values[~absent], end) for end in ends] if role == "feature" else []
+    said = [text for text in odd if text]
+    return ColumnFacts(name, role, int(absent.sum()), _example(cells), oddities=said, **facts), values
 
 
-def _left_out(cells: pa.ChunkedArray, name: str, reason: str) -> ColumnFacts:
-    missing = int(cells.null_count)
-    return ColumnFacts(
-        *(name, "left out", None, None, None, missing, None, None, (), None, _example(cells), ()),
-        reason or "it is not used",
-    )
+def _sentinel(present: npt.NDArray[np.float64], end: float) -> str | None:
+    """What to say of the smallest or largest number if it looks like a code for missing values; None if it doesn't."""
+    rest = present[present != end]
+    count = len(present) - len(rest)
+    if end not in _SENTINELS or count < 2 or len(rest) < 3:
+        return None
+    gap = float(np.abs(rest - end).min())
+    if gap > np.ptp(rest) or (end <= -9.0 and rest.min() >= 0.0):
+        return f"{end:.12g} in {count} cells may stand for missing values: if so, leave these cells empty"
+    return None
 
 
 def _example(cells: pa.ChunkedArray) -> str | None:

@@ -7,8 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from murho.model.data.data_report import ColumnFacts, DataReport
 
 __all__ = ["report_lines"]
@@ -26,71 +24,48 @@ def report_lines(report: DataReport, source: str, width: int | None = None) -> l
         source: Name of the file.
         width: Columns of the terminal: sentences are wrapped, and rows of the table cut; None for lines of any length.
     """
-    used = [column for column in report.columns if column.role != "left out"]
     out = [column for column in report.columns if column.role == "left out"]
+    used = [column for column in report.columns if column.role != "left out"]
+    plain = [column for column in used if column.role == "feature" and not (column.oddities or column.read_as)]
+    hidden = plain[max(0, MOST_COLUMNS - (len(used) - len(plain))) :] if len(used) > MOST_COLUMNS else []
     lines = [f"{source}: {report.rows:,} rows, {len(report.columns)} columns"]
     lines += [f"  note: {note}" for note in report.notes]
-    closing: list[str] = []
-    if len(used) > MOST_COLUMNS:
-        plain = [column for column in used if not (column.oddities or column.read_as or column.role != "feature")]
-        hidden = plain[max(0, MOST_COLUMNS - (len(used) - len(plain))) :]
-    else:
-        hidden = []
-    rows = _table([column for column in used if column not in hidden])
+    shown = [column for column in used if column not in hidden]
+    rows = [("column", "kind", "missing", "range or categories", "example"), *map(_row, shown)]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    for number, (name, kind, missing, *others) in enumerate(rows):
+        span, example = (cell.ljust(size) for cell, size in zip(others, widths[3:], strict=True))
+        cells = f"  {name.ljust(widths[0])}  {kind.ljust(widths[1])}  {missing.rjust(widths[2])}  {span}  {example}"
+        lines.append(_cut(cells.rstrip(), width or len(cells)))
+        if number:
+            column = shown[number - 1]
+            recognised = [f"read as {column.read_as}"] if column.read_as else []
+            lines += [f"      {text}" for text in (*recognised, *column.oddities)]
     if hidden:
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(column.kind for column in hidden).most_common())
-        closing.append(f"  and {len(hidden)} more columns ({kinds}); --json lists all")
-    closing += [f"  left out {column.name!r}: {column.reason}" for column in out[:MOST_COLUMNS]]
+        lines.append(f"  and {len(hidden)} more columns ({kinds}); --json lists all")
+    lines += [f"  left out {column.name!r}: {column.left_out}" for column in out[:MOST_COLUMNS]]
     if len(out) > MOST_COLUMNS:
-        closing.append(f"  left out {len(out) - MOST_COLUMNS} more columns; --json lists all")
-    closing += [f"  leak suspect: {suspect.message}" for suspect in report.suspects]
-    fitted = [_wrapped(line, width) for line in lines]
-    fitted += [[_cut(text, width or len(text))] if row else _wrapped(text, width) for text, row in rows]
-    fitted += [_wrapped(line, width) for line in closing]
-    return [line for part in fitted for line in part]
+        lines.append(f"  left out {len(out) - MOST_COLUMNS} more columns; --json lists all")
+    lines += [f"  leak suspect: {suspect.message}" for suspect in report.leak_suspects]
+    return [part for line in lines for part in _wrapped(line, width)]
 
 
 def _wrapped(line: str, width: int | None) -> list[str]:
-    if width is None:
+    if width is None or len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
     return textwrap.wrap(line.strip(), width, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
-def _table(columns: Sequence[ColumnFacts]) -> list[tuple[str, bool]]:
-    """The rows of the table, and between them what is to be said of a column; each with whether it is a row."""
-    rows = [("column", "kind", "missing", "range or categories", "example")]
-    rows += [
-        (
-            _cut(column.name, _WIDEST_NAME),
-            (column.kind or "") + (f" ({column.role})" if column.role != "feature" else ""),
-            f"{column.missing:,}",
-            _cut(_range(column), _WIDEST_RANGE),
-            column.example or "",
-        )
-        for column in columns
-    ]
-    widths = [max(len(row[place]) for row in rows) for place in range(4)]
-    lines = []
-    for number, row in enumerate(rows):
-        name, kind, missing, span, example = row
-        cells = (name.ljust(widths[0]), kind.ljust(widths[1]), missing.rjust(widths[2]), span.ljust(widths[3]), example)
-        lines.append((f"  {'  '.join(cells)}".rstrip(), True))
-        if number:
-            column = columns[number - 1]
-            recognised = [f"read as {column.read_as}"] if column.read_as else []
-            lines += [(f"      {text}", False) for text in (*recognised, *column.oddities)]
-    return lines
-
-
-def _range(column: ColumnFacts) -> str:
-    if column.different is not None:
-        listed = ", ".join(column.categories)
-        return f"{column.different}: {listed}"
-    if column.minimum is None:
-        return ""
-    unit = f" {column.unit}" if column.unit else ""
-    return f"{_written(column.minimum)} to {_written(column.maximum)}{unit}"
+def _row(column: ColumnFacts) -> tuple[str, ...]:
+    if column.categories is not None:
+        span = f"{column.different}: {', '.join(column.categories)}"
+    else:
+        span = "" if column.min is None else f"{_written(column.min)} to {_written(column.max)} {column.unit or ''}"
+    kind = (column.kind or "") + (f" ({column.role})" if column.role != "feature" else "")
+    name, span = _cut(column.name, _WIDEST_NAME), _cut(span.rstrip(), _WIDEST_RANGE)
+    return name, kind, f"{column.missing:,}", span, column.example or ""
 
 
 def _written(value: float | str | None) -> str:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from murho.model.data.cells import format_date
 from murho.model.data.column_overrides import FeatureKind
-from murho.model.data.date_readings import CountedDateReading, DateReading
-from murho.model.data.readings import Reading, reading_from_json
-from murho.model.json_validation import expect_fields, expect_flag, expect_number, expect_text, wrong
+from murho.model.data.date_readings import DateReading
+from murho.model.data.readings import Reading  # noqa: TC001 - pydantic reads it
 
 __all__ = [
     "MOST_CATEGORIES",
     "Feature",
+    "Name",
     "outside_message",
     "outside_rows",
-    "stored_reading",
-    "stored_unit",
     "with_unit",
     "written",
 ]
 
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
 MOST_CATEGORIES = 200
 """Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""
 
@@ -48,9 +48,11 @@ class Feature:
         reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
     """
 
-    name: str
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    name: Name
     kind: FeatureKind
-    unit: str | None
+    unit: Name | None
     missing: bool
     minimum: float | None
     maximum: float | None
@@ -78,72 +80,23 @@ class Feature:
             "max": self._shown(self.maximum),
             "categories": list(self.categories) if categorical else None,
             "missing": self.accepts_missing,
-            **({"reading": self.reading.to_json()} if self.reading is not None else {}),
+            **({"reading": asdict(self.reading)} if self.reading is not None else {}),
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """The feature as JSON data; ``imputed`` and ``reading`` only if it has them."""
-        return {
-            "name": self.name,
-            "kind": str(self.kind),
-            "unit": self.unit,
-            "missing": self.missing,
-            "minimum": self.minimum,
-            "maximum": self.maximum,
-            "categories": list(self.categories),
-            **({"imputed": True} if self.imputed else {}),
-            **stored_reading(self.reading),
-        }
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """The inverse of `to_json`.
-
-        Args:
-            data: The object.
-            where: Its path in the file, for messages.
-
-        Raises:
-            CheckpointError: The data have another form; the message names the field.
-        """
-        names = ("name", "kind", "unit", "missing", "minimum", "maximum", "categories")
-        fields = expect_fields(data, where, names, optional=("imputed", "reading"))
-        imputed = expect_flag(fields.get("imputed", False), f"{where}.imputed")
-        if fields["kind"] not in list(FeatureKind):
-            raise wrong(f"{where}.kind", f"one of {', '.join(FeatureKind)}", fields["kind"])
-        kind = FeatureKind(fields["kind"])
-        if not isinstance(fields["missing"], bool):
-            raise wrong(f"{where}.missing", "true or false", fields["missing"])
-        minimum, maximum = (_bound(fields[key], f"{where}.{key}") for key in ("minimum", "maximum"))
-        categories = fields["categories"]
-        if not isinstance(categories, list) or not all(isinstance(category, str) for category in categories):
-            raise wrong(f"{where}.categories", "a list of texts", categories)
-        if categories != sorted(set(categories)):
-            raise wrong(f"{where}.categories", "categories that differ, sorted", categories)
-        if kind is FeatureKind.CATEGORICAL:
-            if minimum is not None or maximum is not None:
-                raise wrong(where, "no minimum and maximum for a categorical feature", [minimum, maximum])
-        elif categories:
-            raise wrong(f"{where}.categories", f"no categories for a {kind} feature", categories)
-        if (minimum is None) != (maximum is None) or (
-            minimum is not None and maximum is not None and minimum > maximum
+    def __post_init__(self) -> None:
+        """Raise a ValueError if the fields do not fit each other."""
+        ends = (self.minimum, self.maximum)
+        if list(self.categories) != sorted(set(self.categories)):
+            raise ValueError("expected categories that differ, sorted")
+        if (ends != (None, None)) if self.kind is FeatureKind.CATEGORICAL else self.categories:
+            raise ValueError(f"expected categories or a minimum and a maximum, as a {self.kind} feature has")
+        if (ends[0] is None) != (ends[1] is None) or (
+            ends[0] is not None and ends[1] is not None and ends[0] > ends[1]
         ):
-            raise wrong(where, "a minimum that is not above the maximum, or neither", [minimum, maximum])
-        reading = reading_from_json(fields.get("reading"), f"{where}.reading")
-        dates = isinstance(reading, DateReading | CountedDateReading)
-        if reading is not None and kind is not (FeatureKind.DATE if dates else FeatureKind.NUMERIC):
-            raise wrong(f"{where}.reading", f"a reading of {kind} cells", fields["reading"])
-        return cls(
-            name=expect_text(fields["name"], f"{where}.name"),
-            kind=kind,
-            unit=stored_unit(fields["unit"], f"{where}.unit"),
-            missing=fields["missing"],
-            minimum=minimum,
-            maximum=maximum,
-            categories=tuple(categories),
-            imputed=imputed,
-            reading=reading,
-        )
+            raise ValueError("expected a minimum that is not above the maximum, or neither")
+        reads = FeatureKind.DATE if isinstance(self.reading, DateReading) else FeatureKind.NUMERIC
+        if self.reading is not None and self.kind is not reads:
+            raise ValueError(f"expected a reading of {self.kind} cells")
 
     def _shown(self, value: float | None) -> float | str | None:
         if value is not None and self.kind is FeatureKind.DATE:
@@ -185,24 +138,6 @@ def with_unit(feature: Feature, value: float) -> str:
     return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
 
 
-def stored_reading(reading: Reading | None) -> dict[str, Any]:
-    """The field ``reading`` of a feature or target as JSON data; empty without a reading."""
-    return {} if reading is None else {"reading": reading.to_json()}
-
-
-def stored_unit(value: object, where: str) -> str | None:
-    """A unit from JSON data, or None.
-
-    Raises:
-        CheckpointError: It is no text.
-    """
-    return None if value is None else expect_text(value, where)
-
-
 def _listing(categories: tuple[str, ...], most: int = 10) -> str:
     shown = ", ".join(repr(category) for category in categories[:most])
     return f"{shown} and {len(categories) - most} more" if len(categories) > most else shown or "none was"
-
-
-def _bound(value: object, where: str) -> float | None:
-    return None if value is None else expect_number(value, where)

@@ -106,19 +106,12 @@ def column_of_cells(cells: list[Any]) -> pa.Array:
     if types <= {bool} or types <= {str}:
         return pa.array(cells)
     if types <= {int, float}:
-        if types == {int} and all(cell is None or abs(cell) < 2**63 for cell in cells):
-            return pa.array(cells, pa.int64())
-        # A number beyond the range of float64, such as 1e999, becomes infinite. Infinite cells are refused later, with
-        # column and row.
-        return pa.array([None if cell is None else _as_float(cell) for cell in cells], pa.float64())
+        try:
+            return pa.array(cells, pa.int64() if types == {int} else pa.float64())
+        except (pa.ArrowInvalid, OverflowError):
+            # What is beyond float64 becomes infinite, and is refused later, with column and row.
+            return pa.array([None if cell is None else float(str(cell)) for cell in cells], pa.float64())
     return pa.array([None if cell is None else _as_text(cell) for cell in cells], pa.string())
-
-
-def _as_float(number: float) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
 
 
 def _as_text(cell: Any) -> str:

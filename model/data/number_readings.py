@@ -1,4 +1,4 @@
-"""Numbers as people write them: ``$3,504.00``, ``1.234,5 kg``, ``12 %``, ``(15.00)``, with one decimal mark a column.
+"""Numbers as people write them: ``$3,504.00``, ``1.234,5 €``, ``12 %``, ``(15.00)``, with one decimal mark a column.
 
 What a column leaves open, such as whether ``1,234`` is a thousand or one and a bit, is decided for the column as a
 whole (`model.data.reading_inference`), and then holds for every later file and request.
@@ -8,139 +8,84 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
-from murho.model.json_validation import expect_fields, expect_text, wrong
-
-__all__ = ["MISSING_WORDS", "DecimalMark", "NumberReading", "Parts", "is_missing_word", "number_parts", "unit_key"]
+__all__ = ["MARKS", "DecimalMark", "NumberReading", "Parts", "is_missing_word", "number_parts"]
 
 DecimalMark: TypeAlias = Literal[".", ","]
+MARKS: tuple[DecimalMark, DecimalMark] = (".", ",")
 
-MISSING_WORDS = frozenset(
-    {
-        "-",
-        "--",
-        "---",
-        "\u2013",
-        "\u2014",
-        ".",
-        "..",
-        "...",
-        "n.a.",
-        "n. a.",
-        "n.d.",
-        "na",
-        "n/a",
-        "nan",
-        "none",
-        "null",
-    }
-    | {"unknown", "missing", "not available", "not applicable", "#n/a", "#value!", "#div/0!", "#ref!", "#num!", "?"}
+_MISSING_WORD = re.compile(
+    r"-{1,3}|\u2013|\u2014|\.{1,3}|\?|n\. ?a\.|n\.d\.|n/?a|nan|none|null|unknown|missing|not (?:available|applicable)"
+    r"|#(?:n/a|value!|div/0!|ref!|num!)",
+    re.IGNORECASE,
 )
-"""Texts, in lower case, that stand for a missing cell among numbers, dates and durations."""
-
-_SYMBOLS = "$€£¥₹₽₩₺฿₫₪₴₦₱₿¢"
-_CURRENCIES = frozenset(
-    {"AED", "ARS", "AUD", "BGN", "BRL", "CAD", "CHF", "CLP", "CNY", "COP", "CZK", "DKK", "EGP", "EUR", "GBP", "HKD"}
-    | {"HUF", "IDR", "ILS", "INR", "ISK", "JPY", "KRW", "MXN", "MYR", "NOK", "NZD", "PHP", "PLN", "RMB", "RON", "RUB"}
-    | {"SAR", "SEK", "SGD", "THB", "TRY", "TWD", "UAH", "USD", "VND", "ZAR", "KR", "RS", "FR"}
-)
-_DIGITS_AND_MARKS = r"(?:[0-9](?:[0-9.,'\u2019\u00a0\u202f ]*[0-9])?[.,]?|[.,][0-9]+)(?:[eE][+-]?[0-9]+(?![0-9.,]))?"
-_LETTER = r"[^\W\d_]"
-# A unit may have a 2 or 3 after a letter (m2), and blanks within (sq ft), but no other digits.
-_UNIT = rf"(?:[%‰°²³{_SYMBOLS}]|{_LETTER})(?:{_LETTER}|[./%‰°²³·\- {_SYMBOLS}]|(?<={_LETTER})[23](?!\d)){{0,23}}"
-_HEAD = rf"(?:[A-Za-z]{{0,3}}[{_SYMBOLS}]|[A-Za-z]{{2,3}}\.?)"
-_WRITTEN = re.compile(
-    rf"(?P<open>\()?\s*(?P<sign>[+\-\u2212])?\s*(?P<head>{_HEAD})?\s*(?P<second>[+\-\u2212])?\s*"
-    rf"(?P<number>{_DIGITS_AND_MARKS})[\s\u00a0\u202f]*(?P<tail>{_UNIT})?\s*(?P<close>\))?"
-)
+_SYMBOL = "[$€£¥₹₽₩₺฿₫₪₴₦₱₿¢]"
 _MAGNITUDES = {"k": 1e3, "m": 1e6, "mio": 1e6, "mn": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9}
+_BLANKS = " '\u2019\u00a0\u202f"
 _LONGEST = 64
 """No number with a unit is longer; longer texts are not looked at."""
-_GROUPED = {
-    ".": re.compile(
-        r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?:,[0-9]{2})+,[0-9]{3}|([ '\u2019\u00a0\u202f])[0-9]{3}(?:\1[0-9]{3})*)"
-        r"(?:\.[0-9]*)?"
-    ),
-    ",": re.compile(r"[1-9][0-9]{0,2}(?:(?:\.[0-9]{3})+|([ '\u2019\u00a0\u202f])[0-9]{3}(?:\1[0-9]{3})*)(?:,[0-9]*)?"),
-}
-_PLAIN = re.compile(r"(?:[0-9]+[.,]?[0-9]*|[.,][0-9]+)(?:[eE][+-]?[0-9]+)?")
-_MARKS = re.compile(r"[ '\u2019\u00a0\u202f]")
+_CODE = (
+    "(?i:AED|ARS|AUD|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|NZD|PHP"
+    "|PLN|RMB|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR|KR|RS|FR)"
+)
+_CURRENCY = rf"[A-Za-z]{{0,3}}{_SYMBOL}|{_CODE}\.?"
+_WRITTEN = re.compile(
+    rf"(?P<open>\()?\s*(?P<sign>[+\-\u2212])?\s*(?P<head>{_CURRENCY})?\s*(?P<second>[+\-\u2212])?\s*"
+    rf"(?P<number>[0-9.,](?:[0-9.,{_BLANKS}]*[0-9.,])?(?:[eE][+-]?[0-9]+)?)\s*"
+    rf"(?P<tail>%|{_CURRENCY})?(?P<magnitude>(?i:{'|'.join(_MAGNITUDES)}))?\s*(?P<close>\))?"
+)
+
+
+def _form(mark: str, groups: str) -> re.Pattern[str]:
+    """Digits with this decimal mark, plain or in groups of thousands (or lakhs) parted by the other mark or blanks."""
+    return re.compile(
+        rf"[1-9][0-9]{{0,2}}([{groups}{_BLANKS}])(?:[0-9]{{2,3}}\1)*[0-9]{{3}}(?:{mark}[0-9]*)?"
+        rf"|(?:[0-9]+{mark}?[0-9]*|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    )
+
+
+_FORMS = {".": _form(r"\.", ","), ",": _form(",", ".")}
 
 
 class Parts(NamedTuple):
-    """A text as a number with a unit.
+    """A text as a number with a currency or ``%``.
 
     Attributes:
-        negative: Whether there is a minus sign, or brackets as accountants use them.
-        number: Digits with their marks, such as ``1,234.50``.
-        unit: Currency or unit as written; empty if there is none.
-        magnitude: Factor from a letter after an amount of money, as in ``$1.5M``.
+        values: The number by each decimal mark that fits: not every three digits, or two decimal marks, fit none.
+        unit: Currency as written, or ``%``; empty if there is none.
     """
 
-    negative: bool
-    number: str
+    values: dict[DecimalMark, float]
     unit: str
-    magnitude: float
-
-    def value(self, decimal: DecimalMark) -> float:
-        """The number, with a decimal point or a decimal comma.
-
-        Raises:
-            ValueError: The marks do not fit: not every three digits, or two decimal marks.
-        """
-        text, groups = self.number, "," if decimal == "." else "."
-        if _GROUPED[decimal].fullmatch(text):
-            text = _MARKS.sub("", text.replace(groups, ""))
-        elif groups in text or _PLAIN.fullmatch(text) is None:
-            raise ValueError(f"{self.number!r} is no number with a decimal {_NAMES[decimal]}")
-        number = float(text.replace(",", ".")) * self.magnitude
-        return -number if self.negative else number
-
-
-_NAMES = {".": "point", ",": "comma"}
 
 
 def number_parts(text: str) -> Parts | None:
-    """Take a text apart as a number with a currency or a unit; None if it is none."""
-    if len(text) > _LONGEST:
-        return None
-    found = _WRITTEN.fullmatch(text.strip())
+    """Take a text apart as a number with a currency or ``%``; None if it is none."""
+    found = _WRITTEN.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if found is None:
         return None
-    head, tail = found["head"] or "", (found["tail"] or "").strip()
-    signs = [sign for sign in (found["sign"], found["second"]) if sign]
-    bracketed = found["open"] is not None
-    if bracketed != (found["close"] is not None) or len(signs) + bracketed > 1:
+    head, tail, magnitude = found["head"], found["tail"], found["magnitude"]
+    signs = [sign for sign in (found["sign"], found["second"], found["open"]) if sign]
+    if (
+        len(signs) > 1
+        or bool(found["open"]) != bool(found["close"])
+        or (tail or not head if magnitude else head and tail)
+    ):
         return None
-    magnitude = 1.0
-    if head:
-        if not _is_currency(head):
-            return None
-        if tail and _is_currency(tail):
-            return None
-        if tail:
-            magnitude = _MAGNITUDES.get(tail.casefold().rstrip("."), 0.0)
-            if not magnitude:
-                return None
-    return Parts(bracketed or ("+" not in signs and bool(signs)), found["number"], head or tail, magnitude)
-
-
-def _is_currency(text: str) -> bool:
-    return text[-1] in _SYMBOLS or text.rstrip(".").upper() in _CURRENCIES
-
-
-@lru_cache(maxsize=1024)
-def unit_key(unit: str) -> str:
-    """What the ways to write a unit have in common: ``lb``, ``lbs`` and ``Lb.`` are one."""
-    key = " ".join(unit.casefold().split()).rstrip(".")
-    return key.removesuffix("s") if len(key) > 1 else key
+    factor = _MAGNITUDES[magnitude.lower()] if magnitude else 1.0
+    factor = -factor if signs and signs != ["+"] else factor
+    values = {
+        mark: factor * float(re.sub(rf"[^0-9eE+\-{mark}]", "", found["number"]).replace(",", "."))
+        for mark in MARKS
+        if _FORMS[mark].fullmatch(found["number"])
+    }
+    return Parts(values, head or tail or "") if values else None
 
 
 def is_missing_word(text: str) -> bool:
-    """Whether a text among numbers, dates or durations stands for a missing cell."""
-    return text.strip().lower() in MISSING_WORDS
+    """Whether a text among numbers or dates stands for a missing cell."""
+    return _MISSING_WORD.fullmatch(text.strip()) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +94,17 @@ class NumberReading:
 
     Attributes:
         decimal: The decimal mark; the other mark, blanks and apostrophes may part groups of three digits.
-        unit: Currency or unit that the cells repeat; None if they have none.
+        unit: Currency, or ``%``, that the cells repeat; None if they have none.
     """
 
-    form: ClassVar[str] = "number"
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     decimal: DecimalMark = "."
     unit: str | None = None
+    form: Literal["number"] = "number"
 
     def parse(self, text: str) -> float:
-        """The number in a cell; NaN for a text that stands for a missing cell. The unit may be left out, except ``%``.
+        """The number in a cell; NaN for a text that stands for a missing cell. The unit may be left out.
 
         Raises:
             ValueError: The text is no number, or has another unit.
@@ -166,42 +112,19 @@ class NumberReading:
         if is_missing_word(text):
             return float("nan")
         parts = number_parts(text)
-        if parts is None:
-            raise ValueError(f"{text!r} is not a number such as {self.example()!r}")
-        if parts.unit and unit_key(parts.unit) != unit_key(self.unit or ""):
+        if parts is None or self.decimal not in parts.values:
+            raise ValueError(f"{text!r} is not a number such as {self._example()!r}")
+        if parts.unit.lower() not in ("", (self.unit or "").lower()):
             expected = f"the unit {self.unit!r}" if self.unit else "no unit"
             raise ValueError(f"{text!r} has the unit {parts.unit!r} in a column with {expected}")
-        try:
-            return parts.value(self.decimal)
-        except ValueError:
-            raise ValueError(f"{text!r} is not a number such as {self.example()!r}") from None
+        return parts.values[self.decimal]
 
-    def example(self) -> str:
-        """A cell as this reading expects it."""
+    def _example(self) -> str:
         number = "1,234.5" if self.decimal == "." else "1.234,5"
-        if self.unit is None:
-            return number
-        return f"{self.unit}{number}" if self.unit[-1] in _SYMBOLS else f"{number} {self.unit}"
+        return number if self.unit is None else f"{number} {self.unit}"
 
     def describe(self) -> str:
         """What was recognised, for people."""
-        parts = []
-        if self.unit is not None:
-            what = "per cent" if self.unit == "%" else "currency" if _is_currency(self.unit) else "unit"
-            parts.append(what if what == "per cent" else f"{what} {self.unit!r}")
-        if self.decimal == ",":
-            parts.append("decimal comma")
+        unit = {None: "", "%": "per cent", "s": "seconds"}.get(self.unit, f"currency {self.unit!r}")
+        parts = [part for part in (unit, "decimal comma" if self.decimal == "," else "") if part]
         return f"numbers with {' and '.join(parts)}" if parts else "numbers"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the reading as JSON data."""
-        return {"form": self.form, "decimal": self.decimal, "unit": self.unit}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """Read what `to_json` returned; raises a CheckpointError that names the field."""
-        fields = expect_fields(data, where, ("form", "decimal", "unit"))
-        if fields["decimal"] not in (".", ","):
-            raise wrong(f"{where}.decimal", "'.' or ','", fields["decimal"])
-        unit = None if fields["unit"] is None else expect_text(fields["unit"], f"{where}.unit")
-        return cls(cast("DecimalMark", fields["decimal"]), unit)

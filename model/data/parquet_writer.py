@@ -2,116 +2,65 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from murho.model.errors import TableError
-from murho.model.runtime.durable_files import written_whole
+from murho.model.data.csv_writer import naming_failures, writing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-    from types import TracebackType
-    from typing import Self
 
     from pyarrow import parquet
 
-__all__ = ["ROWS_PER_GROUP", "ParquetWriter"]
+__all__ = ["ROWS_PER_GROUP", "parquet_writer"]
 
 ROWS_PER_GROUP = 131_072
 """Rows that are gathered before they are written: smaller groups would be packed worse, and read more slowly."""
 
 
-class ParquetWriter:
-    """A context in which a Parquet file is written. The file is there when it ends, unless an error ends it.
+@contextmanager
+def parquet_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
+    """A context with a function that writes further rows; all have the columns of the first.
 
-    The first row group has the types of all. A column without a value in it is of texts.
+    The first row group has the types of all. A column without a value in it is of texts. The file is there when the
+    context ends, unless an error ends it.
+
+    Raises:
+        TableError: The file can't be written, or a column has cells of another type than before.
     """
+    from pyarrow import parquet  # takes a while, and few tables need it
 
-    def __init__(self, path: Path) -> None:
-        """Store the path of the file."""
-        self._path = path
-        self._whole = written_whole(path)
-        self._waiting: list[pa.Table] = []
-        self._writer: parquet.ParquetWriter | None = None
+    waiting: list[pa.Table] = []
+    begun: list[parquet.ParquetWriter] = []
 
-    def __enter__(self) -> Self:
-        """Begin a file beside the one that will be replaced.
+    def write(table: pa.Table) -> None:
+        waiting.append(table)
+        if sum(part.num_rows for part in waiting) >= ROWS_PER_GROUP:
+            write_group()
 
-        Raises:
-            TableError: It can't be written.
-        """
-        try:
-            self._file = self._whole.__enter__()
-        except OSError as error:
-            raise self._failure(error) from error
-        return self
-
-    def write(self, table: pa.Table) -> None:
-        """Write further rows; all have the columns of the first.
-
-        Raises:
-            TableError: The file can't be written, or a column has cells of another type than before.
-        """
-        self._waiting.append(table)
-        if sum(part.num_rows for part in self._waiting) >= ROWS_PER_GROUP:
-            self._write_group()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Put the file into its place, or remove it after an error.
-
-        Raises:
-            TableError: It can't be written.
-        """
-        try:
-            try:
-                if kind is None:
-                    self._write_group()
-            finally:
-                self._close()
-        except BaseException as failure:
-            self._whole.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        try:
-            self._whole.__exit__(kind, error, trace)
-        except OSError as failure:
-            if failure is error:
-                raise
-            raise self._failure(failure) from failure
-
-    def _close(self) -> None:
-        """Write the end of the file; after an error this may fail, and the file is removed anyway."""
-        writer, self._writer = self._writer, None
-        if writer is None:
-            return
-        try:
-            writer.close()
-        except (pa.ArrowException, OSError) as error:
-            writer.is_open = False  # it would be closed again when it is collected
-            raise TableError(f"{self._path} can't be written: {error}") from error
-
-    def _write_group(self) -> None:
-        """Write what waits as one row group."""
-        from pyarrow import parquet  # takes a while, and few tables need it
-
-        if not self._waiting:
-            return
-        try:
+    def write_group() -> None:
+        with naming_failures(path):
             # A chunk without a text has no type of its own.
-            group = pa.concat_tables(self._waiting, promote_options="default").combine_chunks()
-            self._waiting.clear()
-            if self._writer is None:
-                self._writer = parquet.ParquetWriter(self._file, _typed(group.schema))
-            self._writer.write_table(group.cast(self._writer.schema), row_group_size=group.num_rows)
-        except pa.ArrowException as error:
-            raise TableError(f"{self._path}: {error}") from error
-        except OSError as error:
-            raise self._failure(error) from error
+            group = pa.concat_tables(waiting, promote_options="default").combine_chunks()
+            waiting.clear()
+            if not begun:
+                begun.append(parquet.ParquetWriter(file, _typed(group.schema)))
+            begun[0].write_table(group.cast(begun[0].schema), row_group_size=group.num_rows)
 
-    def _failure(self, error: OSError) -> TableError:
-        return TableError(f"{self._path} can't be written: {error.strerror or error}")
+    with writing(path) as file:
+        try:
+            yield write
+            if waiting:
+                write_group()
+            for writer in begun:
+                with naming_failures(path):
+                    writer.close()
+        finally:
+            for writer in begun:
+                writer.is_open = False  # after an error it would be closed when it is collected
 
 
 def _typed(schema: pa.Schema) -> pa.Schema:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy.typing as npt
+from pydantic import Field, TypeAdapter
 
 from murho.model.data.column_overrides import FeatureKind
-from murho.model.data.feature import Feature, outside_message, outside_rows, stored_reading, stored_unit
-from murho.model.data.readings import Reading, reading_from_json
-from murho.model.json_validation import expect_fields, expect_text, wrong
+from murho.model.data.feature import Feature, Name, outside_message, outside_rows
+from murho.model.data.readings import Reading  # noqa: TC001 - pydantic reads it
+from murho.model.json_validation import read_strictly
 
 __all__ = ["Columns", "Feature", "FeatureKind", "Schema", "Target", "UnfamiliarValue"]
 
@@ -37,8 +39,10 @@ class Target:
         reading: How the cells of a number are written; None for plain numbers.
     """
 
-    name: str
-    unit: str | None
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    name: Name
+    unit: Name | None
     classes: tuple[str, ...] | None = None
     reading: Reading | None = None
 
@@ -47,37 +51,11 @@ class Target:
         """What predicting it is: ``regression`` of a number, or ``classification``."""
         return "regression" if self.classes is None else "classification"
 
-    def to_json(self) -> dict[str, Any]:
-        """The target as JSON data; ``classes`` and ``reading`` only if it has any."""
-        classes = {} if self.classes is None else {"classes": list(self.classes)}
-        return {"name": self.name, "unit": self.unit, **classes, **stored_reading(self.reading)}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """The inverse of `to_json`.
-
-        Args:
-            data: The object.
-            where: Its path in the file, for messages.
-
-        Raises:
-            CheckpointError: The data have another form; the message names the field.
-        """
-        fields = expect_fields(data, where, ("name", "unit"), optional=("classes", "reading"))
-        classes = fields.get("classes")
-        if classes is not None and (
-            not isinstance(classes, list)
-            or len(classes) < FEWEST_CLASSES
-            or not all(isinstance(name, str) for name in classes)
-            or classes != sorted(set(classes))
-        ):
-            raise wrong(f"{where}.classes", "at least two texts that differ, sorted", classes)
-        return cls(
-            expect_text(fields["name"], f"{where}.name"),
-            stored_unit(fields["unit"], f"{where}.unit"),
-            None if classes is None else tuple(classes),
-            reading_from_json(fields.get("reading"), f"{where}.reading"),
-        )
+    def __post_init__(self) -> None:
+        """Raise a ValueError if the classes can't be those of a target."""
+        classes = self.classes
+        if classes is not None and (len(classes) < FEWEST_CLASSES or list(classes) != sorted(set(classes))):
+            raise ValueError("expected at least two classes that differ, sorted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,42 +83,31 @@ class Schema:
         left_out: Column of the training table that is no feature → reason.
     """
 
-    features: tuple[Feature, ...]
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    features: Annotated[tuple[Feature, ...], Field(min_length=1)]
     target: Target
-    left_out: Mapping[str, str]
+    left_out: Mapping[Name, Name]
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError if two columns have the same name."""
+        names = [feature.name for feature in self.features]
+        if len({*names, self.target.name}) != len(names) + 1:
+            raise ValueError("expected features with names that differ from each other and from the target's")
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as JSON data; `from_json` reads it back."""
-        return {
-            "features": [feature.to_json() for feature in self.features],
-            "target": self.target.to_json(),
-            "left_out": dict(self.left_out),
-        }
+        data: dict[str, Any] = _schemas().dump_python(self, mode="json")
+        return data
 
-    @classmethod
-    def from_json(cls, data: object) -> Self:
+    @staticmethod
+    def from_json(data: object) -> Schema:
         """Read what `to_json` returned.
 
         Raises:
             CheckpointError: The data have another form; the message names the field.
         """
-        fields = expect_fields(data, "schema", ("features", "target", "left_out"))
-        listed = fields["features"]
-        if not isinstance(listed, list) or not listed:
-            raise wrong("schema.features", "a list of at least one feature", listed)
-        features = tuple(Feature.from_json(item, f"schema.features[{index}]") for index, item in enumerate(listed))
-        target = Target.from_json(fields["target"], "schema.target")
-        names = [feature.name for feature in features]
-        if len({*names, target.name}) != len(names) + 1:
-            raise wrong("schema.features", "names that differ from each other and from the target's", names)
-        left_out = fields["left_out"]
-        if not isinstance(left_out, dict):
-            raise wrong("schema.left_out", "an object of column names and reasons", left_out)
-        reasons = {
-            expect_text(name, "schema.left_out"): expect_text(reason, f"schema.left_out[{name!r}]")
-            for name, reason in left_out.items()
-        }
-        return cls(features, target, reasons)
+        return read_strictly(_schemas(), data, "schema")
 
     def outside(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
         """List the values outside the training range and the categories unseen in training.
@@ -164,3 +131,8 @@ class Schema:
             feature = self.features[position]
             listed.append(UnfamiliarValue(row, feature.name, outside_message(feature, columns[feature.name][row])))
         return listed
+
+
+@cache
+def _schemas() -> TypeAdapter[Schema]:
+    return TypeAdapter(Schema)

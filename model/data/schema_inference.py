@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from murho.model.data.number_readings import DecimalMark
     from murho.model.data.readings import Reading
 
 __all__ = [
@@ -82,8 +81,6 @@ def plan_columns(
     overrides: Mapping[str, ColumnOverride] | None = None,
     classes: tuple[str, ...] | None = None,
     hints: ReadingHints | None = None,
-    decimal: DecimalMark | None = None,
-    day_first: bool | None = None,
 ) -> ColumnPlan:
     """Infer kinds, units and missing policy from the whole table.
 
@@ -99,9 +96,7 @@ def plan_columns(
         groups: Columns to leave out because they only name groups of rows.
         overrides: Column → kind and unit given by the user.
         classes: Classes of the target, already checked; None: it is a number.
-        hints: What `hints_of_table` found, if it is known already.
-        decimal: The decimal mark where a column leaves it open.
-        day_first: Whether ``03/04/2020`` is the 3rd of April where a column leaves it open.
+        hints: What decides where columns leave open how they are to be read; by default what other columns say.
 
     Returns:
         The plan.
@@ -115,7 +110,7 @@ def plan_columns(
     require_column(table, target, "the target")
     _check_options(table, target, ignore, overrides)
     if hints is None:
-        hints = hints_of_table(table, decimal=decimal, day_first=day_first, skip=ignore)
+        hints = hints_of_table(table, decimal=None, day_first=None, skip=ignore)
     override = overrides.get(target, ColumnOverride())
     target_plan, note = Target(target, override.unit, classes), ""
     if classes is None:

@@ -1,8 +1,7 @@
-"""Reading and writing of tables: CSV, Parquet, Arrow, JSON records and Excel, chosen by the file's extension."""
+"""Reading of tables: CSV, Parquet, Arrow, JSON records and Excel, chosen by the file's extension."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from murho.model.data.csv_files import parse_csv
-from murho.model.data.csv_writer import csv_header, csv_rows
+from murho.model.data.csv_writer import as_csv
 from murho.model.data.excel_files import read_excel
 from murho.model.data.file_checks import format_of, require_file
 from murho.model.data.index_columns import without_index
@@ -19,13 +18,12 @@ from murho.model.data.packed_files import Unpacked, unpack
 from murho.model.data.table_notes import with_notes
 from murho.model.data.text_encodings import to_utf8
 from murho.model.errors import TableError
-from murho.model.runtime.durable_files import written_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["check_names", "csv_bytes", "read_table", "table_of_columns", "write_table"]
+__all__ = ["check_names", "csv_bytes", "read_table", "table_of_columns"]
 
 
 def read_table(path: Path) -> pa.Table:
@@ -75,48 +73,13 @@ def read_table(path: Path) -> pa.Table:
     return _named(without_index(with_notes(table, [note for note in notes if note])), path)
 
 
-def write_table(path: Path | None, columns: Mapping[str, Any]) -> None:
-    """Write columns as CSV or Parquet, by the file's extension. Without a path, write CSV to stdout.
-
-    A file is written completely or not at all. Numbers in CSV are the shortest text that reads back as the same
-    float64; missing cells are empty.
-
-    Args:
-        path: The file (``.csv`` or ``.parquet``), or None for stdout.
-        columns: Name → values ``[B]``: numpy arrays, pyarrow arrays, or sequences.
-
-    Raises:
-        TableError: The extension is neither of these, the columns differ in length, or the file can't be written.
-    """
-    table = table_of_columns(columns)
-    if path is None:
-        sys.stdout.write(_csv_bytes(table).decode())
-        return
-    match path.suffix.lower():
-        case ".csv":
-            data: Any = _csv_bytes(table)
-        case ".parquet":
-            from pyarrow import parquet
-
-            sink = pa.BufferOutputStream()
-            parquet.write_table(table, sink)
-            data = sink.getvalue()
-        case suffix:
-            raise TableError(f"{path}: can't write the extension {suffix!r}; use .csv or .parquet")
-    try:
-        with written_whole(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise TableError(f"{path} can't be written: {error.strerror or error}") from error
-
-
 def csv_bytes(columns: Mapping[str, Any]) -> bytes:
-    """The CSV text that `write_table` writes for columns, in UTF-8.
+    """Columns as CSV, in UTF-8.
 
     Raises:
         TableError: The columns differ in length, or have cells that CSV has no text for.
     """
-    return _csv_bytes(table_of_columns(columns))
+    return as_csv(table_of_columns(columns))[0]
 
 
 def _read_parquet(data: pa.Buffer, where: str) -> pa.Table:
@@ -187,17 +150,6 @@ def table_of_columns(columns: Mapping[str, Any]) -> pa.Table:
 def _plain(values: Any) -> Any:
     # pyarrow refuses strided views, such as one column of a matrix.
     return np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values)
-
-
-def _csv_bytes(table: pa.Table) -> bytes:
-    try:
-        try:
-            rows = csv_rows(table, quoting="none")
-        except pa.ArrowInvalid:  # a text needs quotes; pyarrow then quotes all texts
-            rows = csv_rows(table, quoting="needed")
-    except pa.ArrowException as error:
-        raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
-    return csv_header(table) + rows
 
 
 _BINARY: dict[str, Callable[[pa.Buffer, str], pa.Table]] = {

@@ -73,25 +73,26 @@ def _check_texts(cells: pa.ChunkedArray, name: str, hints: ReadingHints) -> None
     if inference.kind is FeatureKind.NUMERIC:
         return
     values = distinct(cells)
-    different = f"{len(values.values)} different" if len(values.values) > _SHOWN else "no others"
-    shown = f"{', '.join(map(repr, values.values[:_SHOWN]))}; {different}"
     if inference.kind is FeatureKind.BOOLEAN:
         raise TableError(f"column {name!r}: a target must be a number: write true as 1 and false as 0")
-    if inference.kind is FeatureKind.DATE:
-        raise TableError(
-            f"the target {name!r} holds dates ({shown}), and a target must be a number: add a column with, for "
-            "example, the days from a date that is known"
-        )
-    numbers = [_is_number(value) for value in values.values]
-    if any(numbers):
-        misfit = numbers.index(False)
-        share = values.counts()[np.array(numbers)].sum() / values.counts().sum()
+    number = [_is_number(value) for value in values.values]
+    if any(number):
+        misfit = number.index(False)
+        share = values.counts()[np.array(number)].sum() / values.counts().sum()
         raise TableError(
             f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} is not a number, and a target "
             f"must be one ({share:.0%} of the cells are numbers): correct the cell, or leave it empty",
             row=values.first_row(misfit),
         )
-    raise TableError(f"the target {name!r} holds texts ({shown}), and a target must be a number: name another column")
+    dates = inference.kind is FeatureKind.DATE
+    what, advice = (
+        ("dates", "add a column with the days from a known date") if dates else ("texts", "name another column")
+    )
+    shown = ", ".join(map(repr, values.values[:_SHOWN]))
+    raise TableError(
+        f"the target {name!r} holds {what} ({shown}; {len(values.values)} different), and a target must be a number: "
+        f"{advice}"
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.columns import is_missing
-from murho.model.data.duplicates import column_codes, equal_rows, find_near_duplicates
+from murho.model.data.duplicates import column_codes, equal_rows
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:
@@ -58,25 +58,21 @@ def single_rows(count: int) -> Units:
     return Units(np.arange(count))
 
 
-def find_units(
-    columns: Columns,
-    groups: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    row_numbers: NDArray[np.int64] | None = None,
-) -> Units:
+def find_units(columns: Columns, groups: Mapping[str, NDArray[Any]] | None = None) -> Units:
     """Find the units of a table.
 
     Args:
         columns: Canonical columns of the features, ``[N]`` each.
         groups: Group column → its canonical column, ``[N]``; a row with a missing cell is a group of its own.
-        row_numbers: Number of each row in the user's table, from 1, for the notes, ``[N]``; by default 1 to N.
 
     Raises:
         OptionError: A group column has the same value in all rows or another one in each, or all groups are connected
             by rows that they share, so that nothing can be held out.
     """
     equal = equal_rows(columns.values())
-    notes = _notes_on_copies(columns, equal, np.arange(1, len(equal) + 1) if row_numbers is None else row_numbers)
+    copies = int((np.bincount(equal)[equal] > 1).sum())
+    said = f"{copies} of {len(equal)} rows have the same features as another row; such rows are held out together"
+    notes = (said,) if copies else ()
     if groups:
         codes = {name: _group_codes(name, column) for name, column in groups.items()}
         return _grouped(codes, equal, notes)
@@ -155,20 +151,3 @@ def _looks_up(columns: Columns, rows: int, combinations: int) -> bool:
         return False
     numbers = [column for column in columns.values() if column.dtype != object]
     return all(int(column_codes(column).max(initial=0)) < MOST_VALUES for column in numbers)
-
-
-def _notes_on_copies(columns: Columns, equal: NDArray[np.int64], row_numbers: NDArray[np.int64]) -> tuple[str, ...]:
-    notes = []
-    copies = int((np.bincount(equal)[equal] > 1).sum())
-    if copies:
-        notes.append(
-            f"{copies} of {len(equal)} rows have the same features as another row; such rows are held out together"
-        )
-    near = find_near_duplicates(columns, equal)
-    if near is not None:
-        first, second = (row_numbers[row] for row in near.example)
-        notes.append(
-            f"{near.rows} rows have almost the same features as another row (such as rows {first} and {second}), and "
-            "are not held out together: if these are copies, give a --group column, or remove them"
-        )
-    return tuple(notes)

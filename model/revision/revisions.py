@@ -127,7 +127,7 @@ def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
         numbers=labelled + 1,
         left_out=len(targets) - len(labelled),
         outside=_outside(posterior, columns),
-        units=find_units(columns, _groups(table, posterior, labelled), row_numbers=labelled + 1),
+        units=find_units(columns, _groups(table, posterior, labelled)),
     )
 
 

@@ -54,7 +54,6 @@ def hold_out(
     target: str,
     columns: Columns,
     options: TrainOptions,
-    row_numbers: NDArray[np.int64],
     most_held_out: int = MOST_HELD_OUT,
 ) -> HoldingOut:
     """Split the rows of a table as the options say.
@@ -64,7 +63,6 @@ def hold_out(
         target: The predicted column.
         columns: Canonical columns of the features, ``[N]`` each.
         options: Options of the training.
-        row_numbers: Number of each row in the user's table, from 1, ``[N]``.
         most_held_out: Most rows that judge and calibrate.
 
     Raises:
@@ -74,8 +72,8 @@ def hold_out(
     if options.time is not None:
         return _in_time(table, target, options.time, options, most_held_out)
     groups = {name: _column(table, name, "--group", target, options)[1] for name in options.group}
-    units = find_units(columns, groups, row_numbers=row_numbers)
-    split = split_rows(len(row_numbers), options.seed, options.members, units, most_held_out=most_held_out)
+    units = find_units(columns, groups)
+    split = split_rows(table.num_rows, options.seed, options.members, units, most_held_out=most_held_out)
     notes = list(units.notes)
     if units.grouped and units.count < FEW_GROUPS:
         notes.append(

@@ -69,14 +69,14 @@ def learnable_rows(
     row_numbers = (rows if prepared.rows is None else prepared.rows[rows]) + 1
     table, targets = rows_of(prepared.table, rows), prepared.targets[rows]
     columns = select_rows(prepared.columns, rows)
-    holding_out = hold_out(table, target, columns, options, row_numbers, held_out_within_budget(prepared, options))
+    holding_out = hold_out(table, target, columns, options, held_out_within_budget(prepared, options))
     split = holding_out.split
     for note in (*holding_out.notes, split.describe()):
         say(note)
     advice: tuple[Advice, ...] = ()
     ranked = task.class_count is None or task.class_count == 2  # the ranks of more classes mean nothing
     if ranked and not options.group and not options.time:
-        advice = tuple(advise(table, prepared.plan, columns, targets, split, options.seed))
+        advice = tuple(advise(table, prepared.plan, columns, targets))
     for piece in advice:
         say(f"advice: {piece.message}")
     impute = options.missing == "accept" and len(split.learned) >= FEWEST_ROWS

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murho.model.data.cells import canonical_category, parse_date
-from murho.model.data.date_readings import CountedDateReading
 from murho.model.data.schema import FeatureKind
 from murho.service.codecs.problems import shorten
 
@@ -70,9 +69,7 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
         The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
         ascending order. The column has no meaning in refused rows.
     """
-    read = feature.reading is not None and (
-        feature.kind is FeatureKind.NUMERIC or isinstance(feature.reading, CountedDateReading)
-    )
+    read = feature.reading is not None and feature.kind is FeatureKind.NUMERIC
     allowed = _allowed_types(feature.kind, read=read, missing=feature.missing or feature.imputed)
     if set(map(type, cells)) <= allowed:
         return _convert(feature, cells)
@@ -84,7 +81,7 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
 
 @lru_cache
 def _allowed_types(kind: FeatureKind, *, read: bool, missing: bool) -> frozenset[type]:
-    """Returns the types of a feature's cells: where training `read` texts or counts, requests may have them, too."""
+    """Returns the types of a feature's cells: texts too where training has `read` texts as numbers."""
     types = frozenset({str, int, float}) if read else TYPES[kind]
     return types | {NoneType} if missing else types
 
@@ -124,12 +121,12 @@ def _read(reading: Reading, cell: Any) -> float | None:
     """Returns the value of a cell; NaN for a missing one, None for one that can't be read."""
     if cell is None:
         return float("nan")
-    if not isinstance(cell, str) and not isinstance(reading, CountedDateReading):
+    if not isinstance(cell, str):
         return float(cell)
-    if len(str(cell)) > MAX_DATE_LENGTH:
+    if len(cell) > MAX_DATE_LENGTH:
         return None
     try:
-        value = reading.parse(str(cell))
+        value = reading.parse(cell)
     except ValueError:
         return None
     return None if math.isinf(value) else value

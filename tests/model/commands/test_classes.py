@@ -18,13 +18,12 @@ from murho.model.commands.class_evaluation_report import class_report_lines
 from murho.model.commands.service_answers import class_prediction_of
 from murho.model.commands.written_cells import lists_as_text
 from murho.model.data.schema import Schema, Target
-from murho.model.data.tables import write_table
 from murho.model.engines.answer_columns import answer_columns
 from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import evaluate_table
 from tests.model.rooms import CLASSES, rooms_table
-from tests.support import call_murho
+from tests.support import call_murho, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path

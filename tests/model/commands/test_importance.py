@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.data.tables import write_table
 from tests.model.rooms import rooms_table
-from tests.support import ROOT, call_murho
+from tests.support import ROOT, call_murho, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path

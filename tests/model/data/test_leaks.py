@@ -28,7 +28,7 @@ def suspects(target: str = "y", **columns: Any) -> dict[str, str]:
     [
         (TARGETS, "equals the target in every row"),
         (np.where(np.arange(N) == 7, 0.0, TARGETS), "equals the target in 99.8 % of the rows"),
-        (TARGETS * 2.0 - 3.0, "is the target in another unit (the target is 0.5 times it + 1.5)"),
+        (TARGETS * 2.0 - 3.0, "is the target in another unit"),
         (np.log(TARGETS) * 3.0, "alone tells 99."),
         (TARGETS + 1e-3 * OTHER, "alone tells 99."),
         (np.where(np.arange(N) % 3 == 0, np.nan, TARGETS), "equals the target in every row"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -25,12 +26,8 @@ from murho.model.data.readings import reading_from_json
         ("1,23,456", ".", None, 123456.0),
         ("$1.5M", ".", "$", 1.5e6),
         ("12.0%", ".", "%", 12.0),
-        ("3504 lbs", ".", "lb", 3504.0),
-        ("45 m2", ".", "m2", 45.0),
-        ("12 km/h", ".", "km/h", 12.0),
-        ("25 \u00b0C", ".", "\u00b0C", 25.0),
-        ("3504", ".", "lb", 3504.0),
-        ("1e3 kg", ".", "kg", 1000.0),
+        ("3504", ".", "$", 3504.0),
+        ("1e3 usd", ".", "USD", 1000.0),
     ],
 )
 def test_numbers_are_read_as_people_write_them(text: str, decimal: DecimalMark, unit: str | None, value: float) -> None:
@@ -38,20 +35,27 @@ def test_numbers_are_read_as_people_write_them(text: str, decimal: DecimalMark, 
 
 
 @pytest.mark.parametrize(
-    "text", ["5 ft 3 in", "3-4", "1.2.3", "A1", "3 x 4", "<5", "10+ years", "$", "1,23 $ 4", "(5", "--5", "", "x" * 100]
+    "text",
+    [
+        "5 kg",
+        "5M",
+        "5 ft 3 in",
+        "3-4",
+        "1.2.3",
+        "A1",
+        "3 x 4",
+        "<5",
+        "10+ years",
+        "$",
+        "1,23 $ 4",
+        "(5",
+        "--5",
+        "",
+        "x" * 100,
+    ],
 )
 def test_other_texts_are_no_numbers(text: str) -> None:
-    assert number_parts(text) is None or any(_refused(text, mark) for mark in (".", ","))
-
-
-def _refused(text: str, decimal: str) -> bool:
-    parts = number_parts(text)
-    assert parts is not None
-    try:
-        parts.value("." if decimal == "." else ",")
-    except ValueError:
-        return True
-    return False
+    assert number_parts(text) is None
 
 
 @pytest.mark.parametrize("text", ["-", "n/a", "Unknown", "#DIV/0!", " . "])
@@ -61,18 +65,21 @@ def test_words_for_a_missing_cell_are_missing(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("5 kg", "has the unit 'kg' in a column with the unit 'lb'"), ("ten", "is not a number such as '1,234.5 lb'")],
+    [
+        ("5 \u20ac", "has the unit '\u20ac' in a column with the unit 'USD'"),
+        ("ten", "is not a number such as '1,234.5 USD'"),
+    ],
 )
 def test_what_does_not_fit_is_said(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NumberReading(".", "lb").parse(text)
+        NumberReading(".", "USD").parse(text)
 
 
-@given(st.floats(-1e9, 1e9), st.sampled_from([".", ","]), st.sampled_from([None, "lb", "$", "%"]))
+@given(st.floats(-1e9, 1e9), st.sampled_from([".", ","]), st.sampled_from([None, "EUR", "$", "%"]))
 def test_a_grouped_number_is_read_back(value: float, decimal: DecimalMark, unit: str | None) -> None:
     text = f"{value:,.4f}"
     if decimal == ",":
         text = text.translate(str.maketrans(",.", ".,"))
     reading = NumberReading(decimal, unit)
     assert reading.parse(f"{text} {unit}" if unit and unit != "$" else text) == round(value, 4)
-    assert reading_from_json(reading.to_json(), "reading") == reading
+    assert reading_from_json(asdict(reading), "reading") == reading

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from murho.model.data import parquet_writer
-from murho.model.data.parquet_writer import ParquetWriter
-from murho.model.data.tables import write_table
+from murho.model.data.parquet_writer import parquet_writer as writer_of
 from murho.model.errors import TableError
+from tests.support import write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,9 +20,9 @@ TABLE = pa.table({"a": [0.1, None, 3.0, 1e300], "b": ["x", "", None, "ü"], "c":
 
 
 def _write(path: Path, table: pa.Table = TABLE) -> None:
-    with ParquetWriter(path) as file:
+    with writer_of(path) as write:
         for start in range(table.num_rows):
-            file.write(table.slice(start, 1))
+            write(table.slice(start, 1))
 
 
 def test_parts_of_one_group_make_the_bytes_that_the_whole_table_makes(tmp_path: Path) -> None:
@@ -41,22 +41,22 @@ def test_groups_are_written_while_rows_come(tmp_path: Path, monkeypatch: pytest.
 def test_a_text_may_come_after_rows_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "ROWS_PER_GROUP", 2)
     path = tmp_path / "table.parquet"
-    with ParquetWriter(path) as file:
+    with writer_of(path) as write:
         for cell in (None, None, "late", None, None):
-            file.write(pa.table({"warnings": pa.array([cell])}))
+            write(pa.table({"warnings": pa.array([cell])}))
     assert pq.read_table(path).to_pydict() == {"warnings": [None, None, "late", None, None]}
 
 
 def _begun_and_failed(path: Path) -> None:
-    with ParquetWriter(path) as file:
-        file.write(TABLE)
+    with writer_of(path) as write:
+        write(TABLE)
         raise TableError("write it again")
 
 
 def _of_two_types(path: Path) -> None:
-    with ParquetWriter(path) as file:
-        file.write(pa.table({"a": [1]}))
-        file.write(pa.table({"a": ["x"]}))
+    with writer_of(path) as write:
+        write(pa.table({"a": [1]}))
+        write(pa.table({"a": ["x"]}))
 
 
 @pytest.mark.parametrize("rows", [1, 100])
@@ -72,5 +72,5 @@ def test_an_error_leaves_the_old_file_and_nothing_else(
         _of_two_types(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(TableError, match="No such file or directory"), ParquetWriter(tmp_path / "none" / "a.parquet"):
+    with pytest.raises(TableError, match="No such file or directory"), writer_of(tmp_path / "none" / "a.parquet"):
         pass

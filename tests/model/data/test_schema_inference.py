@@ -19,10 +19,10 @@ from murho.model.data.schema_inference import (
     plan_columns,
     target_from_table,
 )
-from murho.model.data.tables import read_table, write_table
+from murho.model.data.tables import read_table
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import OptionError, TableError
-from tests.support import ROOT
+from tests.support import ROOT, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,7 +164,7 @@ class TestTarget:
                 [*["3", "4"] * 8, "x"],
                 r"'x' among numbers \(95% of the cells are numbers\): correct the cell, or leave it",
             ),
-            (["a", "b", None], "holds texts .'a', 'b'; no others., and a target must be a number"),
+            (["a", "b", None], "holds texts .'a', 'b'; 2 different., and a target must be a number"),
             (["true", "false"], "write true as 1 and false as 0"),
             (["2020-01-01", "2020-01-02"], "holds dates .'2020-01-01'"),
             (["3", "inf", "4"], "row 2: inf is not finite"),

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murho.model.data.tables import read_table, write_table
+from murho.model.data.csv_writer import csv_writer
+from murho.model.data.tables import read_table
 from murho.model.errors import TableError
-from tests.support import ROOT
+from tests.support import ROOT, write_table
 
 CARS = ROOT / "examples" / "cars.csv"
 
@@ -200,7 +201,8 @@ class TestWriting:
         assert (tmp_path / "b.csv").read_text() == '"a,b",o\n1.5,"x,y"\n'
 
     def test_without_a_path_csv_goes_to_stdout(self, capsys: pytest.CaptureFixture[str]) -> None:
-        write_table(None, {"mean": [0.1], "p5": [3]})
+        with csv_writer(None) as write:
+            write(pa.table({"mean": [0.1], "p5": [3]}))
         assert capsys.readouterr().out == "mean,p5\n0.1,3\n"
 
     def test_parquet_is_read_back(self, tmp_path: Path) -> None:
@@ -222,8 +224,6 @@ class TestWriting:
         assert list(tmp_path.iterdir()) == [path]
 
     def test_what_can_not_be_written_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(TableError, match=r"can't write the extension '\.xlsx'"):
-            write_table(tmp_path / "a.xlsx", {"a": [1]})
         with pytest.raises(TableError, match="No such file or directory"):
             write_table(tmp_path / "none" / "a.csv", {"a": [1]})
         with pytest.raises(TableError, match="differ in length"):

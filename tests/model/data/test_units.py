@@ -80,12 +80,3 @@ def test_a_column_that_identifies_rows_or_none_makes_no_groups() -> None:
         find_units(_features(30), {"id": _texts(np.arange(30))})
     with pytest.raises(OptionError, match="all rows are one group"):
         find_units(_features(30), {"id": _texts(np.zeros(30))})
-
-
-def test_near_duplicates_are_told_with_the_row_numbers_of_the_table() -> None:
-    columns = {name: np.concatenate((column, column[:30])) for name, column in _features(90).items()}
-    columns["z"] = np.tile(np.random.default_rng(1).normal(size=90), 2)[:120]
-    columns["z"][90:] += 1e-6
-    units = find_units(columns, row_numbers=np.arange(101, 221))
-    assert units.count == 120
-    assert any("almost the same features" in note and "rows 101 and 191" in note for note in units.notes)

@@ -64,9 +64,11 @@ FACTS: dict[str, Any] = {
                 "minimum": 20.0,
                 "maximum": 120.0,
                 "categories": [],
+                "imputed": False,
+                "reading": None,
             }
         ],
-        "target": {"name": "rent", "unit": "EUR"},
+        "target": {"name": "rent", "unit": "EUR", "classes": None, "reading": None},
         "left_out": {},
     },
     "encoding": {
@@ -288,7 +290,7 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
             "target.transform: expected an object",
         ),
         (_with("schema", value=None), "schema: expected an object"),
-        (_with("schema", "features", 0, "kind", value="text"), "schema.features[0].kind: expected one of"),
+        (_with("schema", "features", 0, "kind", value="text"), "schema.features[0].kind: expected 'numeric'"),
         (_with("schema", "left_out", value=[]), "schema.left_out: expected an object"),
         (_with("encoding", value=None), "encoding: expected an object"),
         (

@@ -15,12 +15,10 @@ from murho.model.training.holding_out import HoldingOut, hold_out
 from murho.model.training.options import make_options
 from tests.model.conftest import Notes, make_table, train_quickly
 
-ROWS = np.arange(160) + 1
-
 
 def _hold_out(table: pa.Table, **options: object) -> HoldingOut:
     columns = columns_from_table(table, plan_columns(table, "rent"))
-    return hold_out(table, "rent", columns, make_options(dict(options)), ROWS)
+    return hold_out(table, "rent", columns, make_options(dict(options)))
 
 
 def _with(table: pa.Table, **columns: object) -> pa.Table:
@@ -83,7 +81,7 @@ def test_rows_as_far_ahead_as_was_judged_are_within_the_range() -> None:
         table, "rent", ignore=("size", "district"), overrides={"day": ColumnOverride(FeatureKind.NUMERIC)}
     )
     columns = columns_from_table(table, plan)
-    schema = make_schema(plan, columns, hold_out(table, "rent", columns, make_options({"time": "day"}), ROWS).ahead)
+    schema = make_schema(plan, columns, hold_out(table, "rent", columns, make_options({"time": "day"})).ahead)
     assert schema.features[-1].maximum == 159.0 + 16.0
     encoder = Encoder.fit(schema, columns)
     later = {"lift": np.ones(3), "day": np.array([159.0, 175.0, 400.0])}

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from murho.model.data.schema_inference import columns_from_table
-from murho.model.data.tables import write_table
 from murho.model.engines.prediction import PredictOptions
 from murho.model.fitting.cross_fit_rows import Rows
 from murho.model.posterior.checkpoint import write_checkpoint
@@ -21,7 +20,7 @@ from murho.model.training.idle_features import idle_by_member
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, rescored
-from tests.support import call_murho
+from tests.support import call_murho, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path

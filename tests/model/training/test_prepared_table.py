@@ -17,7 +17,7 @@ TABLE = with_notes(
     pa.table(
         {
             "price": [f"${row + 1},{row * 13 % 900 + 100}.50" if row else None for row in range(ROWS)],
-            "weight": [f"{row * 37 % 50 + 50} lb" for row in range(ROWS)],
+            "weight": [f"{row * 37 % 50 + 50}%" for row in range(ROWS)],
             "sold": [f"{row % 28 + 1:02}/{row // 28 + 1:02}/2020" for row in range(ROWS)],
             "open": [f"0{row % 9 + 1}/0{row % 7 + 1}/2021" for row in range(ROWS)],
             "origin": ["Japan", "USA", "USA"] * (ROWS // 3),
