@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from murho.model.data.schema import Columns
 
-__all__ = ["Suspect", "leak_suspects", "ranks", "rows_to_look_at", "share_told"]
+__all__ = ["Suspect", "from_other_rows", "leak_suspects", "ranks", "rows_to_look_at", "share_told"]
 
 _ROWS, _FEWEST_ROWS = 5_000, 30
 """Rows that are looked at, spread over the table, and the fewest that tell anything."""
@@ -136,6 +136,16 @@ def ranks(column: NDArray[Any]) -> NDArray[np.float64]:
 def share_told(column: NDArray[Any], targets: NDArray[np.float64], *, ordered: bool) -> float:
     """The share of the targets' variance that a column tells: 1 - (squared errors) / (squared deviations).
 
+    Takes what `from_other_rows` takes.
+    """
+    total = float(((targets - targets.mean()) ** 2).sum())
+    errors = targets - from_other_rows(column, targets, ordered=ordered)
+    return 1.0 - float((errors**2).sum()) / total if total > 0.0 else 0.0
+
+
+def from_other_rows(column: NDArray[Any], targets: NDArray[np.float64], *, ordered: bool) -> NDArray[np.float64]:
+    """Each row's target, ``[N]``, as the other rows tell it.
+
     A row is predicted from the other rows with the same cell, or else between the two rows with the next smaller and
     the next larger number. So neither the form of the relation matters, nor can a column with a value of its own in
     each row tell more than it knows.
@@ -145,9 +155,6 @@ def share_told(column: NDArray[Any], targets: NDArray[np.float64], *, ordered: b
         targets: ``[N]``, without NaN.
         ordered: Whether the cells are numbers.
     """
-    total = float(((targets - targets.mean()) ** 2).sum())
-    if total == 0.0:
-        return 0.0
     codes = column_codes(column)
     counts, sums = np.bincount(codes), np.bincount(codes, weights=targets)
     others = counts[codes] - 1
@@ -161,7 +168,7 @@ def share_told(column: NDArray[Any], targets: NDArray[np.float64], *, ordered: b
             between = np.concatenate((y[1:2], (1.0 - weight) * y[:-2] + weight * y[2:], y[-2:-1]))
             alone = others[present] == 0
             predicted[present[alone]] = between[place[alone]]
-    return 1.0 - float(((targets - predicted) ** 2).sum()) / total
+    return predicted
 
 
 def _sum(columns: Columns, targets: NDArray[np.float64]) -> Iterator[Suspect]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from murho.model.data.column_inference import infer_column
 from murho.model.data.columns import canonical_column, is_missing
-from murho.model.data.leaks import ranks, share_told
+from murho.model.data.leaks import from_other_rows, ranks
 from murho.model.data.schema import FeatureKind
 from murho.model.data.schema_inference import IGNORED
 from murho.model.errors import TableError
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Advice", "advise"]
 
 FEWEST_ROWS, FEWEST_GROUPS, FEWEST_TIMES = 100, 10, 21
-TELLS = 0.1
-"""Least share of the target's variance that the other rows tell. By chance it is about 0: no row counts for itself."""
+TELLS = 0.3
+"""Least correlation of the targets with what other rows tell. By chance it is 0 or less: no row counts for itself."""
 _IDENTIFIERS = re.compile(
     r"(?:^|[_\s.-])(?:id|ids|no|nr|num|number|code|key|uid|uuid|subject|patient|person|customer|user|client|member)$"
     r"|(?-i:(?<=[a-z])(?:I[dD]|No|Nr|Code)$)|^(?:id|zip|zipcode|postcode|plz)",
@@ -49,17 +49,17 @@ class Advice:
 
     Attributes:
         option: The option to give, such as ``--group patient``.
-        share: Share of the target's variance, by ranks, that other rows of the same group, or next in time, tell.
+        correlation: Of the targets' ranks with those that other rows of the same group, or next in time, tell.
         message: The advice in words.
     """
 
     option: str
-    share: float
+    correlation: float
     message: str
 
     def to_json(self) -> dict[str, Any]:
         """For ``model.json``."""
-        return {"option": self.option, "share": self.share, "message": self.message}
+        return {"option": self.option, "correlation": self.correlation, "message": self.message}
 
 
 def advise(table: pa.Table, plan: ColumnPlan, columns: Columns, targets: NDArray[np.float64]) -> list[Advice]:
@@ -87,11 +87,12 @@ def advise(table: pa.Table, plan: ColumnPlan, columns: Columns, targets: NDArray
             what = f"looks like groups: {alike}. If rows of new values"
         else:
             continue
-        share = share_told(column[present], order[present], ordered=option == "time")
-        if share >= TELLS:
+        told = from_other_rows(column[present], order[present], ordered=option == "time")
+        correlation = float(np.corrcoef(told, order[present])[0, 1]) if np.ptp(told) > 0.0 else 0.0
+        if correlation >= TELLS:
             given = f"--{option} {shlex.quote(name)}"
-            found.append(Advice(given, share, f"column {name!r} {what} will be asked for, give {given}"))
-    return sorted(found, key=lambda advice: -advice.share)
+            found.append(Advice(given, correlation, f"column {name!r} {what} will be asked for, give {given}"))
+    return sorted(found, key=lambda advice: -advice.correlation)
 
 
 def _columns(table: pa.Table, plan: ColumnPlan, features: Columns) -> Iterator[tuple[str, FeatureKind, NDArray[Any]]]:

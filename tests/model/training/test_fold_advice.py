@@ -28,7 +28,7 @@ def _grouped(rows_of_a_group: int = 10, groups: int = 60, seed: int = 0) -> pa.T
 def test_an_id_whose_rows_tell_about_each_other_is_named() -> None:
     (advice,) = _advice(_grouped())
     assert advice.option == "--group patient"
-    assert advice.share > 0.5
+    assert advice.correlation > 0.7
     assert "60 values" in advice.message
     assert "give --group patient" in advice.message
 
