@@ -40,6 +40,7 @@ __all__ = [
     "canonical_column",
     "cell_type",
     "distinct",
+    "holds_cells",
     "holds_durations",
     "is_missing",
     "plain",
@@ -117,6 +118,15 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     return column
 
 
+def holds_cells(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is of cells, or a dictionary of them: no lists, structures, runs, bytes or extensions."""
+    return _is_flat(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return bool(_is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind))
+
+
 def text_bytes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """Return the bytes of each row's text once it has one of its own, ``[B]``; 0 for what is no text.
 
@@ -161,7 +171,7 @@ def holds_durations(kind: pa.DataType) -> bool:
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decode a dictionary of texts, numbers, truth values or dates; others are unchanged."""
     kind = column.type.value_type
-    if not (_is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
+    if not _is_flat(kind):
         return column
     decode = _taken_views if pa.types.is_string_view(kind) else pc.take
     return pa.chunked_array([decode(chunk.dictionary, chunk.indices) for chunk in column.chunks], kind)
