@@ -132,6 +132,9 @@ def text_bytes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
     A dictionary, or a view, has a text once for many rows: `plain` writes it out for each.
     """
+    kind = column.type
+    if not _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        return np.zeros(len(column), np.int64)
     return np.concatenate([np.empty(0, np.int64), *(_text_bytes(chunk) for chunk in column.chunks)])
 
 
@@ -143,8 +146,8 @@ def _text_bytes(cells: pa.Array, rows: npt.NDArray[np.int64] | slice = slice(Non
         # Of the rows alone: many a chunk may share one large dictionary.
         counts[codes >= 0] = _text_bytes(cells.dictionary, codes[codes >= 0])
         return counts
-    if not _is_text(kind) or not len(cells):
-        return np.zeros(len(cells), np.int64)[rows]
+    if not len(cells):
+        return np.zeros(0, np.int64)
     size = np.dtype(np.int64 if pa.types.is_large_string(kind) else np.int32)
     if pa.types.is_string_view(kind):
         counts = np.frombuffer(data[1], size, 4 * (cells.offset + len(cells)))[4 * cells.offset :: 4][rows]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from starlette.exceptions import HTTPException
 
@@ -22,6 +23,10 @@ from murho.service.errors import BadInputError, problem_details
         (errors.ComputationError("NaN"), 500),
         (CheckpointError("unexpected here"), 500),
         (ZeroDivisionError("secret"), 500),
+        (MemoryError(), 503),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), 503),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes"), 503),
+        (RuntimeError("secret"), 500),
         (HTTPException(405, headers={"Allow": "POST"}), 405),
     ],
 )
@@ -41,6 +46,12 @@ def test_a_failure_of_the_service_names_the_request_and_hides_the_cause() -> Non
 def test_retry_after_and_allow_become_headers() -> None:
     assert problem_details(errors.QueueFullError("full", retry_after=3), "id").headers == {"Retry-After": "3"}
     assert problem_details(HTTPException(405, headers={"Allow": "POST"}), "id").headers == {"Allow": "POST"}
+
+
+def test_out_of_memory_says_what_to_do() -> None:
+    problem = problem_details(MemoryError(), "id")
+    assert problem.headers == {"Retry-After": "5"}
+    assert "no memory" in problem.detail
 
 
 def test_a_single_problem_is_told_in_the_detail() -> None:
