@@ -6,7 +6,6 @@ Sizes come from what the body declares. The readers check that what they find is
 from __future__ import annotations
 
 import struct
-from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ class StreamSize:
 
     rows: int = 0
     dictionaries: int = 0
-    batches: array[int] = field(default_factory=lambda: array("q"))
+    batches: list[int] = field(default_factory=list)
 
 
 def most_columns(schema: Schema) -> int:

@@ -82,6 +82,13 @@ def test_a_declared_size_does_not_make_up_for_another(size: int) -> None:
         decode(with_size(body, 8 * 4321, size), ARROW)
 
 
+def test_declared_sizes_do_not_overflow_in_their_sum() -> None:
+    body = stream(table_of(4321, Weight=np.arange(4321.0)), "zstd")
+    both = body.replace(struct.pack("<q", 8 * 4321), struct.pack("<q", 2**62))
+    with pytest.raises(TooLargeError, match=f"takes {2**63 // 10**6}"):
+        decode(both, ARROW)
+
+
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
 def test_a_small_stream_of_a_large_table_is_refused(kind: str) -> None:
     body = stream(table_of(2_000_000, Weight=np.zeros(2_000_000)), kind)
