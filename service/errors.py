@@ -256,7 +256,7 @@ TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (ClientGoneError, 499, "client-gone", "The client closed the connection"),
 )
 
-_NO_MEMORY = re.compile("can't allocate memory|out of memory", re.IGNORECASE)
+_NO_MEMORY = re.compile("can't allocate memory|out of memory|can't start new thread", re.IGNORECASE)
 
 HINTS = {
     404: "There is nothing at this path; GET / says what there is.",
@@ -273,7 +273,7 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     """
     if isinstance(error, HTTPException):
         return _http_problem(error)
-    # PyTorch has no class for it, or none that can be imported here.
+    # PyTorch has no class for it, or none that can be imported here; Python none for a thread without a stack.
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
         error = OutOfMemoryError()
     for kind, status, name, title in TABLE:
