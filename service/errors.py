@@ -22,6 +22,7 @@
         ├── ForeignPageError           a page of another site wants to change something
         ├── TooManyConnectionsError    no room for another connection
         ├── EngineSilentError          the engine has work and shows no sign of life
+        ├── OutOfMemoryError           no memory for a request now
         ├── ClientGoneError            the client closed the connection
         └── ComputationError           the model gave no finite answer: a bug, never the client's fault
 
@@ -30,6 +31,7 @@ Bad input is `model.errors.InputError`. A message tells a person what is wrong, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -56,6 +58,7 @@ __all__ = [
     "MisdirectedError",
     "NotAcceptableError",
     "NotReadyError",
+    "OutOfMemoryError",
     "ProblemDetails",
     "QueueFullError",
     "RateLimitError",
@@ -163,6 +166,13 @@ class EngineSilentError(ServiceError):
     """The engine has work and shows no sign of life."""
 
 
+class OutOfMemoryError(ServiceError):
+    """There is no memory for a request now; `problem_details` takes the errors of Python, Arrow and PyTorch for it."""
+
+    def __init__(self) -> None:
+        super().__init__("There is no memory for this request now. Send it again later, or in parts.", retry_after=5)
+
+
 class ClientGoneError(ServiceError):
     """The client closed the connection before the answer."""
 
@@ -242,8 +252,11 @@ TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
     (QueueFullError, 429, "queue-full", "The service is busy"),
     (NotReadyError, 503, "not-ready", "The service isn't ready"),
     (DeadlineError, 504, "deadline-passed", "There was no answer in time"),
+    (OutOfMemoryError, 503, "out-of-memory", "The service is out of memory"),
     (ClientGoneError, 499, "client-gone", "The client closed the connection"),
 )
+
+_NO_MEMORY = re.compile("can't allocate memory|out of memory|can't start new thread", re.IGNORECASE)
 
 HINTS = {
     404: "There is nothing at this path; GET / says what there is.",
@@ -260,6 +273,9 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     """
     if isinstance(error, HTTPException):
         return _http_problem(error)
+    # PyTorch has no class for it, or none that can be imported here; Python none for a thread without a stack.
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
+        error = OutOfMemoryError()
     for kind, status, name, title in TABLE:
         if isinstance(error, kind):
             retry_after = getattr(error, "retry_after", None)

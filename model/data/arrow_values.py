@@ -7,7 +7,7 @@ it is installed, which takes more than a second. What every table needs is made 
 from __future__ import annotations
 
 from array import array
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from murho.model.runtime.free_memory import give_back
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Sized
 
     import numpy.typing as npt
 
@@ -28,17 +28,43 @@ __all__ = [
     "float_array",
     "floats",
     "integers",
+    "list_array",
+    "number_array",
     "release_memory",
     "rows_of",
     "text_array",
 ]
 
 
-def text_array(texts: Sequence[str]) -> pa.StringArray:
-    """Texts as an Arrow array, ``[len(texts)]``."""
-    encoded = [text.encode() for text in texts]
-    offsets = array("i", accumulate((len(text) for text in encoded), initial=0))
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+def text_array(texts: Sequence[str | None]) -> pa.StringArray:
+    """Texts as an Arrow array, ``[len(texts)]``; None is a missing one."""
+    encoded = [b"" if text is None else text.encode() for text in texts]
+    buffers = [_present(texts), pa.py_buffer(_ends(encoded)), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+
+
+def list_array(lists: Sequence[Sequence[str] | None]) -> pa.ListArray:
+    """Lists of texts as an Arrow array, ``[len(lists)]``; None is a missing one."""
+    given = [[] if texts is None else texts for texts in lists]
+    buffers = [_present(lists), pa.py_buffer(_ends(given))]
+    children = [text_array(list(chain.from_iterable(given)))]
+    return pa.Array.from_buffers(pa.list_(pa.string()), len(lists), buffers, children=children)
+
+
+def number_array(numbers: npt.NDArray[Any]) -> pa.Array:
+    """Numbers ``[B]`` as an Arrow array of their type, none of them missing."""
+    data = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [None, data])
+
+
+def _ends(parts: Sequence[Sized]) -> array[int]:
+    return array("i", accumulate((len(part) for part in parts), initial=0))
+
+
+def _present(cells: Sequence[object]) -> pa.Buffer | None:
+    """The bitmap of the cells that are not missing; None if all are there."""
+    present = np.fromiter((cell is not None for cell in cells), np.bool_, len(cells))
+    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 NO_TEXT = pa.nulls(1, pa.large_string())[0]

@@ -12,7 +12,19 @@ from decimal import Decimal
 
 import numpy as np
 
-__all__ = ["canonical_category", "days_of", "format_date", "parse_boolean", "parse_date", "parse_number"]
+__all__ = [
+    "LONGEST_TEXT",
+    "canonical_category",
+    "days_of",
+    "explain_long_text",
+    "format_date",
+    "parse_boolean",
+    "parse_date",
+    "parse_number",
+]
+
+LONGEST_TEXT = 2**16
+"""Bytes in UTF-8 of the text in a cell of a feature: more is no category, number or date."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
@@ -24,6 +36,11 @@ _DATE = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
+
+
+def explain_long_text(count: int) -> str:
+    """What is wrong with a text of more bytes than `LONGEST_TEXT`."""
+    return f"the text takes {count} bytes; a cell holds at most {LONGEST_TEXT}"
 
 
 def parse_number(text: str) -> float:

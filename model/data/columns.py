@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murho.model.data.arrow_values import EMPTY_TEXT, NO_NUMBER, NO_TEXT, floats, integers
-from murho.model.data.cells import canonical_category, parse_boolean, parse_date, parse_number
+from murho.model.data.cells import (
+    LONGEST_TEXT,
+    canonical_category,
+    explain_long_text,
+    parse_boolean,
+    parse_date,
+    parse_number,
+)
 from murho.model.data.number_readings import NumberReading
 from murho.model.data.schema import FeatureKind
 from murho.model.errors import TableError
@@ -33,9 +40,11 @@ __all__ = [
     "canonical_column",
     "cell_type",
     "distinct",
+    "holds_cells",
     "holds_durations",
     "is_missing",
     "plain",
+    "text_bytes",
 ]
 
 _MICROSECONDS_PER_DAY = 86_400e6
@@ -93,7 +102,7 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = _decoded(column)
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if _is_text(kind):
         # A chunk at a time: each step makes a copy.
         return pa.chunked_array([_trimmed(chunk) for chunk in column.chunks], pa.large_string())
     if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
@@ -109,6 +118,48 @@ def plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     return column
 
 
+def holds_cells(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is of cells, or a dictionary of them: no lists, structures, runs, bytes or extensions."""
+    return _is_flat(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return bool(_is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind))
+
+
+def text_bytes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the bytes of each row's text once it has one of its own, ``[B]``; 0 for what is no text.
+
+    A dictionary, or a view, has a text once for many rows: `plain` writes it out for each.
+    """
+    kind = column.type
+    if not _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        return np.zeros(len(column), np.int64)
+    return np.concatenate([np.empty(0, np.int64), *(_text_bytes(chunk) for chunk in column.chunks)])
+
+
+def _text_bytes(cells: pa.Array, rows: npt.NDArray[np.int64] | slice = slice(None)) -> npt.NDArray[np.int64]:
+    kind, data = cells.type, cells.buffers()
+    if pa.types.is_dictionary(kind):
+        codes = integers(pc.cast(cells.indices, pa.int64()))
+        counts = np.zeros(len(cells), np.int64)
+        # Of the rows alone: many a chunk may share one large dictionary.
+        counts[codes >= 0] = _text_bytes(cells.dictionary, codes[codes >= 0])
+        return counts
+    if not len(cells):
+        return np.zeros(0, np.int64)
+    size = np.dtype(np.int64 if pa.types.is_large_string(kind) else np.int32)
+    if pa.types.is_string_view(kind):
+        counts = np.frombuffer(data[1], size, 4 * (cells.offset + len(cells)))[4 * cells.offset :: 4][rows]
+        return np.maximum(counts, 0, dtype=np.int64)  # those of missing cells can be anything
+    offsets = np.frombuffer(data[1], size, cells.offset + len(cells) + 1)[cells.offset :]
+    return np.subtract(offsets[1:][rows], offsets[:-1][rows], dtype=np.int64)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def _trimmed(texts: pa.Array) -> pa.Array:
     # large_string can hold more than 2 GiB in one chunk.
     texts = pc.utf8_trim_whitespace(pc.cast(texts, pa.large_string()))
@@ -121,15 +172,20 @@ def holds_durations(kind: pa.DataType) -> bool:
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decode a dictionary column. Polars stores its texts as string views, which Arrow must cast before decoding."""
+    """Decode a dictionary of texts, numbers, truth values or dates; others are unchanged."""
     kind = column.type.value_type
-    if pa.types.is_string_view(kind):
-        kind = pa.large_string()
-        column = pa.chunked_array(
-            [pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind)) for chunk in column.chunks],
-            type=pa.dictionary(column.type.index_type, kind),
-        )
-    return pc.cast(column, kind)
+    if not _is_flat(kind):
+        return column
+    decode = _taken_views if pa.types.is_string_view(kind) else pc.take
+    return pa.chunked_array([decode(chunk.dictionary, chunk.indices) for chunk in column.chunks], kind)
+
+
+def _taken_views(texts: pa.Array, indices: pa.Array) -> pa.Array:
+    """Take some texts of an array of views, as polars stores the categories of a column; Arrow can't."""
+    present, views, *data = texts.buffers()
+    fixed = pa.Array.from_buffers(pa.binary(16), len(texts), [present, views], offset=texts.offset)
+    taken = pc.take(fixed, indices)
+    return pa.Array.from_buffers(texts.type, len(taken), [*taken.buffers(), *data], offset=taken.offset)
 
 
 def _microseconds(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -168,7 +224,7 @@ def distinct(column: pa.ChunkedArray) -> Distinct:
     codes = integers(pc.cast(encoded.indices, pa.int64()))
     # A part at a time: converting many cells at once would hold up every other thread of a service.
     cells = encoded.dictionary
-    parts = (cells.slice(start, 4096).to_pylist() for start in range(0, len(cells), 4096))
+    parts = (cells.slice(start, 256).to_pylist() for start in range(0, len(cells), 256))
     return Distinct([cell for part in parts for cell in part], codes)
 
 
@@ -187,8 +243,13 @@ def canonical_column(
         ``[B]``: for a categorical column objects, ``str`` or ``None``; otherwise float64, with NaN for missing.
 
     Raises:
-        TableError: A cell does not fit the kind, or is infinite; the message names column and row (from 1).
+        TableError: A cell does not fit the kind, is infinite, or a text of more than `LONGEST_TEXT` bytes; the message
+            names column and row (from 1).
     """
+    counts = text_bytes(column)
+    if counts.max(initial=0) > LONGEST_TEXT:
+        row = int(np.argmax(counts > LONGEST_TEXT)) + 1
+        raise TableError(f"column {name!r}, row {row}: {explain_long_text(int(counts[row - 1]))}", row=row)
     return canonical_cells(plain(column, name), kind, name, reading)
 
 

@@ -71,7 +71,11 @@ def parse_csv(
             _Blocks(pa.BufferReader(view)) if len(data) > _BLOCK_BYTES else view,
             **_reading(separator, len(names), _leading_blank_lines(data[start:]) + 1, _BLOCK_BYTES),
         )
+    except MemoryError:  # Arrow's is an ArrowException, too
+        raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
+        if "launch worker thread" in str(error):
+            raise MemoryError from error
         if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
             raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
         raise _diagnosis(where, data[start:], separator, len(names), error, skipped) from error

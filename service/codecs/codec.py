@@ -62,6 +62,8 @@ class Codec(Protocol):
     """Of the answers, and the first of those that are read."""
     blocks: BlockCodec | None
     """Reads and writes large tables in bounded memory; None for a format that is read and written as a whole."""
+    unpacks: bool
+    """Whether some bytes of a body can stand for many more, so that a small one can take long."""
 
     def reads(self, media_type: str) -> bool:
         """Returns whether a body of this media type, in lower case and without parameters, is for this codec."""

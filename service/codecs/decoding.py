@@ -5,9 +5,8 @@ with work that holds the interpreter's lock, so the codecs do large work in piec
 wants the lock is one more for the event loop to wait for.
 
 What one request may take of the memory: its body (`max_body_bytes`, and as much again before decompression), its
-columns (8 bytes a cell of `max_rows` rows, and the texts of categories, which are in the body), and the answer. Tables
-of compressed formats may take `EXPANSION` times the largest body for a moment (`codecs.table_sizes`). Of large CSV and
-Arrow bodies only some blocks of rows are in memory (`service.large_tables`).
+columns (8 bytes a cell, and the texts of categories), and the answer. `codecs.table_sizes` bounds what bodies unpack
+to. Of large CSV and Arrow bodies only some blocks of rows are in memory (`service.large_tables`).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from murho.service.codecs.compression import decompressed, is_plain
+from murho.service.codecs.formats import PARQUET
 from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ class Decoder:
             MediaTypeError: The body is compressed in a way that isn't read.
         """
         read = partial(coding.reader.decode, query=coding.query, schema=schema, settings=self._settings)
-        return await self.decode(body, coding.encoding, schema, read)
+        return await self.decode(body, coding.encoding, schema, read, unpacks=coding.reader.unpacks)
 
-    async def decode(self, body: bytes, encoding: str, schema: Schema, read: Callable[[bytes], AskedFor]) -> AskedFor:
+    async def decode(
+        self, body: bytes, encoding: str, schema: Schema, read: Callable[[bytes], AskedFor], *, unpacks: bool = False
+    ) -> AskedFor:
         """Returns the rows and the options of a request, whatever its protocol.
 
         Args:
@@ -89,13 +91,14 @@ class Decoder:
             encoding: Its `Content-Encoding`; empty for none.
             schema: The features and the target of the model.
             read: Reads the body once it isn't compressed any more.
+            unpacks: See `Codec.unpacks`.
 
         Raises:
             BadInputError: A row or an option is wrong.
             TooLargeError: The request is above a limit.
             MediaTypeError: The body is compressed in a way that isn't read.
         """
-        large = len(body) > SMALL_BODY_BYTES or not is_plain(encoding)
+        large = len(body) > SMALL_BODY_BYTES or unpacks or not is_plain(encoding)
         return await self.in_thread_if(large, partial(self._decode, body, encoding, schema, read))
 
     async def in_thread_if(self, large: bool, work: Callable[[], Result]) -> Result:
@@ -108,8 +111,9 @@ class Decoder:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
-        """Ends the threads once they have done what they do."""
+        """Ends the threads once they have done what they do, and the process that unpacks Parquet files."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        PARQUET.close()
 
     def _decode(self, body: bytes, encoding: str, schema: Schema, read: Callable[[bytes], AskedFor]) -> AskedFor:
         asked = read(decompressed(body, encoding, self._settings.max_body_bytes))

@@ -17,9 +17,10 @@ from murho.service.errors import MediaTypeError, NotAcceptableError
 if TYPE_CHECKING:
     from murho.service.codecs.codec import Codec
 
-__all__ = ["CODECS", "MEDIA_TYPES", "reader_of", "writer_of"]
+__all__ = ["CODECS", "MEDIA_TYPES", "PARQUET", "reader_of", "writer_of"]
 
-CODECS: tuple[Codec, ...] = (JSONCodec(), CSVCodec(), ArrowCodec(), ParquetCodec(), NpyCodec())
+PARQUET = ParquetCodec()
+CODECS: tuple[Codec, ...] = (JSONCodec(), CSVCodec(), ArrowCodec(), PARQUET, NpyCodec())
 MEDIA_TYPES = tuple(codec.media_type for codec in CODECS)
 
 

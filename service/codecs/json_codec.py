@@ -33,6 +33,7 @@ class JSONCodec:
 
     media_type = "application/json"
     blocks: BlockCodec | None = None
+    unpacks = False
 
     def reads(self, media_type: str) -> bool:
         """Returns true for JSON under each of its names, and for a body without a media type."""

@@ -43,6 +43,7 @@ class NpyCodec:
 
     media_type = "application/x-npy"
     blocks: BlockCodec | None = None
+    unpacks = False
 
     def reads(self, media_type: str) -> bool:
         """Returns whether the media type is this codec's."""

@@ -9,14 +9,13 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from murho.model.data.arrow_values import float_array, list_array, number_array, text_array
 from murho.model.data.tables import csv_bytes
 from murho.model.engines.answer_columns import table_columns
 from murho.model.engines.answer_fields import Unit
 from murho.service.codecs.answer_columns import answer_columns, answer_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from murho.model.engines.answer_columns import Column
@@ -32,14 +31,14 @@ def csv_text(answered: Answered, *, header: bool = True) -> bytes:
     """Returns the answer `[B]` as CSV, one line a row; a list of classes is JSON."""
     columns = answer_columns(answered)
     text = csv_bytes({name: _csv_column(values) for name, values in columns.items()})
-    return text if header else text[len(csv_bytes(dict.fromkeys(columns, ()))) :]
+    return text if header else text[len(csv_bytes(dict.fromkeys(columns, text_array(())))) :]
 
 
-def _csv_column(values: NDArray[Any]) -> Any:
+def _csv_column(values: NDArray[Any]) -> pa.Array:
     """Returns a column whose cells CSV has a text for."""
     if values.dtype != object:
-        return values
-    return [json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in values]
+        return number_array(values)
+    return text_array([json.dumps(cell, ensure_ascii=False) if isinstance(cell, list) else cell for cell in values])
 
 
 def arrow_table(answered: Answered) -> pa.Table:
@@ -53,14 +52,14 @@ def arrow_table(answered: Answered) -> pa.Table:
 def _arrow_column(column: Column, classes: tuple[str, ...]) -> pa.Array:
     values = column.cells(classes)
     if column.unit is Unit.CLASS:
-        return pa.array(values, pa.string())
+        return text_array(values.tolist())
     if column.unit is Unit.CLASS_SET:
-        return pa.array(values, pa.list_(pa.string()))
+        return list_array(values.tolist())
     if values.ndim == 1:
-        return pa.array(np.ascontiguousarray(values), from_pandas=True)  # NaN, which stands for none, becomes null
+        return float_array(values)  # NaN, which stands for none, becomes null
     if not values.shape[1]:
         return _empty_lists(len(values), values.ndim - 1)
-    lists = pa.array(np.ascontiguousarray(values).ravel())
+    lists = number_array(values.ravel())
     for length in reversed(values.shape[1:]):
         lists = pa.FixedSizeListArray.from_arrays(lists, length)
     return lists
@@ -68,7 +67,7 @@ def _arrow_column(column: Column, classes: tuple[str, ...]) -> pa.Array:
 
 def _empty_lists(rows: int, depth: int) -> pa.Array:
     kind = pa.float64()
-    for _ in range(depth):
+    for _ in range(depth - 1):
         kind = pa.list_(kind)
-    none: Sequence[list[Any]] = [[]] * rows
-    return pa.array(none, kind)
+    ends = pa.py_buffer(np.zeros(rows + 1, np.int32))
+    return pa.Array.from_buffers(pa.list_(kind), rows, [None, ends], children=[pa.nulls(0, kind)])

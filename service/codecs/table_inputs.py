@@ -12,7 +12,7 @@ from murho.model.data.columns import canonical_column, is_missing
 from murho.model.errors import TableError
 from murho.service.codecs.cells import ABSENT, explain_cell
 from murho.service.codecs.inputs import Form, Inputs, check_rows, explain_unknown
-from murho.service.codecs.problems import MAX_LISTED, Problems, pointer
+from murho.service.codecs.problems import MAX_LISTED, Problems, pointer, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,8 +94,8 @@ def inputs_of_table(table: pa.Table, schema: Schema, max_rows: int, first: int =
 
 
 def sentence(error: TableError) -> str:
-    """Returns the message of an error of a table as a sentence of its own."""
-    return f"{str(error)[:1].upper()}{str(error)[1:]}."
+    """Returns the message of an error of a table as a sentence of its own; a cell in it can be long."""
+    return f"{str(error)[:1].upper()}{shorten(str(error)[1:], 1000)}."
 
 
 def _explain_missing(feature: Feature, row: int) -> str:  # noqa: ARG001 - the same in every row

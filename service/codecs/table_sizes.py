@@ -6,10 +6,11 @@ Sizes come from what the body declares. The readers check that what they find is
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from murho.service.errors import TooLargeError
 
@@ -17,12 +18,31 @@ if TYPE_CHECKING:
     from murho.model.data.schema import Schema
     from murho.service.settings import Settings
 
-__all__ = ["arrow_bytes", "arrow_rows", "check_columns", "check_memory", "expanded_bytes", "most_columns"]
+__all__ = ["StreamSize", "check_cells", "check_columns", "check_memory", "check_work", "most_columns", "stream_size"]
 
-EXPANSION = 16
-"""A table may take this many times the memory of the largest body. Compressed tables could take any amount."""
+HELD = 2
+"""What is unpacked at a time may take this many times the memory of the largest body."""
+CELLS = 4
+"""And this many times the columns of a table that is read as a whole."""
+WORK = 16
+"""And this many times all that is unpacked, one part after the other."""
 SPARE_COLUMNS = 1000
 BATCHES = {"record batch": 0, "dictionary": 1}
+
+
+@dataclass(slots=True)
+class StreamSize:
+    """What an Arrow stream declares.
+
+    Attributes:
+        rows: All rows.
+        dictionaries: Bytes of all dictionaries, unpacked; of one that grows, each state of it.
+        batches: Bytes of each record batch, unpacked.
+    """
+
+    rows: int = 0
+    dictionaries: int = 0
+    batches: list[int] = field(default_factory=list)
 
 
 def most_columns(schema: Schema) -> int:
@@ -40,21 +60,43 @@ def check_columns(count: int, schema: Schema) -> None:
         raise TooLargeError(f"The table has {count} columns; at most {most_columns(schema)} are read for this model.")
 
 
-def check_memory(taken: int, settings: Settings) -> None:
-    """Checks the bytes that a table takes in memory.
+def check_cells(rows: int, schema: Schema, settings: Settings) -> None:
+    """Checks the cells of a table that is read as a whole: bits, and columns without values, take more than the body.
 
     Raises:
-        TooLargeError: They are more than `EXPANSION` times the largest body.
+        TooLargeError: As numbers they take more than `CELLS` times the largest body.
     """
-    most = EXPANSION * settings.max_body_bytes
+    _check(8 * rows * len(schema.features), CELLS, settings)
+
+
+def check_memory(taken: int, settings: Settings) -> None:
+    """Checks the bytes that a part of a table takes in memory.
+
+    Raises:
+        TooLargeError: They are more than `HELD` times the largest body.
+    """
+    _check(taken, HELD, settings)
+
+
+def check_work(taken: int, settings: Settings) -> None:
+    """Checks the bytes that all parts of a table take, one after the other.
+
+    Raises:
+        TooLargeError: They are more than `WORK` times the largest body.
+    """
+    _check(taken, WORK, settings)
+
+
+def _check(taken: int, times: int, settings: Settings) -> None:
+    most = times * settings.max_body_bytes
     if taken > most:
         raise TooLargeError(
             f"The table takes {taken} bytes, more than this service reads at once ({most}). Send parts."
         )
 
 
-def arrow_bytes(body: bytes | memoryview) -> int:
-    """Returns the bytes that the buffers of an Arrow stream take, after decompression.
+def stream_size(body: bytes | memoryview) -> StreamSize:
+    """Returns what an Arrow stream will take; no batch is read.
 
     The metadata of a batch is a flatbuffer (Message.fbs of the Arrow format). In a compressed batch each buffer begins
     with its own size as a 64-bit number, -1 if it isn't compressed.
@@ -62,42 +104,52 @@ def arrow_bytes(body: bytes | memoryview) -> int:
     Raises:
         ArrowException, struct.error: The stream is broken.
     """
-    total = 0
+    size = StreamSize()
+    grown: dict[int, int] = {}  # bytes of each dictionary so far
     for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
-        if message.type in BATCHES:
-            total += _batch_bytes(memoryview(message.metadata), memoryview(message.body), BATCHES[message.type])
-    return total
+        if message.type not in BATCHES:
+            continue
+        metadata = memoryview(message.metadata)
+        table = _follow(metadata, _field(metadata, _follow(metadata, 0), 2))  # Message.header
+        if message.type == "dictionary":
+            key, delta = _number(metadata, table, 0, "<q"), _number(metadata, table, 2, "<b")
+            taken = _batch_bytes(metadata, _follow(metadata, _field(metadata, table, 1)), message.body)
+            grown[key] = taken + (grown.get(key, 0) if delta else 0)
+            size.dictionaries += grown[key]
+            continue
+        rows = _number(metadata, table, 0, "<q")
+        if rows < 0:
+            raise pa.ArrowInvalid(f"a batch has {rows} rows")
+        size.rows += rows
+        size.batches.append(_batch_bytes(metadata, table, message.body))
+    return size
 
 
-def arrow_rows(body: bytes | memoryview) -> int:
-    """Returns the rows of an Arrow stream, as its batches declare them; no batch is read.
-
-    Raises:
-        ArrowException, struct.error: The stream is broken.
-    """
-    rows = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
-        if message.type == "record batch":
-            metadata = memoryview(message.metadata)
-            length = _field(metadata, _follow(metadata, _field(metadata, _follow(metadata, 0), 2)), 0)
-            rows += struct.unpack_from("<q", metadata, length)[0] if length else 0  # RecordBatch.length
-    return rows
-
-
-def _batch_bytes(metadata: memoryview, body: memoryview, wrapped: int) -> int:
-    table = _follow(metadata, _field(metadata, _follow(metadata, 0), 2))  # Message.header
-    if wrapped:
-        table = _follow(metadata, _field(metadata, table, 1))  # DictionaryBatch.data
+def _batch_bytes(metadata: memoryview, table: int, body: pa.Buffer | None) -> int:
+    """Returns the bytes of a RecordBatch's buffers, unpacked."""
+    content = np.frombuffer(b"" if body is None else body, np.uint8)
     if not _field(metadata, table, 3):  # RecordBatch.compression
-        return len(body)
-    buffers = _follow(metadata, _field(metadata, table, 2))  # RecordBatch.buffers
-    (count,) = struct.unpack_from("<I", metadata, buffers)
-    total = 0
-    for index in range(count):
-        offset, length = struct.unpack_from("<qq", metadata, buffers + 4 + 16 * index)
-        declared = struct.unpack_from("<q", body, offset)[0] if length >= 8 else length
-        total += length if declared < 0 else declared
-    return total
+        return len(content)
+    start = _follow(metadata, _field(metadata, table, 2))  # RecordBatch.buffers
+    (count,) = struct.unpack_from("<I", metadata, start)
+    buffers = np.frombuffer(metadata, "<i8", 2 * count, start + 4).reshape(count, 2)
+    buffers = buffers[buffers[:, 1] != 0]
+    offsets, lengths = buffers.T
+    if not len(buffers):
+        return 0
+    # Compared without a sum, which could overflow.
+    if lengths.min() < 8 or offsets.min() < 0 or (offsets > len(content) - lengths).any():
+        raise pa.ArrowInvalid("a buffer lies outside its batch")
+    declared = content[offsets[:, None] + np.arange(8)].view("<i8")[:, 0]
+    if declared.min() < -1:
+        raise pa.ArrowInvalid("a buffer declares a negative size")
+    return sum(np.where(declared < 0, lengths, declared).tolist())  # of numbers without a limit
+
+
+def _number(data: memoryview, table: int, index: int, form: str) -> int:
+    """Returns a number in a flatbuffer's table, 0 by default."""
+    place = _field(data, table, index)
+    return int(struct.unpack_from(form, data, place)[0]) if place else 0
 
 
 def _field(data: memoryview, table: int, index: int) -> int:
@@ -115,21 +167,3 @@ def _field(data: memoryview, table: int, index: int) -> int:
 def _follow(data: memoryview, position: int) -> int:
     """Returns the position that the offset at a position points to."""
     return int(position + struct.unpack_from("<I", data, position)[0])
-
-
-def expanded_bytes(table: pa.Table) -> int:
-    """Returns the bytes of a table's texts once each row has its own: a dictionary has a text once for many rows."""
-    total = 0
-    for column in table.columns:
-        if not pa.types.is_dictionary(column.type):
-            continue
-        for chunk in column.chunks:
-            kind = chunk.dictionary.type
-            if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-                lengths = pc.binary_length(chunk.dictionary.cast(pa.large_binary()))
-            elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
-                lengths = pc.binary_length(chunk.dictionary)
-            else:
-                continue
-            total += pc.sum(pc.take(pc.cast(lengths, pa.int64()), chunk.indices)).as_py() or 0
-    return total

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from murho.service.errors import MalformedRequestError, ServiceError, TransferCodingError
+from murho.service.errors import MalformedRequestError, OutOfMemoryError, ServiceError, TransferCodingError
 
 if TYPE_CHECKING:
     import asyncio
@@ -117,6 +117,8 @@ def refusal_of(error: HttpParserError) -> ServiceError:
     cause = error.__context__
     if isinstance(cause, ServiceError):
         return cause
+    if isinstance(cause, MemoryError):
+        return OutOfMemoryError()
     reason = str(error) if cause is None else "its target isn't a valid path"
     refusal = MalformedRequestError(f"This is no HTTP/1.1 request: {reason}.")
     refusal.__cause__ = cause

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from httptools import HttpParserError
 from starlette.exceptions import HTTPException
 
 from murho.model.errors import CheckpointError, InputError, Problem
 from murho.service import errors
+from murho.service.connections.raw_http import refusal_of
 from murho.service.errors import BadInputError, problem_details
 
 
@@ -22,6 +25,11 @@ from murho.service.errors import BadInputError, problem_details
         (errors.ComputationError("NaN"), 500),
         (CheckpointError("unexpected here"), 500),
         (ZeroDivisionError("secret"), 500),
+        (MemoryError(), 503),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), 503),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes"), 503),
+        (RuntimeError("can't start new thread"), 503),
+        (RuntimeError("secret"), 500),
         (HTTPException(405, headers={"Allow": "POST"}), 405),
     ],
 )
@@ -43,6 +51,12 @@ def test_retry_after_and_allow_become_headers() -> None:
     assert problem_details(HTTPException(405, headers={"Allow": "POST"}), "id").headers == {"Allow": "POST"}
 
 
+def test_out_of_memory_says_what_to_do() -> None:
+    problem = problem_details(MemoryError(), "id")
+    assert problem.headers == {"Retry-After": "5"}
+    assert "no memory" in problem.detail
+
+
 def test_a_single_problem_is_told_in_the_detail() -> None:
     problem = problem_details(BadInputError([Problem("/inputs/3/Horsepower", "Expected a number.")]), "id")
     assert problem.detail == "/inputs/3/Horsepower: Expected a number."
@@ -54,3 +68,9 @@ def test_the_detail_counts_problems_that_are_not_listed() -> None:
     assert "1000 things" in problem_details(BadInputError(listed, 1000), "id").detail
     assert "first 2" in problem_details(BadInputError(listed, 1000), "id").detail
     assert "all are listed" in problem_details(BadInputError(listed), "id").detail
+
+
+def test_out_of_memory_while_a_request_is_parsed_is_no_malformed_request() -> None:
+    error = HttpParserError()
+    error.__context__ = MemoryError()
+    assert problem_details(refusal_of(error), "id").status == 503

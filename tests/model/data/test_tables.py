@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from murho.model.data.csv_files import parse_csv
 from murho.model.data.csv_writer import csv_writer
 from murho.model.data.tables import read_table
 from murho.model.errors import TableError
@@ -231,3 +233,15 @@ class TestWriting:
         with pytest.raises(TableError, match=r"write \.parquet instead"):
             write_table(tmp_path / "a.csv", {"a": [[1]]})
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error", [pa.ArrowMemoryError("malloc failed"), pa.ArrowInvalid("Failed to launch worker thread")]
+)
+def test_out_of_memory_is_no_fault_of_a_table(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(pa.csv, "read_csv", failing)
+    with pytest.raises(MemoryError):
+        parse_csv(b"a\n1\n", "the body")

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from murho.service.codecs.decoding import SMALL_BODY_BYTES, Coding, Decoder
+from murho.service.codecs.formats import CODECS
 from murho.service.codecs.json_codec import JSONCodec
 from murho.service.errors import MediaTypeError, TooLargeError
 from murho.service.settings import Settings
@@ -31,9 +32,10 @@ class Watched(JSONCodec):
         return super().decode(body, query, schema, settings)
 
 
-def decode(body: bytes, encoding: str = "", **settings: Any) -> str:
+def decode(body: bytes, encoding: str = "", *, unpacks: bool = False, **settings: Any) -> str:
     """Returns the name of the thread that has decoded a body."""
     reader, decoder = Watched(), Decoder(Settings(**settings))
+    reader.unpacks = unpacks
 
     async def ask() -> None:
         await decoder.decode_request(body, Coding(reader, encoding, {}), SCHEMA)
@@ -56,6 +58,11 @@ def test_small_bodies_are_decoded_at_once_and_others_in_a_thread() -> None:
     assert decode(large).startswith("codec")
     assert decode(gzip.compress(small), "gzip").startswith("codec")
     assert decode(small, "Identity") == "MainThread"
+    assert decode(small, unpacks=True).startswith("codec")
+
+
+def test_what_unpacks_to_more_is_not_decoded_at_once_however_small_it_is() -> None:
+    assert {codec.media_type.rpartition(".")[2] for codec in CODECS if codec.unpacks} == {"stream", "parquet"}
 
 
 def test_the_limits_of_the_settings_hold() -> None:
