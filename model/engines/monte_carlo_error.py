@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["MonteCarloError", "error_of_averages", "monte_carlo_error"]
 
 STEP_WIDTH = 0.0625
-"""Width of the step above a percentile without noise, in widths of the density's kernel. Without a width, rounding would
-decide whether the draw that is the percentile lies below it. All draws at an upper limit do."""
+"""Width of the step above a percentile without noise, in widths of the density's kernel. Without a width, rounding
+would decide whether the draw that is the percentile lies below it. All draws at an upper limit do."""
 
 
 @dataclass(frozen=True, slots=True)
