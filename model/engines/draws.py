@@ -114,6 +114,10 @@ class Draws:
         """The draws of the given members, copied."""
         return self._choose(torch.isin(self.members, torch.tensor(members, device=self.members.device)))
 
+    def double(self) -> Draws:
+        """The draws in double precision, copied."""
+        return Draws(tuple(layer.double() for layer in self.layers), self.members, self.activation, self.skip)
+
     def _without_constant_units(self) -> list[Tensor]:
         """The layers without the units of constant 1."""
         carried = units_of_one(len(self.layers), self.skip)

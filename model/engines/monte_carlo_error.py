@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MonteCarloError", "error_of_averages", "monte_carlo_error"]
 
+STEP_WIDTH = 0.0625
+"""Width of the step above a percentile without noise, in widths of the density's kernel. Without a width, rounding
+would decide whether the draw that is the percentile lies below it. All draws at an upper limit do."""
+
 
 @dataclass(frozen=True, slots=True)
 class MonteCarloError:
@@ -198,7 +202,7 @@ class _Distribution:
         The wide component follows from all draws together. Its part is the change with each draw of its mean and width.
         """
         if not self.noisy:
-            return (self.means <= values).to(self.means)
+            return (1.0 + self._standardised(values) / STEP_WIDTH).clamp(0.0, 1.0)
         shares = self._of_draws(normal_cdf(self._standardised(values)))
         wide = self.predictive.mixture.wide
         return shares if wide is None else torch.lerp(shares, self._of_wide(wide, values), wide.weight)

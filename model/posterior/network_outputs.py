@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from murho.model.encoding.training_range import Outside
+from murho.model.engines.forward import forward_in_double
 from murho.model.posterior.imputed_rows import copies_of_draws
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from murho.model.likelihoods.likelihood import Likelihood
 
 __all__ = ["NetworkOutputs", "Tile"]
+
+FAR = 4.0
+"""How far beyond the training range, in an encoded feature, single precision becomes too coarse: near 1,000 it rounds a
+logit by up to 3e-5, and so a probability by this part of it, in one batch up and in another down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +78,26 @@ class NetworkOutputs:
         """Outputs of every row under every draw, ``[S, B, P]``, with the edge's noise beyond the training rows.
 
         Beyond the training range the noise is the one at its nearest edge; the draws carry the further uncertainty.
-        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`). The edges go through the
-        network with the rows, which takes little longer than the rows alone, or ``apart``.
+        Function values stay within the limits of the checkpoint's rule (`BeyondRule.limits`); further than `FAR` they
+        are computed in double precision. The edges go through the network with the rows, which takes little longer
+        than the rows alone, or ``apart``.
         """
         if len(outside) == 0:
             return engine.forward(draws, rows)
         beyond, means, batch = outside.rows, self.likelihood.means, len(rows)
-        edge = None
+        nearest, edge = self.reach.nearest(rows[beyond]), None
         if self.likelihood.outputs == means:  # the noise is the same for all rows
             outputs = engine.forward(draws, rows)
         elif apart:
-            outputs, edge = engine.forward(draws, rows), engine.forward(draws, self.reach.nearest(rows[beyond]))
+            outputs, edge = engine.forward(draws, rows), engine.forward(draws, nearest)
         else:
-            every = engine.forward(draws, torch.cat((rows, self.reach.nearest(rows[beyond]))))
+            every = engine.forward(draws, torch.cat((rows, nearest)))
             outputs, edge = every[:, :batch], every[:, batch:]
         with torch.inference_mode():  # as in `forward`, whose outputs are changed in place
             far = outputs[:, beyond]
+            furthest = ((rows[beyond] - nearest).abs() > FAR).any(dim=1)
+            if not apart and bool(furthest.any()):
+                far[:, furthest] = forward_in_double(draws, rows[beyond[furthest]])
             if edge is not None:
                 far = self.likelihood.with_scatter_of(far, edge)
             if self.limits is not None:

@@ -128,6 +128,19 @@ def test_tiles_and_threads_change_nothing(
     torch.testing.assert_close(outputs.double(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 20])
+@pytest.mark.parametrize("skip", [False, True])
+def test_in_double_precision_large_outputs_are_rounded_once(
+    skip: bool, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws, rows = _draws(7, (8, 5), 2, skip=skip), 1e4 * _rows(batch)
+    expected = _defined(draws, rows).float()
+    assert not torch.equal(forward_module.forward(draws, rows), expected)
+    for at_a_time in (3, 7):
+        monkeypatch.setattr(forward_module, "DOUBLE_BYTES", at_a_time * 2 * draws.nbytes // 7)
+        torch.testing.assert_close(forward_module.forward_in_double(draws, rows), expected, rtol=1.2e-7, atol=1e-6)
+
+
 def test_a_row_alone_is_answered_as_among_others_and_the_same_at_every_call(forward: Forward) -> None:
     draws, rows = _draws(12, (64, 64), 1), _rows(1500)
     whole = forward(draws, rows)

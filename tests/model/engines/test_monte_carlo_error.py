@@ -90,6 +90,24 @@ def test_errors_without_noise_are_those_of_order_statistics() -> None:
         assert 0.8 < _ratio(of_percentiles[:, index], answers[:, index], truth) < 1.25
 
 
+def test_rounding_does_not_decide_the_errors_of_percentiles_that_are_draws() -> None:
+    drawn, mirror = _said(lambda weights: weights, 41, 1, 1.0)  # 5, 50 and 95 % are draws number 3, 21 and 39
+    exactly = function_quantiles(drawn.means, LEVELS)
+    _, _, expected = monte_carlo_error(drawn, mirror, exactly, members=1, noise=False)
+    for rounding in (1.0 - 1e-9, 1.0 + 1e-9):
+        answers = function_quantiles(rounding * drawn.means, LEVELS)
+        _, _, actual = monte_carlo_error(drawn, mirror, answers, members=1, noise=False)
+        assert ((actual - expected).abs() <= 1e-5 * drawn.split()[1].unsqueeze(1)).all()
+
+
+def test_a_percentile_at_an_upper_limit_that_most_draws_reach_is_certain() -> None:
+    drawn, mirror = _said(lambda weights: weights.clamp_max(-1.0), 64, 1, 1.0)
+    _, _, of_percentiles = monte_carlo_error(
+        drawn, mirror, torch.full((REPEATS, 1), -1.0 - 1e-12, dtype=torch.float64), members=1, noise=False
+    )
+    assert float(of_percentiles.max()) < 1e-9
+
+
 def test_a_transform_stretches_the_errors_of_percentiles() -> None:
     drawn, mirror = _said(lambda weights: weights, 64, 2, 0.5)
     logarithm = Logarithm(shift=0.0, top=50.0)
