@@ -11,7 +11,7 @@ from murho.model.data.schema import FeatureKind
 from murho.model.errors import Problem
 from murho.service.codecs.cells import ABSENT, decode_cells, explain_cell
 from murho.service.codecs.inputs import Form, Inputs, check_rows, explain_unknown
-from murho.service.codecs.problems import MAX_LISTED, Problems, pointer, shorten
+from murho.service.codecs.problems import Problems, pointer, shorten
 from murho.service.errors import BadInputError
 from murho.service.inference_protocol.tensors import wrong
 
@@ -151,9 +151,7 @@ def _check_names(names: Sequence[str], schema: Schema, problems: Problems) -> No
         if name in seen:
             problems.add(0, position, pointer("inputs", name), "There is more than one input of this name.")
         elif name not in features:
-            # Beyond what is listed there is no need for the closest name, which takes some time to find.
-            message = explain_unknown(name, schema) if problems.listed < MAX_LISTED else ""
-            problems.add(0, position, pointer("inputs", name), message)
+            problems.add(0, position, pointer("inputs", name), explain_unknown(name, schema, problems))
         seen.add(name)
     for position, (name, feature) in enumerate(features.items(), start=len(names)):
         if name not in seen:
