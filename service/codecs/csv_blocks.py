@@ -81,7 +81,7 @@ class CSVBlocks:
     def read(
         self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings
     ) -> AskedInBlocks | None:
-        """Returns the rows and the options of a request; None without rows, or if returns alone may end lines, too."""
+        """Returns the rows and the options of a request; None for an empty body, or if returns alone may end lines."""
         asked = parse_query(query)
         options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
         check_start(body)
@@ -92,8 +92,10 @@ class CSVBlocks:
             separator, names = separator_and_names(start[: start.rfind(b"\n") + 1] or start, WHERE)
             check_header(names, schema)
             ends = _ends(body, separator, settings.max_rows)
-        if ends is None or len(ends) < 2:
+        if ends is None:
             return None
+        if len(ends) < 2:
+            raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
         blocks = _blocks(body, ends, separator, schema, settings)
         return AskedInBlocks(len(ends) - 1, blocks, options, asked.timeout)
 

@@ -81,7 +81,7 @@ def test_wide_rows_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(block["Weight"]) for block in blocks] == [3, 3, 3, 1]
 
 
-@pytest.mark.parametrize("body", [b"a,b\r1,2\r3,4\r", b"a,b\n1,2\r3,4\n", b"a,b\n1,2\r", b"a,b\n", b"\n\n\n"])
+@pytest.mark.parametrize("body", [b"a,b\r1,2\r3,4\r", b"a,b\n1,2\r3,4\n", b"a,b\n1,2\r", b"\n\n\n"])
 def test_what_can_not_be_cut_is_for_the_reader_of_the_whole(body: bytes) -> None:
     body = body.replace(b"a,b", ",".join(NAMES).encode())
     assert CSVBlocks().read(memoryview(body), {}, SCHEMA, Settings()) is None
@@ -92,6 +92,12 @@ def test_a_return_and_its_new_line_may_lie_in_two_chunks(monkeypatch: pytest.Mon
     body = text_of([row] * 3, lineterminator="\r\n")
     monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", body.index(b"\r", 60) + 1)
     assert sum(len(block["Weight"]) for block in columns_in_blocks(body)) == 3
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n", b"\n" * 2_000_000])
+def test_blank_lines_are_no_rows(lines: bytes) -> None:
+    with pytest.raises(BadInputError, match="no rows"):
+        columns_in_blocks(",".join(NAMES).encode() + lines)
 
 
 def test_names_are_checked_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
