@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from murho.service.security.callers import Caller
     from murho.service.spool import Spool
 
-__all__ = ["Call", "bad_rows", "warnings_of"]
+__all__ = ["BYTES_PER_ROW_DRAW", "Call", "bad_rows", "warnings_of"]
+
+
+BYTES_PER_ROW_DRAW = 16
+"""Reading a body, which may be refused then, counts as so much work at least."""
 
 
 class Call:
@@ -60,6 +64,7 @@ class Call:
         self._served: Served | None = None
         self._wanted: tuple[str | None, str | None] = (None, None)
         self._held: Held | None = None
+        self._charged = 0.0
 
     def __enter__(self) -> Self:
         self.parts.lifecycle.enter()
@@ -122,11 +127,13 @@ class Call:
 
         Args:
             served: What `find` has returned.
-            body: The body, for the time in which the answer is wanted.
+            body: The body, for what reading it costs, and for the time in which the answer is wanted.
 
         Raises:
             MurhoError: As `Models.hold` does.
+            RateLimitError: The caller can't have such a body read now.
         """
+        self.charge(len(body) / BYTES_PER_ROW_DRAW)
         if not isinstance(served, ListedVersion):
             return served
         self._served = None  # what is refused has no statistics
@@ -144,7 +151,7 @@ class Call:
         parts, inputs, options = self.parts, asked.inputs, asked.options
         cost = model.cost(inputs.count, options)
         parts.scheduler.require_room(cost, inputs.count)
-        parts.security.admit(self.caller, cost, requests=0)
+        self.charge(cost)
         try:
             answer = await self.compute(model, inputs, options, cost, self.deadline(asked.timeout), MAX_WARNINGS + 1)
         except RowsNotFiniteError as error:
@@ -159,6 +166,15 @@ class Call:
         """Who asks."""
         caller: Caller = self._scope["state"]["caller"]
         return caller
+
+    def charge(self, cost: float) -> None:
+        """Takes what the request costs, in row-draws, off what its caller may take, but for what was taken before.
+
+        Raises:
+            RateLimitError: It is too much for now.
+        """
+        self.parts.security.admit(self.caller, cost - self._charged, requests=0)
+        self._charged = max(cost, self._charged)
 
     def deadline(self, timeout: float | None) -> float:
         """Returns the time on the scheduler's clock after which the answer is no longer wanted.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from starlette.responses import Response
 
-from murho.service.call import bad_rows, warnings_of
+from murho.service.call import BYTES_PER_ROW_DRAW, bad_rows, warnings_of
 from murho.service.codecs.answer import MAX_WARNINGS
 from murho.service.codecs.codec import Answered
 from murho.service.codecs.compression import GZIP, LEVEL, accepts_gzip, decompressed_pieces, is_plain
@@ -97,6 +97,7 @@ async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, wri
     if reader is None or blocks is None or body.size <= LARGE_BYTES:
         return None
     parts, schema = call.parts, model.schema
+    call.charge(body.size / BYTES_PER_ROW_DRAW)
     read = partial(reader.read, body.view(), coding.query, schema, parts.settings)
     asked = await parts.decoder.in_thread_if(True, read)
     if asked is None:
@@ -105,7 +106,7 @@ async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, wri
     require_place(asked.rows, asked.options, schema, parts.settings)
     cost = model.cost(asked.rows, asked.options)
     parts.scheduler.require_room(cost, asked.rows)
-    parts.security.admit(call.caller, cost, requests=0)
+    call.charge(cost)
     answer = Spool(parts.spool_room)
     try:
         with parts.scheduler.reserved(model, cost, asked.rows) as reservation:

@@ -105,6 +105,11 @@ class Spool:
             self._map = mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ)
         return memoryview(self._map)
 
+    def whole(self) -> bytes:
+        """Returns all that was written, copied in pieces: a copy holds the interpreter's lock, and joining doesn't."""
+        view = self.view()
+        return b"".join([bytes(view[start : start + WRITTEN_BYTES]) for start in range(0, self.size, WRITTEN_BYTES)])
+
     def forget_pages(self) -> None:
         """Lets go of the pages that were read; they are read from the file again when they are needed."""
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):

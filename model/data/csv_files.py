@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import deque
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from murho.model.data.arrow_values import text_array
 from murho.model.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["MISSING_TOKENS", "csv_blocks", "parse_csv", "separator_and_names"]
 
@@ -39,21 +41,27 @@ _BLOCK_BYTES = 2**24
 
 
 def parse_csv(
-    data: bytes, where: str, *, most_columns: int | None = None, separator: str | None = None, skipped: int = 0
+    data: bytes,
+    where: str,
+    *,
+    check: Callable[[Sequence[str]], None] | None = None,
+    separator: str | None = None,
+    skipped: int = 0,
 ) -> pa.Table:
     """The table in the bytes of a CSV file with a header line: string columns, null for `MISSING_TOKENS`.
 
     Args:
         data: The bytes, with a header line.
         where: Name of their source, for messages.
-        most_columns: For data of strangers: the most columns, each of which takes memory. Errors in more than some
-            megabytes of such data are not looked for line by line, because a line may be as long as all of them.
+        check: For data of strangers: gets the names before any row is read, as each column takes time and memory, and
+            raises what is wrong with them. Errors in more than some megabytes of such data are not looked for line by
+            line, because a line may be as long as all of them.
         separator: The separator, if it is known; by default the first lines tell it (`separator_and_names`).
         skipped: Lines of the source behind the header line that the data don't have, for messages.
 
     Raises:
-        TableError: The data are empty, aren't UTF-8, have ragged lines or more columns than that, or the header can't
-            be read.
+        TableError: The data are empty, aren't UTF-8, have ragged lines or a quote that isn't closed, or the header
+            can't be read.
     """
     start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     if not data[start : start + 4096].strip() and not data[start:].strip():
@@ -61,8 +69,8 @@ def parse_csv(
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
         raise TableError(f"{where} is not UTF-8 text: {_ENCODING_HINT}")
     separator, names, more = _header(where, data[start:], separator, skipped)
-    if most_columns is not None and len(names) > most_columns:
-        raise TableError(f"{where} has {len(names)} columns in its header line: at most {most_columns} are read")
+    if check is not None:
+        check(names)
     if not more:
         return pa.table([pa.nulls(0, pa.string())] * len(names), names=names)
     view = pa.py_buffer(data).slice(start)
@@ -76,9 +84,16 @@ def parse_csv(
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if "launch worker thread" in str(error):
             raise MemoryError from error
-        if most_columns is not None and len(data) > _DIAGNOSED_BYTES:
+        if check is not None and len(data) > _DIAGNOSED_BYTES:
+            if "straddl" in str(error):
+                raise TableError(
+                    f"{where}: a row takes more than {_BLOCK_BYTES // 2**20} MiB: is a quote not closed?"
+                ) from error
             raise TableError(f"{where} can't be read as CSV: {str(error)[:200]}") from error
         raise _diagnosis(where, data[start:], separator, len(names), error, skipped) from error
+    if table.num_rows and (quote := _open_quote(data, table, separator)) is not None:
+        line = data.count(b"\n", 0, quote) + 1
+        raise TableError(f"{where}, line {line + skipped}: a quote opens a cell there and isn't closed")
     columns = []
     while table.num_columns:  # a column at a time: the bytes of those before are given back
         column = table.column(0)
@@ -108,17 +123,46 @@ def csv_blocks(
     mark = len(_BYTE_ORDER_MARK) if start.startswith(_BYTE_ORDER_MARK) else 0
     separator, names, _ = _header(where, start[mark:])
     skipped = _leading_blank_lines(start[mark:]) + 1
-    reader = pa.csv.open_csv(_Blocks(stream), **_reading(separator, len(names), skipped, block_bytes))
-    return names, (
-        pa.record_batch([_trimmed(column) for column in block.columns], names=block.schema.names) for block in reader
-    )
+    source = _Blocks(stream)
+    reader = pa.csv.open_csv(source, **_reading(separator, len(names), skipped, block_bytes))
+
+    def blocks() -> Iterator[pa.RecordBatch]:
+        end = None
+        for block in reader:
+            yield pa.record_batch([_trimmed(column) for column in block.columns], names=block.schema.names)
+            end = block.slice(block.num_rows - 1) if block.num_rows else end
+        if end is not None and _open_quote(b"".join(source.last), end, separator) is not None:
+            raise pa.ArrowInvalid("a quote isn't closed")
+
+    return names, blocks()
+
+
+def _open_quote(data: bytes, table: pa.Table | pa.RecordBatch, separator: str) -> int | None:
+    """The position of the quote that isn't closed at the end of a text; None for none. Arrow takes such a cell.
+
+    Only the last cell of the last row can be so: with a row that lacks others, the table isn't read.
+
+    Args:
+        data: The text, or at least its last row.
+        table: The rows, or at least the last one, as Arrow reads it.
+        separator: What separates its cells.
+    """
+    cell = b'"' + table.column(table.num_columns - 1)[-1].as_py().encode().replace(b'"', b'""')
+    quote = len(data) - len(cell)
+    before = (separator.encode(),) if table.num_columns > 1 else (b"\n", b"\r")
+    return quote if data.endswith(cell) and data[quote - 1 : quote] in before else None
 
 
 class _Blocks(io.RawIOBase):
-    """A file in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell."""
+    """A file in blocks that do not end between CR and LF: there Arrow would lose the LF, even in a quoted cell.
+
+    Attributes:
+        last: The last two blocks; a row is no longer than one.
+    """
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self._stream, self._kept = stream, b""
+        self.last: deque[bytes] = deque(maxlen=2)
 
     def readable(self) -> bool:
         return True
@@ -127,7 +171,10 @@ class _Blocks(io.RawIOBase):
         block: bytes = self._kept + self._stream.read(size - len(self._kept) if size > 0 else None)
         cut = len(block) > 1 and block.endswith(b"\r")
         self._kept = b"\r" if cut else b""
-        return block[:-1] if cut else block
+        block = block[:-1] if cut else block
+        if block:
+            self.last.append(block)
+        return block
 
 
 def _reading(separator: str, columns: int, skipped: int, block_bytes: int) -> dict[str, object]:
@@ -187,11 +234,12 @@ def _header(where: str, data: bytes, known: str | None = None, skipped: int = 0)
         raise _not_utf8(where, data, error, skipped) from error
     best: tuple[bool, int, str, list[str], bool] | None = None
     for separator in _SEPARATORS if known is None else (known,):
-        try:
-            rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
-            head, *others = islice(rows, 20)
-        except (csv.Error, ValueError):
+        rows: list[list[str]] = []
+        with suppress(csv.Error):  # such as a cell that is too long, but for this reader alone
+            rows.extend(islice(filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=separator)), 20))
+        if not rows:
             continue
+        head, *others = rows
         agree = len(head) > 1 and all(len(row) == len(head) for row in others)
         if best is None or (agree, len(head)) > best[:2]:
             best = (

@@ -46,7 +46,7 @@ def record_ends(
         TableError: A record has more bytes.
     """
     mark = re.escape(separator.encode())
-    quoted = re.compile(rb"(?:\A|(?<=[\r\n])|(?<=" + mark + rb'))"[^"]*(?:""[^"]*)*("|\Z)')
+    quoted = re.compile(rb"(?:\A|(?<=[\r\n])|(?<=" + mark + rb'))"[^"]*+(?:""[^"]*+)*+("|\Z)')
     rest, begin = b"", 0  # what is read of a record that has not ended, and its offset
     for chunk in chain(chunks, [b""]):
         data = rest + chunk

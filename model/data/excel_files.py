@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from datetime import date, datetime, time, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,9 +13,16 @@ from murho.model.data.json_files import column_of_cells
 from murho.model.data.table_notes import with_notes
 from murho.model.errors import TableError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = ["read_excel"]
 
 HOW_TO_INSTALL = "install it with pip install '.[excel]' in a clone of Murho's repository, or save the sheet as CSV"
+_MOST_BYTES = 2**30
+_MOST_ROWS = 2**20
+"""Excel has no more."""
+_MOST_CELLS = 2**25
 _ERRORS = frozenset({"#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"})
 
 
@@ -26,29 +34,58 @@ def read_excel(data: bytes, where: str) -> pa.Table:
         where: Name of their source, for messages.
 
     Raises:
-        TableError: openpyxl is missing, the data are no workbook, or no sheet has cells.
+        TableError: openpyxl is missing, the data are no workbook or one that is too large, or no sheet has cells.
     """
     try:
         from openpyxl import load_workbook
     except ModuleNotFoundError as error:
         raise TableError(f"{where}: Excel files take the package openpyxl: {HOW_TO_INSTALL}") from error
+    title, rows, filled = "", [], 0
     try:
-        book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        _check_size(data, where)
+        for sheet in load_workbook(io.BytesIO(data), read_only=True, data_only=True).worksheets:
+            found = _rows(sheet, where)
+            if (first := next(found, None)) is None:
+                continue
+            filled += 1
+            if filled == 1:
+                title, rows = sheet.title, [first, *found]
+    except (TableError, MemoryError):
+        raise
     except Exception as error:  # openpyxl raises whatever the parts of a damaged file cause
         raise TableError(f"{where} is not a whole Excel workbook (.xlsx): {error}") from error
-    filled = []
-    for sheet in book.worksheets:
-        rows = [list(row) for row in sheet.iter_rows(values_only=True)]
-        rows = [row for row in rows if any(cell is not None and str(cell).strip() for cell in row)]
-        if rows:
-            filled.append((sheet.title, rows))
     if not filled:
         raise TableError(f"{where}: no sheet has cells")
-    title, rows = filled[0]
     table = _table(rows)
-    if len(filled) == 1:
+    if filled == 1:
         return table
-    return with_notes(table, [f"read the sheet {title!r}, the first of {len(filled)} with cells"])
+    return with_notes(table, [f"read the sheet {title!r}, the first of {filled} with cells"])
+
+
+def _check_size(data: bytes, where: str) -> None:
+    """Refuse a workbook that unpacks to too much; no more than it says is unpacked."""
+    with zipfile.ZipFile(io.BytesIO(data)) as parts:
+        unpacked = sum(part.file_size for part in parts.infolist())
+    if unpacked > _MOST_BYTES:
+        raise TableError(
+            f"{where} unpacks to {unpacked} bytes, more than the {_MOST_BYTES} that are read: save it as CSV"
+        )
+
+
+def _rows(sheet: Any, where: str) -> Iterator[list[Any]]:
+    """The rows of a sheet that have cells. What it says of its size, and of gaps in it, can be anything."""
+    sheet.reset_dimensions()
+    cells = 0
+    for count, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+        filled = any(cell is not None and str(cell).strip() for cell in row)
+        cells += len(row) * filled
+        if count > _MOST_ROWS or cells > _MOST_CELLS:
+            raise TableError(
+                f"{where}: the sheet {sheet.title!r} has more than {_MOST_ROWS} rows or {_MOST_CELLS} cells: "
+                "save it as CSV"
+            )
+        if filled:
+            yield list(row)
 
 
 def _table(rows: list[list[Any]]) -> pa.Table:

@@ -13,9 +13,9 @@ from murho.model.data.table_notes import with_notes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["without_index"]
+__all__ = ["PANDAS_INDEX", "without_index"]
 
-_PANDAS_INDEX = re.compile(r"__index_level_[0-9]+__")
+PANDAS_INDEX = re.compile(r"__index_level_[0-9]+__")
 _NAME = "index"
 
 
@@ -37,7 +37,7 @@ def without_index(table: pa.Table) -> pa.Table:
             elif position == 0 and _NAME not in names and len(column) > 0:
                 notes.append(f"column 1 has no name, and is called {_NAME!r}")
                 names[0] = _NAME
-        elif _PANDAS_INDEX.fullmatch(name) and _whole_numbers(column):
+        elif PANDAS_INDEX.fullmatch(name) and _whole_numbers(column):
             notes.append(f"column {name!r} is the index that pandas writes: dropped")
             dropped.append(position)
     if not notes or len(dropped) == len(names):

@@ -58,7 +58,7 @@ def _errors_of_streams() -> Iterator[None]:
         yield
     except pa.ArrowMemoryError:
         raise  # is an ArrowException, and no fault of the stream
-    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, struct.error) as error:
         raise TableError(f"the body is not a whole Arrow stream: {error}") from None
 
 

@@ -6,13 +6,14 @@ The types of a whole column are checked at once, so that a good column needs no 
 from __future__ import annotations
 
 import math
+import time
 from functools import lru_cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.cells import canonical_category, parse_date
+from murho.model.data.cells import LONGEST_TEXT, canonical_category, explain_long_text, parse_date
 from murho.model.data.schema import FeatureKind
 from murho.service.codecs.problems import shorten
 
@@ -54,6 +55,8 @@ JSON_NAMES: dict[type, str] = {
     list: "a list",
     dict: "an object",
 }
+PIECE_CELLS = 2**14
+"""Decoded at once."""
 # The longest ISO 8601 date-time with a fraction and an offset is far shorter.
 MAX_DATE_LENGTH = 64
 
@@ -69,6 +72,18 @@ def decode_cells(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], 
         The column `[B]`, float64 with NaN for missing or object with None for missing; and the refused rows, in
         ascending order. The column has no meaning in refused rows.
     """
+    if len(cells) <= PIECE_CELLS:
+        return _decode(feature, cells)
+    columns, refused = [], []
+    for start in range(0, len(cells), PIECE_CELLS):
+        column, rows = _decode(feature, cells[start : start + PIECE_CELLS])
+        columns.append(column)
+        refused += [start + row for row in rows]
+        time.sleep(0)  # whoever waits for the lock gets it now
+    return np.concatenate(columns), refused
+
+
+def _decode(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
     read = feature.reading is not None and feature.kind is FeatureKind.NUMERIC
     allowed = _allowed_types(feature.kind, read=read, missing=feature.missing or feature.imputed)
     if set(map(type, cells)) <= allowed:
@@ -98,11 +113,17 @@ def _convert(feature: Feature, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequ
         names = {cell: None if cell is None else canonical_category(cell) for cell in set(cells)}
         column = np.empty(len(cells), dtype=object)
         column[:] = [names[cell] for cell in cells]
-        return column, ()
+        long = {cell for cell in names if isinstance(cell, str) and _text_bytes(cell) > LONGEST_TEXT}
+        return column, [row for row, cell in enumerate(cells) if cell in long] if long else ()
     days = {cell: _days(cell) for cell in set(cells)}
     values = np.array([days[cell] for cell in cells], dtype=np.float64)
     broken = {cell for cell, day in days.items() if cell is not None and day is None}
     return values, [row for row, cell in enumerate(cells) if cell in broken] if broken else ()
+
+
+def _text_bytes(text: str) -> int:
+    """Returns the bytes of a text in UTF-8, or of a short one the most that it can have."""
+    return len(text.encode()) if 4 * len(text) > LONGEST_TEXT else 4 * len(text)
 
 
 def _convert_read(feature: Feature, reading: Reading, cells: Sequence[Any]) -> tuple[NDArray[Any], Sequence[int]]:
@@ -162,6 +183,8 @@ def explain_cell(feature: Feature, cell: object) -> str:
             feature.reading.parse(cell[:MAX_DATE_LENGTH])
         except ValueError as error:
             return f"Expected {expected}, or a string as in training: {shorten(str(error))}."
+    if isinstance(cell, str) and _text_bytes(cell) > LONGEST_TEXT:
+        return f"Expected {expected}: {explain_long_text(_text_bytes(cell))}."
     if isinstance(cell, str):
         return f"Expected {expected}, not the string {shorten(cell)!r}."
     return f"Expected {expected}, not {JSON_NAMES.get(type(cell), 'this')}."

@@ -12,7 +12,7 @@ import numpy as np
 
 from murho.model.data.csv_files import parse_csv, separator_and_names
 from murho.model.data.csv_records import record_ends
-from murho.model.data.index_columns import without_index
+from murho.model.data.index_columns import PANDAS_INDEX, without_index
 from murho.model.errors import Problem, TableError
 from murho.service.codecs.block_codec import BLOCK_BYTES, AskedInBlocks, block_rows, errors_of_bodies
 from murho.service.codecs.envelope import predict_options
@@ -21,11 +21,10 @@ from murho.service.codecs.inputs import check_rows
 from murho.service.codecs.query_options import parse_query
 from murho.service.codecs.table_answers import csv_text
 from murho.service.codecs.table_inputs import check_names, inputs_of_table
-from murho.service.codecs.table_sizes import most_columns
 from murho.service.errors import BadInputError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,10 +33,12 @@ if TYPE_CHECKING:
     from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings
 
-__all__ = ["CSVBlocks", "check_start"]
+__all__ = ["CSVBlocks", "check_header", "check_start"]
 
 MOST_HEADER_BYTES = 2**18
-MOST_ROW_BYTES = 2**24
+MOST_ROW_BYTES = 2**20
+MOST_OTHERS = 20
+"""Columns of an index, and those that are empty behind a last separator."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Spreadsheets write it before CSV in UTF-8."""
 LINE_ENDS = frozenset(b"\r\n")
@@ -59,13 +60,28 @@ def check_start(body: bytes | memoryview) -> None:
         raise TooLargeError(f"The header line of the body takes more than {MOST_HEADER_BYTES} bytes.")
 
 
+def check_header(names: Sequence[str], schema: Schema) -> None:
+    """Checks the names of columns before a row is read: each column takes time and memory.
+
+    Raises:
+        BadInputError: A feature has no column, a column is unknown or there twice, or many have no name.
+    """
+    named = [name for name in names if name.strip() and not PANDAS_INDEX.fullmatch(name)]
+    if len(named) < len(names) - MOST_OTHERS:
+        message = (
+            f"The header line has {len(names) - len(named)} columns without a name; at most {MOST_OTHERS} are read."
+        )
+        raise BadInputError([Problem("/inputs", message)])
+    check_names(named, schema)
+
+
 class CSVBlocks:
     """The block codec of CSV; see `BlockCodec`."""
 
     def read(
         self, body: memoryview, query: Mapping[str, str], schema: Schema, settings: Settings
     ) -> AskedInBlocks | None:
-        """Returns the rows and the options of a request; None without rows, or if returns alone may end lines, too."""
+        """Returns the rows and the options of a request; None for an empty body, or if returns alone may end lines."""
         asked = parse_query(query)
         options = predict_options(asked, settings.samples, settings.max_samples, schema.target)
         check_start(body)
@@ -74,13 +90,12 @@ class CSVBlocks:
             return None
         with errors_of_bodies():
             separator, names = separator_and_names(start[: start.rfind(b"\n") + 1] or start, WHERE)
-            if len(names) > most_columns(schema):
-                raise TableError(
-                    f"{WHERE} has {len(names)} columns in its header line: at most {most_columns(schema)} are read"
-                )
+            check_header(names, schema)
             ends = _ends(body, separator, settings.max_rows)
-        if ends is None or len(ends) < 2:
+        if ends is None:
             return None
+        if len(ends) < 2:
+            raise BadInputError([Problem("/inputs", "The table has no rows; at least one row is needed.")])
         blocks = _blocks(body, ends, separator, schema, settings)
         return AskedInBlocks(len(ends) - 1, blocks, options, asked.timeout)
 
@@ -138,7 +153,7 @@ def _blocks(
     body: memoryview, ends: NDArray[np.int64], separator: str, schema: Schema, settings: Settings
 ) -> Iterator[Inputs]:
     header = bytes(body[: ends[0]])
-    most, columns = block_rows(schema), most_columns(schema)
+    most = block_rows(schema)
     begin, row, last = int(ends[0]), 0, len(ends) - 1
     lines = 0  # behind the header, before the block
     while row < last:
@@ -146,7 +161,7 @@ def _blocks(
         stop = min(last, row + most, max(fits, row + 1))
         piece = bytes(body[begin : ends[stop]])
         with errors_of_bodies():
-            table = parse_csv(header + piece, WHERE, most_columns=columns, separator=separator, skipped=lines)
+            table = parse_csv(header + piece, WHERE, check=lambda _: None, separator=separator, skipped=lines)
             if table.num_rows != stop - row:
                 raise TableError(
                     f"{WHERE}, rows {row + 1} to {stop}: {table.num_rows} rows are read: check the quotes and line "

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMS", "Form", "Inputs", "check_columns", "check_rows", "explain_unknown", "parse_inputs"]
 
+MOST_GUESSES = 10
+"""Unknown names for which the closest feature is looked for."""
 FORMS = "a list of objects (records), a list of lists (a matrix) or an object of lists (columns)"
 
 
@@ -206,12 +208,17 @@ def _refuse_unknown(
     """Adds a problem for each unknown name, with a message only for those that can be listed."""
     room = max(0, MAX_LISTED - problems.listed)
     for position, name in enumerate(islice(unknown, room), start=len(schema.features)):
-        problems.add(row, position, pointer(*base, name), explain_unknown(name, schema))
+        problems.add(row, position, pointer(*base, name), explain_unknown(name, schema, problems))
     problems.total += max(0, len(unknown) - room)
 
 
-def explain_unknown(name: str, schema: Schema) -> str:
-    """Returns why a name is no feature, and the feature that is probably meant."""
+def explain_unknown(name: str, schema: Schema, problems: Problems) -> str:
+    """Returns why a name is no feature, and for the first problems the feature that is probably meant.
+
+    Beyond what is listed there is no message, as it takes some time to find.
+    """
+    if problems.listed >= MAX_LISTED:
+        return ""
     shown = shorten(name)
     if name == schema.target.name:
         return f"{shown!r} is the target, which the model predicts; leave it out."
@@ -219,7 +226,7 @@ def explain_unknown(name: str, schema: Schema) -> str:
         return f"{shown!r} was left out in training ({schema.left_out[name]}); leave it out."
     names = [feature.name for feature in schema.features]
     # difflib takes quadratic time in the length of a name.
-    close = difflib.get_close_matches(name, names, n=1) if shown == name else []
+    close = difflib.get_close_matches(name, names, n=1) if shown == name and problems.listed < MOST_GUESSES else []
     if close:
         return f"{shown!r} is no feature of this model. Did you mean {close[0]!r}?"
     return f"{shown!r} is no feature of this model."

@@ -27,7 +27,7 @@ __all__ = ["MAX_DEPTH", "Outline", "Split", "StructureError", "outline", "skip_b
 BLOCK_BYTES = 2**18
 MAX_DEPTH = 32
 """A row is the third level of a request; its cells are no lists."""
-QUOTE, BACKSLASH, COMMA = ord('"'), ord("\\"), ord(",")
+QUOTE, COMMA = ord('"'), ord(",")
 # "[" and "{" differ in one bit, and so do "]" and "}"; no other bytes become these with that bit set.
 EITHER, OPENING, CLOSING = 0x20, b"{"[0], b"}"[0]
 BLANKS = b" \t\n\r"
@@ -170,10 +170,12 @@ def _blocks(body: bytes, start: int, stop: int) -> Iterator[_Block]:
     for begin in range(start, stop, BLOCK_BYTES):
         end = min(stop, begin + BLOCK_BYTES)
         text = whole[begin:end]
-        quotes = text == QUOTE
         if escaped or body.find(b"\\", begin, end) >= 0:
-            escaping, escaped = _escaped(text, escaped)
-            quotes &= ~escaping
+            # From the left, two backslashes are one character, and so are one that is left and a quotation mark.
+            plain = (b" " if escaped else b"") + body[begin + escaped : end].replace(b"\\\\", b"  ")
+            escaped = plain.endswith(b"\\")
+            text = np.frombuffer(plain.replace(b'\\"', b"  "), np.uint8)
+        quotes = text == QUOTE
         within = np.bitwise_xor.accumulate(quotes)
         outside = within if inside else ~within
         inside = bool(within[-1]) ^ inside
@@ -199,24 +201,3 @@ def _blocks(body: bytes, start: int, stop: int) -> Iterator[_Block]:
         depth = after
     if inside or depth:
         raise StructureError("a bracket or a quotation mark isn't closed")
-
-
-def _escaped(text: NDArray[np.uint8], first: bool) -> tuple[NDArray[np.bool_], bool]:
-    """Returns which bytes a backslash escapes, and whether the byte after the last is.
-
-    In a run of backslashes every second one is escaped by the one before it.
-
-    Args:
-        text: A block of bytes.
-        first: Whether its first byte is escaped.
-    """
-    escaped = np.zeros(len(text) + 1, np.bool_)
-    escaped[0] = first
-    slashes = (text == BACKSLASH).nonzero()[0]
-    if first and len(slashes) and slashes[0] == 0:
-        slashes = slashes[1:]
-    if len(slashes):
-        begins = np.append(True, np.diff(slashes) != 1)
-        run = np.maximum.accumulate(np.where(begins, slashes, 0))
-        escaped[slashes[(slashes - run) % 2 == 0] + 1] = True
-    return escaped[:-1], bool(escaped[-1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from murho.service.codecs.cells import explain_cell
 from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import predict_options
 from murho.service.codecs.inputs import Form, Inputs, check_rows
-from murho.service.codecs.problems import Problems, pointer
+from murho.service.codecs.problems import Problems, pointer, shorten
 from murho.service.codecs.query_options import parse_query
 from murho.service.errors import BadInputError
 
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
 
 __all__ = ["NpyCodec"]
 
+MAGIC = b"\x93NUMPY"
+SIZE_BYTES = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}
+"""Of each version of the format: the bytes that say how long the header is."""
+MOST_HEADER_BYTES = 4096
+NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 NUMBERS = (FeatureKind.NUMERIC, FeatureKind.BOOLEAN)
 
 
@@ -64,7 +71,8 @@ class NpyCodec:
             problems.add(0, 0, "/inputs", "The matrix has no rows; at least one row is needed.")
         columns: dict[str, NDArray[Any]] = {}
         for position, feature in enumerate(schema.features):
-            column = np.ascontiguousarray(matrix[:, position], dtype=np.float64)
+            with np.errstate(invalid="ignore"):  # of NaNs that signal
+                column = np.ascontiguousarray(matrix[:, position], dtype=np.float64)
             columns[feature.name] = column
             problems.add_rows(
                 _refused(feature, column).nonzero()[0].tolist(),
@@ -124,22 +132,43 @@ def _matrix(body: bytes, width: int) -> NDArray[Any]:
     Raises:
         BadInputError: The body is no array of numbers of this width.
     """
-    stream = io.BytesIO(body)
-    try:
-        major, _ = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, columnwise, dtype = read(stream)
-    except ValueError as error:
-        raise _no_matrix(f"is no array in NumPy's format: {error}") from None
-    if dtype.kind not in "fiub" or dtype.itemsize > 8:
-        raise _no_matrix(f"holds {dtype}; numbers are expected")
+    descr, columnwise, shape, start = _header(body)
+    if not isinstance(descr, str) or not NUMBER.fullmatch(descr):
+        raise _no_matrix(f"holds {shorten(str(descr))}; numbers of at most 64 bits are expected")
     if len(shape) != 2 or shape[1] != width:
-        raise _no_matrix(f"has the shape {list(shape)}; this model takes [rows, {width}], features in schema order")
-    data = body[stream.tell() :]
+        found = shorten(str(list(shape)))
+        raise _no_matrix(f"has the shape {found}; this model takes [rows, {width}], features in schema order")
+    dtype, data = np.dtype(descr), memoryview(body)[start:]
     expected = shape[0] * width * dtype.itemsize
     if len(data) != expected:
         raise _no_matrix(f"has {len(data)} bytes after its header, where the shape {list(shape)} takes {expected}")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if columnwise else "C")
+
+
+def _header(body: bytes) -> tuple[object, bool, tuple[int, ...], int]:
+    """Returns what the header says of type, order and shape, and where the numbers begin.
+
+    It is read here, and not by NumPy, which raises whatever its tokenizer does.
+
+    Raises:
+        BadInputError: There is no such header.
+    """
+    size_bytes = SIZE_BYTES.get(body[len(MAGIC) : len(MAGIC) + 2])
+    if size_bytes is None or not body.startswith(MAGIC):
+        raise _no_matrix("is no array in NumPy's format: it doesn't begin as numpy.save begins")
+    start = len(MAGIC) + 2 + size_bytes
+    stop = start + int.from_bytes(body[start - size_bytes : start], "little")
+    if not start < stop <= min(len(body), start + MOST_HEADER_BYTES):
+        raise _no_matrix(f"is no array in NumPy's format: its header should have at most {MOST_HEADER_BYTES} bytes")
+    try:
+        header = ast.literal_eval(body[start:stop].decode().strip())
+        descr, columnwise, shape = (header[key] for key in ("descr", "fortran_order", "shape"))
+    except (ValueError, SyntaxError, LookupError, TypeError, MemoryError, RecursionError):
+        raise _no_matrix("is no array in NumPy's format: its header can't be read") from None
+    whole = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
+    if not isinstance(columnwise, bool) or not whole:
+        raise _no_matrix("is no array in NumPy's format: its header has no order and shape as numpy.save writes them")
+    return descr, columnwise, shape, stop
 
 
 def _no_matrix(fault: str) -> BadInputError:

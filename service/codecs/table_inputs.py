@@ -12,7 +12,7 @@ from murho.model.data.columns import canonical_column, is_missing
 from murho.model.errors import TableError
 from murho.service.codecs.cells import ABSENT, explain_cell
 from murho.service.codecs.inputs import Form, Inputs, check_rows, explain_unknown
-from murho.service.codecs.problems import MAX_LISTED, Problems, pointer, shorten
+from murho.service.codecs.problems import Problems, pointer, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,9 +42,7 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
         if name in seen:
             problems.add(0, position, where, "There is more than one column of this name. Names must differ.")
         elif name not in features and name not in ignored:
-            # Beyond what is listed there is no need for the closest name, which takes some time to find.
-            message = explain_unknown(name, schema) if problems.listed < MAX_LISTED else ""
-            problems.add(0, position, where, message)
+            problems.add(0, position, where, explain_unknown(name, schema, problems))
         seen.add(name)
     for position, (name, feature) in enumerate(features.items(), start=len(names)):
         if name not in seen:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murho.model.data.cells import LONGEST_TEXT, explain_long_text
 from murho.model.errors import Problem
 from murho.service.errors import BadInputError
 from murho.service.inference_protocol.tensors import BF16, BYTES, DATATYPES, wrong
@@ -134,6 +135,8 @@ def _texts(data: memoryview, count: int, shape: tuple[int, ...], place: tuple[st
             raise wrong(
                 (*place, index), f"The element is said to have {position - start} bytes, and {left} are left of it."
             )
+        if position - start > LONGEST_TEXT:
+            raise wrong((*place, index), f"Of the element, {explain_long_text(position - start)}.")
         try:
             values[index] = str(data[start:position], "utf-8") or None
         except UnicodeDecodeError:

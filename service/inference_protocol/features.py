@@ -11,7 +11,7 @@ from murho.model.data.schema import FeatureKind
 from murho.model.errors import Problem
 from murho.service.codecs.cells import ABSENT, decode_cells, explain_cell
 from murho.service.codecs.inputs import Form, Inputs, check_rows, explain_unknown
-from murho.service.codecs.problems import MAX_LISTED, Problems, pointer, shorten
+from murho.service.codecs.problems import Problems, pointer, shorten
 from murho.service.errors import BadInputError
 from murho.service.inference_protocol.tensors import wrong
 
@@ -104,7 +104,7 @@ def read_features(tensors: Sequence[Tensor], rows: int, schema: Schema) -> Input
             raise wrong(("inputs", MATRIX), f"The datatype is {tensor.datatype}; FP64 is expected, or other numbers.")
         matrix = tensor.values.reshape(rows, len(names))
         for position, feature in enumerate(schema.features):
-            column = np.ascontiguousarray(matrix[:, position], dtype=np.float64)
+            column = _float64(matrix[:, position])
             columns[feature.name] = _numbers(feature, column, position, partial(_of_matrix, position), problems)
         problems.raise_any()
         return _Matrix(Form.MATRIX, columns, rows, names)
@@ -117,7 +117,7 @@ def read_features(tensors: Sequence[Tensor], rows: int, schema: Schema) -> Input
             message = f"{shorten(feature.name)!r} is {feature.kind}: it takes {expected}, not {tensor.datatype}."
             problems.add(0, position, where(), message)
         elif feature.kind in OF_NUMBERS:
-            column = tensor.values.astype(np.float64)
+            column = _float64(tensor.values)
             columns[feature.name] = _numbers(feature, column, position, where, problems)
         else:
             cells = _cells(tensor.values)
@@ -151,9 +151,7 @@ def _check_names(names: Sequence[str], schema: Schema, problems: Problems) -> No
         if name in seen:
             problems.add(0, position, pointer("inputs", name), "There is more than one input of this name.")
         elif name not in features:
-            # Beyond what is listed there is no need for the closest name, which takes some time to find.
-            message = explain_unknown(name, schema) if problems.listed < MAX_LISTED else ""
-            problems.add(0, position, pointer("inputs", name), message)
+            problems.add(0, position, pointer("inputs", name), explain_unknown(name, schema, problems))
         seen.add(name)
     for position, (name, feature) in enumerate(features.items(), start=len(names)):
         if name not in seen:
@@ -172,6 +170,11 @@ def _numbers(
         refused |= ~(np.isnan(column) | (column == 0.0) | (column == 1.0))
     problems.add_rows(refused.nonzero()[0].tolist(), position, where, partial(_explain_number, feature, column))
     return column
+
+
+def _float64(values: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):  # of NaNs that signal
+        return np.array(values, np.float64)
 
 
 def _of_matrix(position: int, row: int) -> str:

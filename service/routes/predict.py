@@ -16,7 +16,7 @@ from murho.service.call import Call
 from murho.service.codecs.compression import accepts_gzip, gzipped
 from murho.service.codecs.decoding import Coding
 from murho.service.codecs.formats import reader_of, writer_of
-from murho.service.large_tables import answer_in_blocks, may_be_large
+from murho.service.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
 from murho.service.parts import Parts, PartsDependency
 from murho.service.spool import Spool
 
@@ -96,7 +96,7 @@ async def answer(
                 response = await answer_in_blocks(call, model, spool, coding, writer)
                 if response is not None:
                     return response
-                body = bytes(spool.view())
+                body = await parts.decoder.in_thread_if(spool.size > LARGE_BYTES, spool.whole)
         else:
             body = await call.body()
             model = await call.model(found, body)

@@ -241,8 +241,8 @@ def pointers(response: httpx.Response) -> list[str]:
     return [error["pointer"] for error in problem.get("errors", [])]
 
 
-def train_checkpoint(root: Path, name: str) -> Path:
-    """Fits a tiny checkpoint with every kind of feature in a few seconds; returns its directory."""
+def train_checkpoint(root: Path, name: str, *more: str) -> Path:
+    """Fits a tiny checkpoint with every kind of feature in a few seconds; returns its directory. `more` are options."""
     rows = np.random.default_rng(0)
     table = root / f"{name}.csv"
     lines = [",".join([*NAMES, "Consumption"])]
@@ -255,5 +255,5 @@ def train_checkpoint(root: Path, name: str) -> Path:
         lines.append(f"{weight:.1f},{shown},{automatic},19{70 + index % 12}-06-01,{origin},{target:.2f}")
     table.write_text("\n".join(lines))
     options = ("--target", "Consumption", "--epochs", 3, "--hidden", 8, "--noise", "heteroscedastic")
-    call_murho("train", table, "--name", name, "--checkpoints", root / "checkpoints", *options)
+    call_murho("train", table, "--name", name, "--checkpoints", root / "checkpoints", *options, *more)
     return max((root / "checkpoints" / name).iterdir())

@@ -25,7 +25,7 @@ def test_what_was_written_is_read_however_much_room_there_is(parts: list[tuple[b
             spool.write(part * times)
         written = b"".join(part * times for part, times in parts)
         assert spool.size == len(written)
-        assert spool.view() == written
+        assert spool.view() == spool.whole() == written
         spool.forget_pages()
         assert spool.view() == written
         assert room.taken <= most

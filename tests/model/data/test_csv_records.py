@@ -48,6 +48,29 @@ def test_any_table_is_cut_into_its_rows_whatever_is_read_at_a_time(
     assert [table.to_pylist()[0] for table in one_by_one] == whole.to_pylist()
 
 
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=12), quoted=st.booleans(), end=st.sampled_from("\n ")
+)
+def test_a_quote_that_is_not_closed_is_told_from_cells_with_quotes(
+    rows: list[tuple[str, str]], quoted: bool, end: str
+) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
+    writer.writerows([("x", "y"), *rows])
+    whole = text.getvalue().encode()
+    assert parse_csv(whole, "t", separator=",").num_rows == len(rows)
+    open_cell = f'1,"2{end}3,4{end}'.encode()
+    line = whole.count(b"\n") + 1
+    with pytest.raises(TableError, match=f"t, line {line}: a quote opens a cell there and isn't closed"):
+        parse_csv(whole + open_cell, "t", separator=",")
+
+
+def test_a_megabyte_of_quotes_is_looked_through_at_once() -> None:
+    # It took seconds and a gigabyte: each pair of quotes was a step to come back to.
+    with pytest.raises(TableError, match="a row takes more than 4 MiB: is a quote not closed"):
+        list(record_ends((b'"' * 2**20 for _ in range(60)), ",", "t", most_bytes=2**22))
+
+
 def test_blank_lines_are_no_rows_and_a_last_line_break_may_lack(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"\nx,y\n1,2\n\r\n\n3,4")

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from murho.model.data import excel_files
 from murho.model.data.file_checks import require_file
 from murho.model.data.table_notes import notes_of, with_notes
 from murho.model.data.tables import read_table
@@ -135,6 +136,54 @@ class TestExcel:
 
     def test_an_empty_workbook_is_refused(self, tmp_path: Path) -> None:
         assert "no sheet has cells" in refusal(written(tmp_path, self.book([]), "a.xlsx"))
+
+    def broken(self, old: str, new: str) -> bytes:
+        """A workbook of 2 rows, with something else in its sheet."""
+        sink = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(self.book([["a", "b"], [1, 2]]))) as book, zipfile.ZipFile(sink, "w") as other:
+            for name in book.namelist():
+                part = book.read(name).decode()
+                if name.endswith("sheet1.xml"):
+                    assert old in part
+                    part = part.replace(old, new)
+                other.writestr(name, part)
+        return sink.getvalue()
+
+    @pytest.mark.parametrize(
+        ("old", "new", "words"),
+        [
+            ('<row r="2"', '<row r="999999999999"', "more than 1048576 rows"),
+            ('<row r="2"', '<row r="two"', "is not a whole Excel workbook"),
+            ("</sheetData>", "", "is not a whole Excel workbook"),
+            ('<c r="B2"', '<c r="ZZZZZZ2"', "is not a whole Excel workbook"),
+            ("<v>1</v>", '<v>99</v></c><c r="A2" t="s"><v>99</v>', "is not a whole Excel workbook"),
+        ],
+    )
+    def test_a_broken_sheet_is_refused(self, tmp_path: Path, old: str, new: str, words: str) -> None:
+        assert words in refusal(written(tmp_path, self.broken(old, new), "a.xlsx"))
+
+    def test_the_size_that_a_sheet_says_is_not_believed(self, tmp_path: Path) -> None:
+        # Each row had 16,384 cells, and there were a million rows.
+        book = self.broken('<dimension ref="A1:B2"', '<dimension ref="A1:XFD1048576"')
+        assert read_table(written(tmp_path, book, "a.xlsx")).to_pydict() == {"a": [1.0], "b": [2.0]}
+
+    def test_rows_of_cells_far_to_the_right_are_limited(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(excel_files, "_MOST_CELLS", 100_000)
+        more = "".join(f'<row r="{row}"><c r="XFD{row}"><v>1</v></c></row>' for row in range(3, 20))
+        book = self.broken("</sheetData>", f"{more}</sheetData>")
+        assert "100000 cells: save it as CSV" in refusal(written(tmp_path, book, "a.xlsx"))
+
+    def test_a_bomb_is_refused_before_it_is_unpacked(self, tmp_path: Path) -> None:
+        sink = io.BytesIO(self.book([["a"], [1]]))
+        with zipfile.ZipFile(sink, "a", zipfile.ZIP_DEFLATED) as book, book.open("xl/more.xml", "w") as part:
+            for _ in range(1025):
+                part.write(bytes(2**20))
+        assert "unpacks to 10" in refusal(written(tmp_path, sink.getvalue(), "a.xlsx"))
+
+    @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+    def test_a_cut_workbook_is_refused(self, tmp_path: Path, share: float) -> None:
+        data = self.book([["a"], [1]])
+        assert "Excel" in refusal(written(tmp_path, data[: int(share * len(data))], "a.xlsx"))
 
     def test_without_the_package_the_message_says_how_to_install_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from murho.model.data.csv_files import parse_csv
 from murho.model.data.csv_writer import csv_writer
+from murho.model.data.stored_tables import store_csv
 from murho.model.data.tables import read_table
 from murho.model.errors import TableError
 from tests.support import ROOT, write_table
@@ -37,6 +38,13 @@ def refusal(path: Path) -> str:
 
 
 class TestCsv:
+    @pytest.mark.parametrize("rows", [1, 50_000])
+    def test_a_quote_that_is_not_closed_swallows_no_rows(self, tmp_path: Path, rows: int) -> None:
+        path = written(tmp_path, "x,y\n" + "1,a\n" * rows + '2,"b\n' + "3,c\n" * 2)
+        assert f"line {rows + 2}: a quote opens a cell there and isn't closed" in refusal(path)
+        with pytest.raises(pa.ArrowInvalid):
+            store_csv(path)
+
     def test_cars_are_read_as_text_with_their_missing_cells(self) -> None:
         table = read_table(CARS)
         assert table.num_rows == 406

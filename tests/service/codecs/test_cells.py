@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murho.model.data.cells import LONGEST_TEXT
 from murho.model.data.date_readings import DateReading
 from murho.model.data.number_readings import NumberReading
 from murho.model.data.schema import Feature, FeatureKind
-from murho.service.codecs.cells import ABSENT, decode_cells, explain_cell
+from murho.service.codecs.cells import ABSENT, PIECE_CELLS, decode_cells, explain_cell
 
 NUMERIC = Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ())
 BOOLEAN = replace(NUMERIC, kind=FeatureKind.BOOLEAN)
@@ -89,6 +90,26 @@ def test_other_values_are_no_categories(cell: Any) -> None:
 def test_types_and_content_are_refused_together() -> None:
     _, refused = decode_cells(DATE, ["never", "1970-01-01", 3])
     assert list(refused) == [0, 2]
+
+
+def test_a_text_is_no_longer_than_a_cell_holds() -> None:
+    texts = ["a" * LONGEST_TEXT, "a" * (LONGEST_TEXT + 1), "é" * (LONGEST_TEXT // 2), "é" * (LONGEST_TEXT // 2 + 1)]
+    _, refused = decode_cells(CATEGORICAL, texts)
+    assert list(refused) == [1, 3]
+    assert "the text takes 65538 bytes; a cell holds at most 65536" in explain_cell(CATEGORICAL, texts[3])
+
+
+@pytest.mark.parametrize("feature", [NUMERIC, CATEGORICAL, DATE])
+def test_many_cells_are_decoded_as_a_few(feature: Feature) -> None:
+    cells: list[Any] = [{NUMERIC: 1.5, CATEGORICAL: "a", DATE: "1970-01-02"}[feature]] * (3 * PIECE_CELLS + 5)
+    bad = [1, PIECE_CELLS, 3 * PIECE_CELLS + 4]
+    for row in bad:
+        cells[row] = []
+    column, refused = decode_cells(feature, cells)
+    assert list(refused) == bad
+    assert len(column) == len(cells)
+    assert column.dtype == decode_cells(feature, cells[:1])[0].dtype
+    assert set(np.delete(column, bad)) == {decode_cells(feature, cells[:1])[0][0]}
 
 
 def test_explanations_say_what_is_expected() -> None:

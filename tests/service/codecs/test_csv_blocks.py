@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,9 @@ def test_wide_rows_make_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(block["Weight"]) for block in blocks] == [3, 3, 3, 1]
 
 
-@pytest.mark.parametrize("body", [b"a,b\r1,2\r3,4\r", b"a,b\n1,2\r3,4\n", b"a,b\n1,2\r", b"a,b\n", b"\n\n\n"])
+@pytest.mark.parametrize("body", [b"a,b\r1,2\r3,4\r", b"a,b\n1,2\r3,4\n", b"a,b\n1,2\r", b"\n\n\n"])
 def test_what_can_not_be_cut_is_for_the_reader_of_the_whole(body: bytes) -> None:
+    body = body.replace(b"a,b", ",".join(NAMES).encode())
     assert CSVBlocks().read(memoryview(body), {}, SCHEMA, Settings()) is None
 
 
@@ -90,6 +92,37 @@ def test_a_return_and_its_new_line_may_lie_in_two_chunks(monkeypatch: pytest.Mon
     body = text_of([row] * 3, lineterminator="\r\n")
     monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", body.index(b"\r", 60) + 1)
     assert sum(len(block["Weight"]) for block in columns_in_blocks(body)) == 3
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n", b"\n" * 2_000_000])
+def test_blank_lines_are_no_rows(lines: bytes) -> None:
+    with pytest.raises(BadInputError, match="no rows"):
+        columns_in_blocks(",".join(NAMES).encode() + lines)
+
+
+def test_names_are_checked_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A thousand columns of nothing took 0.2 s in the event loop.
+    monkeypatch.setattr("pyarrow.csv.read_csv", None)
+    body = ",".join(f"c{index}" for index in range(1000)).encode() + b"\n1"
+    with pytest.raises(BadInputError) as caught:
+        reader_of("text/csv").decode(body, {}, SCHEMA, Settings())
+    assert caught.value.total == 1000 + len(NAMES)
+
+
+@pytest.mark.parametrize("rows", [2, 100_000])
+def test_a_quote_that_is_not_closed_is_bad_input(rows: int) -> None:
+    row = dict(zip(NAMES, ["1500", "", "true", "", "Europe"], strict=True))
+    body = text_of([row] * rows, lineterminator="\n") + b'1500,,true,,"Europe\n1500,,true,,Europe\n'
+    readers = partial(reader_of("text/csv").decode, body), lambda *_: columns_in_blocks(body)
+    for read in readers:
+        with pytest.raises(BadInputError, match=f"line {rows + 2}: a quote opens a cell there and isn't closed"):
+            read({}, SCHEMA, Settings())
+
+
+def test_a_text_of_more_than_a_cell_holds_is_bad_input() -> None:
+    row = dict(zip(NAMES, ["1500", "", "true", "", "a" * 65_537], strict=True))
+    with pytest.raises(BadInputError, match="row 1: the text takes 65537 bytes; a cell holds at most 65536"):
+        columns_in_blocks(text_of([row]))
 
 
 def test_limits_hold_before_a_row_is_parsed() -> None:

@@ -285,6 +285,33 @@ def test_a_header_that_promises_more_than_there_is_takes_no_memory(numeric_clien
     assert post(numeric_client, body, NPY).status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b"(2, 2), }", b"(2, 2        ", "its header can't be read"),
+        (b"'<f8'", b"'|O8'", "holds |O8"),
+        (b"'<f8'", b"'|m8'", "holds |m8"),
+        (b"(2, 2)", b"(2,-2)", "no order and shape"),
+        (b"False", b"     ", "its header can't be read"),
+        (b"\x01\x00", b"\x09\x00", "doesn't begin as numpy.save begins"),
+        (b"v\0", b"\xff\xff", "at most 4096 bytes"),
+        (b"{'descr'", b"(((((((((", "its header can't be read"),
+    ],
+)
+def test_a_broken_header_is_422(numeric_client: AppClient, old: bytes, new: bytes, words: str) -> None:
+    body = npy(np.ones((2, 2)))
+    assert old in body
+    response = post(numeric_client, body.replace(old, new, 1), NPY)
+    assert pointers(response) == ["/inputs"]
+    assert words in response.json()["errors"][0]["message"]
+
+
+def test_a_nan_that_signals_is_a_missing_cell(numeric_client: AppClient) -> None:
+    matrix = np.array([[3000.0, 1.0]], "<f4")
+    matrix.view("<u4")[0, 1] = 0x7F800001
+    assert post(numeric_client, npy(matrix), NPY).status_code == 200
+
+
 def test_a_model_with_categories_takes_no_matrix(client: AppClient) -> None:
     assert pointers(post(client, npy(np.zeros((1, 5))), NPY)) == ["/inputs"]
 

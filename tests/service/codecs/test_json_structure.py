@@ -82,3 +82,15 @@ def test_what_is_not_closed_nested_too_deep_or_too_much_is_said() -> None:
 def test_blanks_are_skipped() -> None:
     assert skip_blanks(b" \n\t\r x ", 0, 7) == 5
     assert skip_blanks(b"    ", 1, 4) == 4
+
+
+@blocks
+@given(st.text(alphabet='\\"a,', max_size=12))
+def test_quotes_behind_backslashes_end_texts_or_do_not(block: int, text: str) -> None:
+    body = f'["{text}",1]'.encode()
+    try:
+        elements = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return
+    with blocks_of(block):
+        assert split(body, 1, len(body) - 1, 1).count == len(elements)

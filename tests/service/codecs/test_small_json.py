@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from murho.service.codecs.small_json import MOST_JSON_BYTES, load_json
+from murho.service.codecs.small_json import MOST_CONTAINERS, MOST_JSON_BYTES, load_json
 from murho.service.errors import BadInputError, TooLargeError
 
 
@@ -28,3 +28,16 @@ def test_a_text_that_is_never_closed_is_refused() -> None:
     text = b'{"a": NaN, "' + b'\\"' * (MOST_JSON_BYTES // 2 - 10)
     with pytest.raises(BadInputError):
         load_json(text)
+
+
+@pytest.mark.parametrize("container", [b"[],", b"{},", b"[["])
+def test_many_lists_and_objects_are_refused_before_they_are_made(container: bytes) -> None:
+    with pytest.raises(TooLargeError, match="lists and objects; at most 100000 are read"):
+        load_json(b'{"a": [' + container * MOST_CONTAINERS)
+
+
+def test_only_a_text_that_is_good_up_to_a_nan_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two million texts that are no JSON held up everybody for 0.3 s.
+    monkeypatch.setattr("murho.service.codecs.small_json.STRINGS_AND_NAN", None)
+    with pytest.raises(BadInputError):
+        load_json(b'"' * 2**20)

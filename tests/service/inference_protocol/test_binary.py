@@ -56,6 +56,7 @@ def test_texts_have_their_lengths_before_them() -> None:
         (text_bytes(b"a", b"b"), 1, "5 bytes are left behind the 1 elements"),
         (text_bytes(b"\xff"), 1, "isn't text in UTF-8"),
         (b"", 10**12, "where BYTES of the shape"),
+        (text_bytes(b"a" * 65_537), 1, "the text takes 65537 bytes; a cell holds at most 65536"),
     ],
 )
 def test_texts_that_lie_about_their_length_are_refused(data: bytes, count: int, said: str) -> None:

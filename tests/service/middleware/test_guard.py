@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -81,3 +81,23 @@ def test_too_many_requests_of_a_caller_are_told_when_to_come_back() -> None:
         assert response.json()["type"] == "urn:murho:problem:rate-limited"
         assert int(response.headers["retry-after"]) in (9, 10)
         assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/predict", {"headers": {"content-type": "application/json"}}),
+        ("/predict", {"headers": {"content-type": "text/csv", "content-length": "x"}}),
+        ("/invocations", {"headers": {"content-type": "application/json"}}),
+        ("/v2/models/cars/infer", {}),
+    ],
+)
+def test_a_refused_body_costs_its_caller_something(path: str, sent: dict[str, Any]) -> None:
+    with make_client(FakeModel(), row_draws_per_second=1000, burst_seconds=1) as client:
+        client.wait_until_loaded()
+        body = b'"' * 2**23
+        refused = client.post(path, content=body, **sent)
+        assert refused.status_code in {400, 413, 422}
+        response = client.post(path, content=body, **sent)
+        assert response.status_code == 429
+        assert int(response.headers["retry-after"]) == pytest.approx(2**23 / 16 / 1000, rel=0.02)

@@ -1,0 +1,45 @@
+"""Good bodies of every format are read, and mutants of them are read or refused, as a library and over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.service.inference_protocol.support import NUMBERS
+from tests.service.mutants import FORMS, Mutant, mutants, search
+from tests.service.support import AppClient, FakeModel, make_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[AppClient]:
+    models = FakeModel(), FakeModel("numbers", schema=NUMBERS)
+    with make_client(*models, default_model="cars", max_rows=1000, samples=4) as client:
+        client.wait_until_loaded()
+        yield client
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_good_bodies_are_answered(client: AppClient, form: str) -> None:
+    for parts in FORMS[form].good():
+        body = Mutant(b"".join(parts), False, str(len(parts[0])) if len(parts) > 1 else None)
+        response = client.post(FORMS[form].path, content=body.body, headers=FORMS[form].headers(body))
+        assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_some_hundred_mutants_are_read_or_refused(form: str) -> None:
+    found = search(form, 400)
+    assert not found.failed
+    assert found.read
+    assert found.refused
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_some_mutants_are_answered_or_refused(client: AppClient, form: str) -> None:
+    for number, mutant in enumerate(mutants(form, 60, seed=1)):
+        response = client.post(FORMS[form].path, content=mutant.body, headers=FORMS[form].headers(mutant))
+        assert response.status_code in {200, 400, 413, 422}, (number, response.text)
