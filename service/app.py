@@ -12,6 +12,7 @@ import structlog
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
+from murho.model.engines.draw_room import DrawRoom
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
 from murho.service.checkpoints.hangup import on_hangup
@@ -107,7 +108,8 @@ def create_app(
         max_standing_wait=settings.max_standing_wait,
         heartbeat=heartbeat,
     )
-    source = source or source_of(settings)
+    draw_room = DrawRoom(settings.draws_bytes)
+    source = source or source_of(settings, draw_room)
     registry, telemetry = Registry(source.place), Telemetry(scheduler, settings.metric_models)
     scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)

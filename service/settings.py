@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from murho.model.engines.draw_room import KEPT_BYTES
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import OptionError
 from murho.model.storage.cache import MOST_BYTES
@@ -116,11 +117,11 @@ class Settings(BaseSettings):
         ge=1,
         description='The most values (rows x samples) that `include: ["draws"]` may list.',
     )
-    draws_bytes: int | None = Field(
-        default=None,
+    draws_bytes: int = Field(
+        default=KEPT_BYTES,
         ge=1,
-        description="Memory for the draws of each model, in bytes, 1 GiB by default; draws beyond it are made anew "
-        "by every request.",
+        description="Memory for the draws of all models, in bytes. Those not used the longest leave first, and after "
+        "some seconds without work all but a quarter; draws of one request beyond it are made anew by each.",
     )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
     spool_bytes: int = Field(
