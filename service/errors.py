@@ -260,6 +260,8 @@ def problem_details(error: Exception, request_id: str) -> ProblemDetails:
     """
     if isinstance(error, HTTPException):
         return _http_problem(error)
+    if isinstance(error, MemoryError):
+        error = NotReadyError("The memory is full. Try again later, or send fewer rows.", retry_after=5)
     for kind, status, name, title in TABLE:
         if isinstance(error, kind):
             retry_after = getattr(error, "retry_after", None)

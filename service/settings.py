@@ -127,8 +127,21 @@ class Settings(BaseSettings):
     spool_bytes: int = Field(
         default=2**30,
         ge=0,
-        description="The most bytes of large CSV and Arrow bodies and answers in temporary files (TMPDIR) at a time; "
-        "beyond it they stay in memory.",
+        description="The most bytes of large CSV and Arrow bodies and of large answers in temporary files (TMPDIR) at "
+        "a time, until the client has taken them; beyond it requests are answered 429.",
+    )
+
+    request_bytes: int = Field(
+        default=2**28,
+        ge=1,
+        description="The most bytes of memory for other bodies as they arrive, and for rows until they are answered, "
+        "of all requests; beyond it they are answered 429. A quarter is for small ones alone.",
+    )
+    answer_bytes: int = Field(
+        default=2**29,
+        ge=1,
+        description="The most bytes of memory for large answers that are computed and encoded at a time, at 32 bytes a "
+        "number; others wait for their turn.",
     )
 
     max_pending: int = Field(

@@ -82,9 +82,9 @@ class CSVCodec(_TableCodec):
             message = "CSV has no place for draws. Ask for the answer in JSON, Arrow or Parquet (Accept)."
             raise BadInputError([Problem("/include", message)])
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> list[bytes]:
         """Returns one line a row; a list of classes is JSON."""
-        return csv_text(answered)
+        return [csv_text(answered)]
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         check_start(body)
@@ -100,13 +100,13 @@ class ArrowCodec(_TableCodec):
     media_type = "application/vnd.apache.arrow.stream"
     blocks: BlockCodec | None = ArrowBlocks()
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> list[bytes]:
         """Returns the stream of a table with `draws` as lists, and the facts in its metadata."""
         sink = io.BytesIO()
         table = arrow_table(answered)
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return sink.getvalue()
+        return [sink.getvalue()]
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         batches, rows, taken = [], 0, 0
@@ -130,11 +130,11 @@ class ParquetCodec(_TableCodec):
     media_type = "application/vnd.apache.parquet"
     aliases = frozenset({"application/x-parquet", "application/parquet"})
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> list[bytes]:
         """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
         sink = io.BytesIO()
         pa.parquet.write_table(arrow_table(answered), sink)
-        return sink.getvalue()
+        return [sink.getvalue()]
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         try:
