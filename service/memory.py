@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import gc
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow
 
 from murho.model.runtime.free_memory import give_back
 from murho.service.errors import DeadlineError, QueueFullError
@@ -20,6 +23,7 @@ SMALL_BYTES = 2**16
 """A request that takes no more is refused only where the whole budget is taken; rows and answers aren't counted."""
 LARGE_SHARE = 0.75
 """Of the budget, which the larger ones may take."""
+ORDERED_SHARE = 1 / 64
 POLL_SECONDS = 0.01
 
 LOOK_SECONDS = 2.0
@@ -27,7 +31,7 @@ GROWTH_BYTES = 2**26
 """More memory than after the last time is given back; it takes about 10 ms."""
 QUIET_LOOKS = 5
 """After so many looks without work, draws leave the memory."""
-QUIET_SHARE = 4
+QUIET_SHARE = 16
 
 
 class RequestRoom:
@@ -107,7 +111,9 @@ class AnswerRoom:
             DeadlineError: There was none within the seconds.
         """
         try:
-            async with asyncio.timeout(seconds), self._turn:
+            # The larger ones come in order, and the others need not wait behind them.
+            turn = self._turn if count > ORDERED_SHARE * self._most else nullcontext()
+            async with asyncio.timeout(seconds), turn:
                 while self.taken and self.taken + count > self._most:
                     await asyncio.sleep(POLL_SECONDS)
                 self.taken += count
@@ -124,6 +130,8 @@ class AnswerRoom:
 
 async def keep_small(scheduler: Scheduler, draws: DrawRoom) -> None:
     """Gives freed memory back to the system for as long as the service runs; without work, that of most draws too."""
+    # Arrow's own allocator keeps what its threads have freed, and can't be asked for it from another thread.
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     least, passes, quiet = _resident(), -1, 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
@@ -131,16 +139,11 @@ async def keep_small(scheduler: Scheduler, draws: DrawRoom) -> None:
         passes = scheduler.passes
         if quiet == QUIET_LOOKS:
             await asyncio.to_thread(draws.make_room, draws.most_bytes // QUIET_SHARE)
+            gc.collect()  # failures of requests and their arrays hold one another
         if _resident() > least + GROWTH_BYTES or quiet == QUIET_LOOKS:
-            await asyncio.to_thread(_give_back)
+            await asyncio.to_thread(give_back)
             least = _resident()
         least = min(least, _resident())
-
-
-def _give_back() -> None:
-    if "pyarrow" in sys.modules:
-        sys.modules["pyarrow"].default_memory_pool().release_unused()
-    give_back()
 
 
 def _resident() -> int:

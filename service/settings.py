@@ -121,7 +121,7 @@ class Settings(BaseSettings):
         default=KEPT_BYTES,
         ge=1,
         description="Memory for the draws of all models, in bytes. Those not used the longest leave first, and after "
-        "some seconds without work all but a quarter; draws of one request beyond it are made anew by each.",
+        "some seconds without work all but a sixteenth; draws of one request beyond it are made anew by each.",
     )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
     spool_bytes: int = Field(

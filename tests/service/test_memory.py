@@ -77,9 +77,9 @@ def test_freed_memory_is_given_back_and_draws_leave_when_nothing_is_computed(mon
     sizes = iter([0])
     monkeypatch.setattr(memory, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(memory, "_resident", lambda: next(sizes, 2**26 if done else 2**27))
-    monkeypatch.setattr(memory, "_give_back", lambda: done.append("memory"))
+    monkeypatch.setattr(memory, "give_back", lambda: done.append("memory"))
     monkeypatch.setattr(DrawRoom, "make_room", lambda _, most: done.append(f"draws {most}"))
-    keeping = keep_small(Scheduler(lambda _: [], 1, 1.0), DrawRoom(40))
+    keeping = keep_small(Scheduler(lambda _: [], 1, 1.0), DrawRoom(160))
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(keeping, 0.5))
     assert done == ["memory", "draws 10", "memory"]
@@ -149,8 +149,7 @@ def test_an_answer_of_draws_is_spooled_and_leaves_nothing_behind(path: str, acce
         client.wait_until_loaded()
         parts = client.state["parts"]
         taken: list[int] = []
-        found = parts.scheduler.noticed
-        parts.scheduler.noticed = lambda *facts: (taken.append(parts.answer_room.taken), found(*facts))
+        parts.scheduler.noticed = lambda *_: taken.append(parts.answer_room.taken)
         response = client.post(path, body, headers={"accept-encoding": accept})
         assert response.status_code == 200, response.text
         assert int(response.headers["content-length"]) > 2**13
