@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,6 +13,7 @@ import structlog
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
+from murho.model.engines.draw_room import DrawRoom
 from murho.model.errors import MurhoError
 from murho.model.runtime.processors import available_processors
 from murho.service.checkpoints.hangup import on_hangup
@@ -24,6 +26,7 @@ from murho.service.checkpoints.storage_source import seconds_between_looks, sour
 from murho.service.checkpoints.watcher import Watcher
 from murho.service.codecs.decoding import Decoder
 from murho.service.lifecycle import Lifecycle
+from murho.service.memory import AnswerRoom, RequestRoom, keep_small
 from murho.service.middleware.direct_paths import DirectPaths
 from murho.service.middleware.front_door import FrontDoor, behind_proxies, shared_with
 from murho.service.middleware.guard import Guard
@@ -107,7 +110,8 @@ def create_app(
         max_standing_wait=settings.max_standing_wait,
         heartbeat=heartbeat,
     )
-    source = source or source_of(settings)
+    draw_room = DrawRoom(settings.draws_bytes)
+    source = source or source_of(settings, draw_room)
     registry, telemetry = Registry(source.place), Telemetry(scheduler, settings.metric_models)
     scheduler.noticed = telemetry.count_pass
     policy = VersionPolicy.of(settings.versions, settings.pinned)
@@ -147,8 +151,12 @@ def create_app(
         watcher=watcher,
         statistics=statistics,
         spool_room=SpoolRoom(settings.spool_bytes),
+        request_room=RequestRoom(settings.request_bytes),
+        answer_room=AnswerRoom(settings.answer_bytes),
     )
 
+    for kind, room in (("requests", parts.request_room), ("answers", parts.answer_room), ("spools", parts.spool_room)):
+        telemetry.in_flight.labels(kind).set_function(partial(getattr, room, "taken"))
     access_log = AccessLog(settings.log_level, settings.log_format)
 
     def load() -> None:
@@ -172,10 +180,12 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[State]:
         # The first loading runs in the compute thread, which is warm then; later ones run beside it.
         scheduler.start(first=load)
+        keeping = asyncio.ensure_future(keep_small(scheduler, draw_room))
         try:
             with on_hangup(reload):
                 yield {"parts": parts}
         finally:
+            keeping.cancel()
             parts.lifecycle.draining = parts.lifecycle.closing = True
             parts.decoder.close()
             computing = not scheduler.close(CLOSE_SECONDS)

@@ -12,8 +12,10 @@ from murho.model.errors import MurhoError, Problem
 from murho.service.checkpoints.on_demand import ListedVersion
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
+from murho.service.codecs.decoding import answer_values
 from murho.service.errors import BadInputError
 from murho.service.exchange import headers_of, read_body, spool_body, timeout_said, wanted_within
+from murho.service.memory import SMALL_BYTES, Share
 from murho.service.scheduling.predictor import RowsNotFiniteError, predict
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ __all__ = ["BYTES_PER_ROW_DRAW", "Call", "bad_rows", "warnings_of"]
 BYTES_PER_ROW_DRAW = 16
 """Reading a body, which may be refused then, counts as so much work at least."""
 
+VALUE_BYTES = 32
+"""Of an answer, while its passes are put together and encoded."""
+
 
 class Call:
     """One request for predictions; while it is entered, it is in flight.
@@ -65,6 +70,7 @@ class Call:
         self._wanted: tuple[str | None, str | None] = (None, None)
         self._held: Held | None = None
         self._charged = 0.0
+        self._share, self._answer_bytes = Share(parts.request_room), 0
 
     def __enter__(self) -> Self:
         self.parts.lifecycle.enter()
@@ -72,6 +78,8 @@ class Call:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.parts.lifecycle.leave()
+        self._share.resize(0)
+        self.parts.answer_room.give_back(self._answer_bytes)
         if self._held is not None:
             self._held.release()
         if isinstance(error, MurhoError) and self._served is not None:
@@ -101,21 +109,28 @@ class Call:
         """Returns the body as it was sent.
 
         Raises:
-            QueueFullError: Too much is pending, so that the body isn't read.
+            QueueFullError: Too much is pending, so that the body isn't read; or there is no memory for it.
             TooLargeError, SlowRequestError, ClientGoneError: The body doesn't come, or is too large.
         """
         self.parts.scheduler.require_room()
         settings = self.parts.settings
         arrived = self._scope["state"].get("arrived", False)  # `connections.protocol` says so
         return await read_body(
-            self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, arrived=arrived
+            self._receive,
+            self.headers,
+            settings.request_timeout,
+            settings.max_body_bytes,
+            self._share,
+            arrived=arrived,
         )
 
     async def spool(self, spool: Spool) -> None:
         """Collects the body in a spool; see `body`."""
         self.parts.scheduler.require_room()
         settings = self.parts.settings
-        await spool_body(self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, spool)
+        await spool_body(
+            self._receive, self.headers, settings.request_timeout, settings.max_body_bytes, self._share, spool
+        )
 
     async def until_gone(self) -> None:
         """Waits until the client has closed the connection; once the body is read."""
@@ -152,14 +167,29 @@ class Call:
         cost = model.cost(inputs.count, options)
         parts.scheduler.require_room(cost, inputs.count)
         self.charge(cost)
+        deadline = self.deadline(asked.timeout)
+        await self._take_memory(inputs, answer_values(inputs.count, options, model.schema), deadline)
         try:
-            answer = await self.compute(model, inputs, options, cost, self.deadline(asked.timeout), MAX_WARNINGS + 1)
+            answer = await self.compute(model, inputs, options, cost, deadline, MAX_WARNINGS + 1)
         except RowsNotFiniteError as error:
             raise bad_rows(error, inputs) from None
         parts.telemetry.record(model.name, model.version, inputs.count, answer, noise=options.noise)
         self.answered(model, inputs.count, options, answer.timing)
         warnings = warnings_of(answer.outside, inputs, options)
         return Answered((model.name, model.version), model.schema.target.name, options, answer.prediction, warnings)
+
+    async def _take_memory(self, inputs: Inputs, values: int, deadline: float) -> None:
+        """Takes memory for rows, in place of the body that they were in, and for the values of their answer.
+
+        Raises:
+            QueueFullError: There is none for the rows.
+            DeadlineError: There was none for the answer in time.
+        """
+        rows, answer = 8 * inputs.count * len(inputs.columns), VALUE_BYTES * values
+        self._share.resize(rows if rows > SMALL_BYTES else 0)
+        if answer > SMALL_BYTES:
+            await self.parts.answer_room.take(answer, deadline - self.parts.scheduler.clock())
+            self._answer_bytes = answer
 
     @property
     def caller(self) -> Caller:

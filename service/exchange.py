@@ -12,11 +12,13 @@ import orjson
 from murho.model.errors import Problem
 from murho.service.bodies import BodyChunks
 from murho.service.errors import BadInputError, ClientGoneError, SlowRequestError, TooLargeError
+from murho.service.memory import SMALL_BYTES
 from murho.service.spool import WRITTEN_BYTES
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope
 
+    from murho.service.memory import Share
     from murho.service.spool import Spool
 
 __all__ = ["headers_of", "read_body", "spool_body", "timeout_said", "wanted_within"]
@@ -31,7 +33,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 async def read_body(
-    receive: Receive, headers: dict[str, str], seconds: float, most: int, *, arrived: bool = False
+    receive: Receive, headers: dict[str, str], seconds: float, most: int, share: Share, *, arrived: bool = False
 ) -> bytes:
     """Returns the whole body.
 
@@ -40,22 +42,27 @@ async def read_body(
         headers: The request's headers.
         seconds: The most seconds that the body may take.
         most: The most bytes.
+        share: Takes memory for it as it arrives; a small one that is there already needs none.
         arrived: Whether all of it is there already, so that no timer is needed.
 
     Raises:
         TooLargeError: The body is larger, as announced before it is read, or as found.
         SlowRequestError: The body takes longer.
         ClientGoneError: The client closed the connection before the end.
+        QueueFullError: There is no memory for it.
     """
     _require_announced(headers, most)
     try:
         async with nullcontext() if arrived else asyncio.timeout(seconds):
             body, last = await _next_part(receive)
+            if not last or len(body) > SMALL_BYTES:
+                share.add(len(body))
             if not last:
                 chunks, size = BodyChunks(), len(body)
                 chunks.add(body)
                 while not last and size <= most:
                     part, last = await _next_part(receive)
+                    share.add(len(part))
                     chunks.add(part)
                     size += len(part)
                 if size > most:
@@ -68,7 +75,9 @@ async def read_body(
     return body
 
 
-async def spool_body(receive: Receive, headers: dict[str, str], seconds: float, most: int, spool: Spool) -> None:
+async def spool_body(
+    receive: Receive, headers: dict[str, str], seconds: float, most: int, share: Share, spool: Spool
+) -> None:
     """Collects the whole body in a spool; takes the other arguments of `read_body`, and raises what it raises."""
     _require_announced(headers, most)
     waiting, last = bytearray(), False
@@ -76,12 +85,14 @@ async def spool_body(receive: Receive, headers: dict[str, str], seconds: float, 
         async with asyncio.timeout(seconds):
             while not last:
                 part, last = await _next_part(receive)
+                share.resize(len(waiting) + len(part))
                 waiting += part
                 if spool.size + len(waiting) > most:
                     raise _too_large(most)
                 if last or len(waiting) >= WRITTEN_BYTES:
                     await asyncio.to_thread(spool.write, bytes(waiting))
                     waiting.clear()
+                    share.resize(0)
     except TimeoutError:
         raise SlowRequestError(f"The body didn't arrive within {seconds:.3g} seconds.") from None
 

@@ -10,28 +10,26 @@ request, and 200 stands for a whole answer.
 from __future__ import annotations
 
 import asyncio
-import zlib
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from starlette.responses import Response
-
 from murho.service.call import BYTES_PER_ROW_DRAW, bad_rows, warnings_of
 from murho.service.codecs.answer import MAX_WARNINGS
 from murho.service.codecs.codec import Answered
-from murho.service.codecs.compression import GZIP, LEVEL, accepts_gzip, decompressed_pieces, is_plain
+from murho.service.codecs.compression import accepts_gzip, decompressed_pieces, is_plain
 from murho.service.codecs.decoding import require_place
 from murho.service.errors import ClientGoneError, DeadlineError
 from murho.service.scheduling.jobs import Timing
 from murho.service.scheduling.predictor import RowsNotFiniteError
-from murho.service.spool import IN_MEMORY_BYTES, Spool
+from murho.service.spool import Spool
+from murho.service.spooled_response import SpooledResponse, response_of, sent_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.responses import Response
 
     from murho.model.data.schema import UnfamiliarValue
     from murho.service.call import Call
@@ -43,11 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGE_BYTES", "answer_in_blocks", "may_be_large"]
 
-LARGE_BYTES = IN_MEMORY_BYTES
+LARGE_BYTES = 2**22
 """Larger bodies are taken in blocks."""
 EXPANSION = 64
 """A compressed body that is so many times smaller may be large."""
-SENT_BYTES = 2**18
 
 Result = TypeVar("Result")
 
@@ -115,31 +112,16 @@ async def _answer(call: Call, model: ModelLike, body: Spool, coding: Coding, wri
         answered = work.finished()
         head, tail = blocks.ends(answered)
         headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
-        if accepts_gzip(call.headers.get("accept-encoding", "")):
-            headers["content-encoding"] = "gzip"
-            pieces = chain([head], _pieces(answer), [tail])
-            plain, answer = answer, Spool(parts.spool_room)
-            head, tail = b"", b""
-            with plain:
-                await parts.decoder.in_thread_if(True, partial(_compress, pieces, answer))
+        if not accepts_gzip(call.headers.get("accept-encoding", "")):
+            return SpooledResponse(answer, headers, writer.media_type, head, tail)
+        pieces = chain([head], sent_pieces(answer), [tail])
+        compress = partial(response_of, pieces, parts.spool_room, headers, writer.media_type, "gzip")
+        response = await parts.decoder.in_thread_if(True, compress)
     except BaseException:
         answer.close()
         raise
-    return _SpooledResponse(head, answer, tail, headers, writer.media_type)
-
-
-def _compress(pieces: Iterable[bytes], answer: Spool) -> None:
-    compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
-    for piece in pieces:
-        answer.write(compressor.compress(piece))
-    answer.write(compressor.flush())
-
-
-def _pieces(spool: Spool) -> Iterator[bytes]:
-    view = spool.view()
-    for start in range(0, len(view), SENT_BYTES):
-        yield bytes(view[start : start + SENT_BYTES])
-        spool.forget_pages()
+    answer.close()
+    return response
 
 
 class _Work:
@@ -220,23 +202,3 @@ async def _through(work: _Work, body: Spool, writer: BlockCodec, answer: Spool) 
     finally:
         leaving.cancel()
         await asyncio.gather(leaving, reading, writing, return_exceptions=True)
-
-
-class _SpooledResponse(Response):
-    """An answer with the bytes of a spool, which it closes when it is sent."""
-
-    def __init__(self, head: bytes, spool: Spool, tail: bytes, headers: dict[str, str], media_type: str) -> None:
-        super().__init__(headers=headers, media_type=media_type)
-        self._head, self._spool, self._tail = head, spool, tail
-        self.headers["content-length"] = str(len(head) + spool.size + len(tail))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
-        """Sends the answer."""
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            pieces = chain([self._head] if self._head else [], _pieces(self._spool))
-            while piece := await asyncio.to_thread(next, pieces, b""):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
-        finally:
-            self._spool.close()

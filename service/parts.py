@@ -11,6 +11,7 @@ from murho.service.checkpoints.source import CheckpointSource
 from murho.service.checkpoints.watcher import Watcher
 from murho.service.codecs.decoding import Decoder
 from murho.service.lifecycle import Lifecycle
+from murho.service.memory import AnswerRoom, RequestRoom
 from murho.service.scheduling.heartbeat import Heartbeat
 from murho.service.scheduling.scheduler import Scheduler
 from murho.service.scheduling.waiting import Waiting
@@ -41,6 +42,8 @@ class Parts:
     watcher: Watcher
     statistics: ModelStatistics
     spool_room: SpoolRoom
+    request_room: RequestRoom
+    answer_room: AnswerRoom
 
 
 class State(TypedDict):

@@ -25,7 +25,7 @@ from murho.service.codecs.small_json import load_json
 from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from murho.model.data.schema import Schema
     from murho.service.codecs.codec import Answered
@@ -118,16 +118,17 @@ def read_scoring(body: bytes, schema: Schema, settings: Settings) -> Asked:
     return Asked(_Rows(inputs.form, inputs.columns, inputs.count, inputs.names, move), options, request.timeout)
 
 
-def encode_predictions(answered: Answered) -> bytes:
-    """Returns the answer: `predictions` has one object a row, with the columns of `murho predict`."""
+def encode_predictions(answered: Answered) -> Iterator[bytes]:
+    """Yields the answer in pieces: `predictions` has one object a row, with the columns of `murho predict`."""
     columns = answer_columns(answered)
     names, count = list(columns), len(answered.prediction)
-    pieces = []
+    before = b'{"predictions":['
     for start in range(0, count, PIECE_ROWS):
         cells = [values[start : start + PIECE_ROWS].tolist() for values in columns.values()]
         rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
-        pieces.append(orjson.dumps(rows)[1:-1])  # NaN, which stands for a number that there isn't, becomes null
-    return b"".join([b'{"predictions":[', b",".join(pieces), b"],", orjson.dumps(answer_facts(answered))[1:]])
+        yield before + orjson.dumps(rows)[1:-1]  # NaN, which stands for a number that there isn't, becomes null
+        before = b","
+    yield b"]," + orjson.dumps(answer_facts(answered))[1:]
 
 
 def _split_columns(split: object, max_rows: int) -> tuple[dict[str, list[Any]], list[str]]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from murho.model.engines.draw_room import KEPT_BYTES
 from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import OptionError
 from murho.model.storage.cache import MOST_BYTES
@@ -116,18 +117,31 @@ class Settings(BaseSettings):
         ge=1,
         description='The most values (rows x samples) that `include: ["draws"]` may list.',
     )
-    draws_bytes: int | None = Field(
-        default=None,
+    draws_bytes: int = Field(
+        default=KEPT_BYTES,
         ge=1,
-        description="Memory for the draws of each model, in bytes, 1 GiB by default; draws beyond it are made anew "
-        "by every request.",
+        description="Memory for the draws of all models, in bytes. Those not used the longest leave first, and after "
+        "some seconds without work all but a sixteenth; draws of one request beyond it are made anew by each.",
     )
     max_body_bytes: int = Field(default=64 * 2**20, ge=1, description="The largest request body, in bytes.")
     spool_bytes: int = Field(
         default=2**30,
         ge=0,
-        description="The most bytes of large CSV and Arrow bodies and answers in temporary files (TMPDIR) at a time; "
-        "beyond it they stay in memory.",
+        description="The most bytes of large CSV and Arrow bodies and of large answers in temporary files (TMPDIR) at "
+        "a time, until the client has taken them; beyond it requests are answered 429.",
+    )
+
+    request_bytes: int = Field(
+        default=2**28,
+        ge=1,
+        description="The most bytes of memory for other bodies as they arrive, and for rows until they are answered, "
+        "of all requests; beyond it they are answered 429. A quarter is for small ones alone.",
+    )
+    answer_bytes: int = Field(
+        default=2**29,
+        ge=1,
+        description="The most bytes of memory for large answers that are computed and encoded at a time, at 32 bytes a "
+        "number; others wait for their turn.",
     )
 
     max_pending: int = Field(

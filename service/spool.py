@@ -1,7 +1,7 @@
 """Bytes that are written once and then read: large ones in a temporary file, mapped into memory where they are read.
 
 A service holds large bodies and large answers so. Their pages belong to the file, and the system takes them back when
-it needs memory. Where there is no room for files, they stay in memory.
+it needs memory. Where no file can be written, they stay in memory.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from murho.service.errors import QueueFullError
+
 if TYPE_CHECKING:
     from io import RawIOBase
     from typing import Self
 
 __all__ = ["IN_MEMORY_BYTES", "WRITTEN_BYTES", "Spool", "SpoolRoom"]
 
-IN_MEMORY_BYTES = 2**22
+IN_MEMORY_BYTES = 2**20
 """What is no larger stays in memory, without a file."""
 WRITTEN_BYTES = 2**20
 """Of one write to the file."""
 
 
 class SpoolRoom:
-    """How many bytes the temporary files of one service may take together.
+    """How many bytes the spools of one service may hold together, in files and in memory.
 
     Args:
         most: Bytes.
@@ -40,16 +42,23 @@ class SpoolRoom:
 
     @property
     def taken(self) -> int:
-        """Bytes in files now."""
+        """Bytes in spools now."""
         return self._taken
 
-    def take(self, count: int) -> bool:
-        """Takes room for so many bytes more; returns whether there was any."""
+    def take(self, count: int, own: int) -> None:
+        """Takes room for so many bytes more for a spool that has `own` of them already.
+
+        Raises:
+            QueueFullError: There is none. What is alone has room.
+        """
         with self._lock:
-            if self._taken + count > self._most:
-                return False
+            if self._taken + count > self._most and self._taken > own:
+                raise QueueFullError(
+                    f"Large bodies and answers in flight take {self._taken} bytes, which is all that this service has "
+                    "room for. Try again later.",
+                    retry_after=5,
+                )
             self._taken += count
-            return True
 
     def give_back(self, count: int) -> None:
         """Gives room back."""
@@ -78,7 +87,7 @@ class Spool:
         self._room = room
         self._in_memory = bytearray()
         self._file: RawIOBase | None = None
-        self._stays = False  # in memory, because there is no room for a file
+        self._stays = False  # in memory, because no file can be written
         self._in_file = 0
         self._map: mmap.mmap | None = None
 
@@ -89,7 +98,12 @@ class Spool:
         self.close()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends bytes. It may wait for the disk."""
+        """Appends bytes. It may wait for the disk.
+
+        Raises:
+            QueueFullError: There is no room.
+        """
+        self._room.take(len(data), self.size)
         self.size += len(data)
         self._in_memory += data
         if self.size > IN_MEMORY_BYTES and len(self._in_memory) >= WRITTEN_BYTES:
@@ -110,6 +124,11 @@ class Spool:
         view = self.view()
         return b"".join([bytes(view[start : start + WRITTEN_BYTES]) for start in range(0, self.size, WRITTEN_BYTES)])
 
+    @property
+    def in_file(self) -> bool:
+        """Whether reading it may wait for the disk."""
+        return self._file is not None
+
     def forget_pages(self) -> None:
         """Lets go of the pages that were read; they are read from the file again when they are needed."""
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
@@ -120,8 +139,8 @@ class Spool:
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._room.give_back(self._in_file)
-        self._in_file = 0
+        self._room.give_back(self.size)
+        self.size = 0
         # Not closed: that would fail while somebody still holds a view. Its pages go with the last of them.
         self._map = None
         self._in_memory = bytearray()
@@ -131,15 +150,11 @@ class Spool:
         count = len(self._in_memory)
         if self._stays or not count:
             return
-        if not self._room.take(count):
-            self._move_back()
-            return
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="murho-", buffering=0)  # noqa: SIM115 - closed in `close`
             _write_all(self._file, self._in_memory)
         except OSError as error:
-            self._room.give_back(count)
             self._room.complain(error)
             self._move_back()
             return
@@ -154,8 +169,6 @@ class Spool:
         self._in_memory = bytearray(self._file.read(self._in_file)) + self._in_memory
         self._file.close()
         self._file = None
-        self._room.give_back(self._in_file)
-        self._in_file = 0
 
 
 def _write_all(file: RawIOBase, data: bytearray) -> None:

@@ -2,17 +2,18 @@
 
 Making S draws takes longer than answering a few rows with them. Draw k of a seed does not depend on S (see
 `model.engines.draw_maker`), and so the draws in the cache serve every smaller S. If S draws exceed the memory limit,
-the first ones are kept, and the others are made again, block by block, whenever they are needed.
+the first ones are kept, and the others are made again, block by block, whenever they are needed. The caches of several
+posteriors can share one limit.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murho.model.engines.coupled_normals import BLOCK
 from murho.model.engines.draw_maker import DrawMaker
+from murho.model.engines.draw_room import DrawRoom
 from murho.model.engines.draws import mean_network, mirrored
 
 if TYPE_CHECKING:
@@ -24,24 +25,29 @@ if TYPE_CHECKING:
     from murho.model.engines.draws import Draws
     from murho.model.networks.bayesian_network import Architecture
 
-__all__ = ["KEPT_BYTES", "KEPT_SEEDS", "DrawCache"]
+__all__ = ["KEPT_SEEDS", "DrawCache", "Kept"]
 
 KEPT_SEEDS = 64
-KEPT_BYTES = 2**30
-"""Limits of the cache: number of seeds, and bytes of all their draws.
-
-256 draws of three layers of 512 units take half of the bytes. A row takes 50 ms with them, and 4 s without."""
+"""Limit of the seeds of a posterior."""
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The draws of a seed and, once requested, the mirror images of the first of them."""
+class Kept:
+    """The draws of a seed and, once requested, the mirror images of the first of them.
+
+    Attributes:
+        draws: The draws.
+        images: Mirror images of the first of them.
+        used: Number of the latest use, see `model.engines.draw_room.DrawRoom.uses`.
+    """
 
     draws: Draws
     images: Draws | None = None
+    used: int = 0
 
     @property
     def nbytes(self) -> int:
+        """Memory of all, in bytes."""
         return self.draws.nbytes + (0 if self.images is None else self.images.nbytes)
 
 
@@ -53,8 +59,8 @@ class DrawCache:
     Attributes:
         means: The mu-only networks, see `model.engines.draws.mean_network`.
         most_seeds: Largest number of seeds.
-        most_bytes: Largest number of bytes; one block of draws may exceed it.
         bytes_per_draw: Memory of one draw.
+        kept: The draws by their seeds.
     """
 
     def __init__(
@@ -64,7 +70,7 @@ class DrawCache:
         device: torch.device,
         *,
         most_seeds: int = KEPT_SEEDS,
-        most_bytes: int = KEPT_BYTES,
+        room: DrawRoom | None = None,
         compiled: Callable[..., None] | None = None,
     ) -> None:
         """Prepare an empty cache.
@@ -74,34 +80,36 @@ class DrawCache:
             architecture: The network's sizes.
             device: The device of the draws.
             most_seeds: See the class.
-            most_bytes: See the class.
+            room: Memory for the draws; None: a room of its own.
             compiled: Makes the draws, see `model.engines.draw_maker.DrawMaker`.
         """
         self.means = mean_network(tensors, architecture, device)
-        self.most_seeds, self.most_bytes = most_seeds, most_bytes
+        self.most_seeds = most_seeds
         self.bytes_per_draw = self.means.nbytes // len(self.means)
         self._maker = DrawMaker(tensors, architecture, device, compiled)
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self.kept: dict[int, Kept] = {}
+        self._room = DrawRoom() if room is None else room
+        self._room.add(self)
 
     def __len__(self) -> int:
         """Number of seeds in the cache."""
-        return len(self._kept)
+        return len(self.kept)
 
     @property
     def nbytes(self) -> int:
         """Memory of the cache on the device, in bytes."""
-        return sum(kept.nbytes for kept in self._kept.values())
+        return sum(kept.nbytes for kept in self.kept.values())
 
     def holds(self, samples: int) -> bool:
         """Whether S draws fit into the cache."""
-        return samples * self.bytes_per_draw <= self.most_bytes
+        return samples * self.bytes_per_draw <= self._room.most_bytes
 
     def missing(self, samples: int, seed: int) -> int:
         """How many draws `parts` would make; any thread may ask.
 
         Draws that do not fit into the cache are made again for every tile of rows; they are counted once.
         """
-        kept = self._kept.get(seed)  # one operation of a dictionary, which no other thread can interrupt
+        kept = self.kept.get(seed)  # one operation of a dictionary, which no other thread can interrupt
         there = 0 if kept is None else len(kept.draws)
         if self.holds(samples):
             return samples if there < samples else 0
@@ -118,7 +126,7 @@ class DrawCache:
             yield self.first(samples, seed)
             return
         # Leave room for one block beside the draws in the cache.
-        blocks = self.most_bytes // (BLOCK * self.bytes_per_draw)
+        blocks = self._room.most_bytes // (BLOCK * self.bytes_per_draw)
         kept = min(samples, BLOCK * max(0, blocks - 1))
         if kept:
             yield self.first(kept, seed)
@@ -127,7 +135,7 @@ class DrawCache:
 
     def image_parts(self, samples: int, seed: int) -> Iterator[Draws]:
         """The mirror images of `parts`, by `model.engines.draws.mirrored`; takes the arguments of `parts`."""
-        if 2 * samples * self.bytes_per_draw <= self.most_bytes:
+        if 2 * samples * self.bytes_per_draw <= self._room.most_bytes:
             yield self.images(samples, seed)
             return
         for part in self.parts(samples, seed):
@@ -149,26 +157,22 @@ class DrawCache:
         images = kept.images
         if images is None or len(images) < samples:
             images = kept.images = mirrored(kept.draws.first(samples), self.means)
-            self._make_room()
+            self._room.make_room()
         return images.first(samples)
 
-    def _of(self, samples: int, seed: int) -> _Kept:
+    def _of(self, samples: int, seed: int) -> Kept:
         """The entry of a seed with at least S draws, which becomes the most recent entry."""
-        kept = self._kept.get(seed)
-        if kept is None or len(kept.draws) < samples:
-            kept = self._kept[seed] = _Kept(self._make(samples, seed))
-            self._kept.move_to_end(seed)
-            self._make_room()
-        self._kept.move_to_end(seed)
+        kept = self.kept.get(seed)
+        if kept is not None and len(kept.draws) >= samples:
+            kept.used = next(self._room.uses)
+            return kept
+        kept = Kept(self._make(samples, seed), used=next(self._room.uses))
+        with self._room.lock:
+            self.kept[seed] = kept
+            if len(self.kept) > self.most_seeds:
+                del self.kept[min(self.kept, key=lambda each: self.kept[each].used)]
+        self._room.make_room()
         return kept
 
     def _make(self, samples: int, seed: int, start: int = 0) -> Draws:
         return self._maker.make(seed, samples, start)
-
-    def _make_room(self) -> None:
-        """Remove the least recently used seeds, then the mirror images of the latest one; its draws stay."""
-        while len(self._kept) > 1 and (len(self) > self.most_seeds or self.nbytes > self.most_bytes):
-            self._kept.popitem(last=False)
-        if self.nbytes > self.most_bytes:
-            (latest,) = self._kept.values()
-            latest.images = None

@@ -13,7 +13,6 @@ import torch
 
 from murho.model.encoding.imputation import rows_to_impute
 from murho.model.encoding.input_warnings import input_warnings, listed_features, listed_rows
-from murho.model.engines.draw_cache import KEPT_BYTES
 from murho.model.engines.prediction import PredictOptions, Question
 from murho.model.engines.torch_engine import TorchEngine
 from murho.model.posterior.answer_cost import COMPILED, TORCH, CostModel
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from murho.model.data.schema import Columns, UnfamiliarValue
+    from murho.model.engines.draw_room import DrawRoom
     from murho.model.engines.engine import Engine
     from murho.model.engines.target_models import AnyPrediction
     from murho.model.posterior.drawn_rows import DrawnRows
@@ -55,7 +55,7 @@ class Posterior:
         name: str = "unsaved",
         version: str = "0",
         device: str = "cpu",
-        draws_bytes: int = KEPT_BYTES,
+        room: DrawRoom | None = None,
         engine: str = "auto",
     ) -> None:
         """Build the posterior from the parts of a checkpoint; `load` reads them from disk.
@@ -66,7 +66,7 @@ class Posterior:
             name: Name of the checkpoint.
             version: Its version.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
-            draws_bytes: Memory for the cache of draws, `model.engines.draw_cache`.
+            room: Memory for its draws, which others may share; None: a room of its own.
             engine: One of `model.engines.selection.ENGINES`.
         """
         self.name, self.version, self.spec = name, version, spec
@@ -80,7 +80,7 @@ class Posterior:
         self.seed, self.calibration = spec.default_seed, spec.calibration
         self._listed_features = listed_features(spec.encoder)
         self._tensors = dict(tensors)
-        self.row_answers = RowAnswers(spec, self._tensors, device=device, draws_bytes=draws_bytes, engine=engine)
+        self.row_answers = RowAnswers(spec, self._tensors, device=device, room=room, engine=engine)
         self.likelihood = self.row_answers.likelihood
         self._costs = CostModel(
             self.row_answers.weights,
@@ -91,13 +91,13 @@ class Posterior:
         )
 
     @classmethod
-    def load(cls, directory: Path, device: str = "cpu", *, draws_bytes: int = KEPT_BYTES, engine: str = "auto") -> Self:
+    def load(cls, directory: Path, device: str = "cpu", *, room: DrawRoom | None = None, engine: str = "auto") -> Self:
         """Read a version from disk and check all of it.
 
         Args:
             directory: ``NAME/VERSION``, which give the posterior its name and version.
             device: The device to compute on: ``cpu``, ``cuda`` or ``cuda:1``.
-            draws_bytes: Memory for the cache of draws, `model.engines.draw_cache`.
+            room: Memory for its draws, which others may share; None: a room of its own.
             engine: One of `model.engines.selection.ENGINES`.
 
         Raises:
@@ -112,7 +112,7 @@ class Posterior:
             name=name,
             version=version,
             device=device,
-            draws_bytes=draws_bytes,
+            room=room,
             engine=engine,
         )
         stored.require_answers(loaded)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from murho.model.engines.draw_room import DrawRoom
     from murho.model.engines.prediction import PredictOptions, Question
     from murho.model.engines.target_models import AnyPlan, AnyPrediction
     from murho.model.posterior.model_spec import ModelSpec
@@ -56,7 +57,7 @@ class RowAnswers:
     """
 
     def __init__(
-        self, spec: ModelSpec, tensors: Mapping[str, Tensor], *, device: str, draws_bytes: int, engine: str
+        self, spec: ModelSpec, tensors: Mapping[str, Tensor], *, device: str, room: DrawRoom | None, engine: str
     ) -> None:
         """Take the arguments of `model.posterior.posterior.Posterior`."""
         self.tile_values = TILE_VALUES
@@ -77,9 +78,7 @@ class RowAnswers:
         self._reference = TorchEngine(self.target)
         self.engine = select_engine(self.target, self._device, engine)
         self._plans: dict[PredictOptions, AnyPlan] = {}
-        self.draws = DrawCache(
-            tensors, architecture, self._device, most_bytes=draws_bytes, compiled=self.engine.draw_weights
-        )
+        self.draws = DrawCache(tensors, architecture, self._device, room=room, compiled=self.engine.draw_weights)
 
     @torch.inference_mode()
     def answer(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
     from pathlib import Path
 
+    from murho.model.engines.draw_room import DrawRoom
     from murho.model.posterior.checkpoint import CheckpointReference
     from murho.service.scheduling.jobs import ModelLike
 
@@ -53,15 +54,15 @@ class DirectorySource:
     Args:
         root: The directory.
         device: auto, cpu or cuda.
-        draws_bytes: Memory for the draws of each model, in bytes; None for `model.engines.draw_cache.KEPT_BYTES`.
+        room: Memory for the draws of all versions; None: each has a room of its own.
     """
 
     marker = FACTS_FILE
 
-    def __init__(self, root: Path, device: str, *, draws_bytes: int | None = None) -> None:
+    def __init__(self, root: Path, device: str, *, room: DrawRoom | None = None) -> None:
         self.root = root
         self.device = device
-        self.draws_bytes = draws_bytes
+        self._room = room
         self._was_there = False
 
     @property
@@ -108,12 +109,10 @@ class DirectorySource:
             CheckpointError: The checkpoint is damaged or of a newer format.
         """
         # Imported here, because torch takes seconds to import.
-        from murho.model.engines.draw_cache import KEPT_BYTES
         from murho.model.posterior.posterior import Posterior
         from murho.model.runtime.devices import resolve_device
 
-        draws_bytes = KEPT_BYTES if self.draws_bytes is None else self.draws_bytes
-        return Posterior.load(reference.path, resolve_device(self.device), draws_bytes=draws_bytes)
+        return Posterior.load(reference.path, resolve_device(self.device), room=self._room)
 
     def report_facts(self, model: ModelLike) -> dict[str, Any] | None:
         """Returns the facts that a loaded version keeps for its report; None without them."""

@@ -16,6 +16,7 @@ from murho.service.checkpoints.source import DirectorySource
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from murho.model.engines.draw_room import DrawRoom
     from murho.model.posterior.checkpoint import CheckpointReference
     from murho.model.storage.object_store import ObjectStore
     from murho.service.checkpoints.source import CheckpointSource, Stamp
@@ -35,13 +36,13 @@ class StorageSource:
     Args:
         store: The storage with its cache.
         device: auto, cpu or cuda.
-        draws_bytes: Memory for the draws of each model, in bytes; None for `model.engines.draw_cache.KEPT_BYTES`.
+        room: Memory for the draws of all versions; None: each has a room of its own.
     """
 
     marker = MANIFEST_FILE
 
-    def __init__(self, store: ObjectStore, device: str, *, draws_bytes: int | None = None) -> None:
-        self._store, self._device, self._draws_bytes = store, device, draws_bytes
+    def __init__(self, store: ObjectStore, device: str, *, room: DrawRoom | None = None) -> None:
+        self._store, self._device, self._room = store, device, room
         self._directories: weakref.WeakKeyDictionary[ModelLike, Path] = weakref.WeakKeyDictionary()
 
     @property
@@ -69,14 +70,12 @@ class StorageSource:
             CheckpointError: The version is not what its manifest says, damaged or of a newer format.
         """
         # Imported here, because torch takes seconds to import.
-        from murho.model.engines.draw_cache import KEPT_BYTES
         from murho.model.posterior.posterior import Posterior
         from murho.model.runtime.devices import resolve_device
 
-        draws_bytes = KEPT_BYTES if self._draws_bytes is None else self._draws_bytes
         lease = self._store.fetch(reference)
         try:
-            model = Posterior.load(lease.directory, resolve_device(self._device), draws_bytes=draws_bytes)
+            model = Posterior.load(lease.directory, resolve_device(self._device), room=self._room)
         except CheckpointError as error:
             address = f"{self.place}/{reference.name}/{reference.version}"
             raise CheckpointError(str(error).replace(str(lease.directory), address)) from error
@@ -92,19 +91,23 @@ class StorageSource:
         return None if directory is None else stored_facts(directory)
 
 
-def source_of(settings: Settings) -> CheckpointSource:
+def source_of(settings: Settings, room: DrawRoom | None = None) -> CheckpointSource:
     """Returns the source that the settings name: a directory or, by a URL, object storage.
+
+    Args:
+        settings: The settings.
+        room: Memory for the draws of all versions.
 
     Raises:
         OptionError: The URL can't be used; the message says what to install.
     """
     if not isinstance(settings.checkpoints, str):
-        return DirectorySource(settings.checkpoints, settings.device, draws_bytes=settings.draws_bytes)
+        return DirectorySource(settings.checkpoints, settings.device, room=room)
     from murho.model.storage.object_store import ObjectStore  # here: only a URL takes fsspec
 
     cache = CacheOptions(settings.checkpoint_cache or default_cache(), settings.checkpoint_cache_bytes)
     store = ObjectStore(settings.checkpoints, cache)
-    return StorageSource(store, settings.device, draws_bytes=settings.draws_bytes)
+    return StorageSource(store, settings.device, room=room)
 
 
 def seconds_between_looks(settings: Settings) -> float:

@@ -10,7 +10,7 @@ from murho.service.codecs.class_names import ClassNames
 from murho.service.codecs.json_output import encode_document
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from murho.model.data.schema import UnfamiliarValue
     from murho.model.engines.answer_fields import AnswerField, Detail
@@ -47,8 +47,8 @@ def encode_answer(
     options: PredictOptions,
     prediction: AnyPrediction,
     warnings: list[dict[str, str]],
-) -> bytes:
-    """Returns the answer as JSON in UTF-8.
+) -> Iterator[bytes]:
+    """Returns the answer as JSON in UTF-8, in pieces.
 
     Args:
         model: Name and version of the checkpoint.

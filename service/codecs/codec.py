@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from murho.model.data.schema import Schema
     from murho.model.engines.prediction import PredictOptions
@@ -92,8 +92,8 @@ class Codec(Protocol):
         """
         ...
 
-    def encode(self, answered: Answered) -> bytes:
-        """Returns the body of the answer."""
+    def encode(self, answered: Answered) -> Iterable[bytes]:
+        """Returns the body of the answer, in pieces."""
         ...
 
     def headers(self, answered: Answered) -> Mapping[str, str]:

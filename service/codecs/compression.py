@@ -10,14 +10,13 @@ from murho.model.errors import Problem
 from murho.service.errors import BadInputError, MediaTypeError, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
-    "GZIP",
-    "LEVEL",
     "accepted_coding",
     "accepts_gzip",
     "compressed",
+    "compressed_pieces",
     "decompressed",
     "decompressed_pieces",
     "gzipped",
@@ -114,5 +113,12 @@ def compressed(body: bytes, coding: str) -> bytes | None:
     """Returns the body in a coding, gzip or deflate; None if it is too small to be worth it."""
     if len(body) < LEAST_BYTES:
         return None
+    return b"".join(compressed_pieces([body], coding))
+
+
+def compressed_pieces(pieces: Iterable[bytes], coding: str) -> Iterator[bytes]:
+    """Yields a body in a coding, gzip or deflate."""
     writer = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOWS[coding])
-    return writer.compress(body) + writer.flush()
+    for piece in pieces:
+        yield writer.compress(piece)
+    yield writer.flush()

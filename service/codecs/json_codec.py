@@ -14,7 +14,7 @@ from murho.service.codecs.problems import pointer, shorten
 from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from murho.model.data.schema import Schema
     from murho.model.engines.prediction import PredictOptions
@@ -57,7 +57,7 @@ class JSONCodec:
     def require_place(self, options: PredictOptions) -> None:
         """Accepts all options."""
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> Iterator[bytes]:
         """Returns the document; see `Codec.encode`."""
         return encode_answer(answered.model, answered.target, answered.options, answered.prediction, answered.warnings)
 

@@ -87,7 +87,7 @@ class NpyCodec:
     def require_place(self, options: PredictOptions) -> None:
         """Accepts all options."""
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> list[bytes]:
         """Returns a structured array `[B]` with a field for each column of the other formats.
 
         `draws` is `[S]`, or `[S, C]`; a class is a text; a set of classes is `[C]`, whether each class is in it.
@@ -101,7 +101,7 @@ class NpyCodec:
         array = np.empty(len(prediction), dtype=fields)
         for name, values in columns.items():
             array[name] = values
-        return _written(array)
+        return [_written(array)]
 
     def headers(self, answered: Answered) -> Mapping[str, str]:
         """Returns the facts of the answer."""

@@ -82,9 +82,9 @@ class CSVCodec(_TableCodec):
             message = "CSV has no place for draws. Ask for the answer in JSON, Arrow or Parquet (Accept)."
             raise BadInputError([Problem("/include", message)])
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> list[bytes]:
         """Returns one line a row; a list of classes is JSON."""
-        return csv_text(answered)
+        return [csv_text(answered)]
 
     def _table(self, body: bytes, schema: Schema, settings: Settings) -> pa.Table:
         check_start(body)
@@ -109,13 +109,13 @@ class ArrowCodec(_TableCodec):
         """Returns the rows and the options of a request; see `Codec.decode`."""
         return joined(ArrowBlocks().read(memoryview(body), query, schema, settings), schema, settings)
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> list[bytes]:
         """Returns the stream of a table with `draws` as lists, and the facts in its metadata."""
         sink = io.BytesIO()
         table = arrow_table(answered)
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return sink.getvalue()
+        return [sink.getvalue()]
 
 
 class ParquetCodec(_TableCodec):
@@ -141,8 +141,8 @@ class ParquetCodec(_TableCodec):
         """Ends the process that unpacks; the next body begins another."""
         self._unpacking.close()
 
-    def encode(self, answered: Answered) -> bytes:
+    def encode(self, answered: Answered) -> list[bytes]:
         """Returns the file of a table with `draws` as lists, and the facts in its metadata."""
         sink = io.BytesIO()
         pa.parquet.write_table(arrow_table(answered), sink)
-        return sink.getvalue()
+        return [sink.getvalue()]

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from starlette.responses import Response
 
-from murho.service.codecs.compression import accepted_coding, compressed
+from murho.service.codecs.compression import accepted_coding
 from murho.service.codecs.json_output import encode_document
 from murho.service.inference_protocol.binary import LENGTH_HEADER, encode_values
+from murho.service.spooled_response import response_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from starlette.responses import Response
+
     from murho.service.codecs.codec import Answered
     from murho.service.inference_protocol.outputs import Values
     from murho.service.inference_protocol.requests import InferAsked
+    from murho.service.spool import SpoolRoom
 
 __all__ = ["infer_response", "values_in"]
 
@@ -26,8 +31,10 @@ def values_in(asked: InferAsked) -> int:
     return asked.inputs.count * sum(output.size(asked.options) for output, _ in asked.outputs)
 
 
-def infer_response(asked: InferAsked, answered: Answered, accept_encoding: str) -> Response:
-    """Returns the answer; compressed, if the client accepts that."""
+def infer_response(
+    asked: InferAsked, answered: Answered, accept_encoding: str, room: SpoolRoom | None = None
+) -> Response:
+    """Returns the answer; compressed, if the client accepts that. `room`: for a large one (`response_of`)."""
     name, version = answered.model
     head: dict[str, Any] = {"model_name": name, "model_version": version}
     if asked.id is not None:
@@ -41,18 +48,26 @@ def infer_response(asked: InferAsked, answered: Answered, accept_encoding: str) 
         if binary:
             blobs.append(encode_values(values, output.datatype))
             part["parameters"] = {"binary_data_size": len(blobs[-1])}
-            described.append(orjson.dumps(part))
         else:
-            described.append(encode_document(part | {"data": _flat(values)}))
-    document = b"".join([orjson.dumps(head)[:-1], b',"outputs":[', b",".join(described), b"]}"])
+            part["data"] = _flat(values)
+        described.append(part)
+    pieces: Iterable[bytes] = _document(head, described)
     headers = {"vary": "accept-encoding"}
     if blobs:
+        document = b"".join(pieces)
         headers[LENGTH_HEADER] = str(len(document))
-    body = b"".join([document, *blobs])
-    coding = accepted_coding(accept_encoding)
-    if coding is not None and (small := compressed(body, coding)) is not None:
-        body, headers["content-encoding"] = small, coding
-    return Response(body, headers=headers, media_type=BINARY if blobs else "application/json")
+        pieces = [document, *blobs]
+    media_type = BINARY if blobs else "application/json"
+    return response_of(pieces, room, headers, media_type, accepted_coding(accept_encoding))
+
+
+def _document(head: dict[str, Any], outputs: list[dict[str, Any]]) -> Iterator[bytes]:
+    before = orjson.dumps(head)[:-1] + b',"outputs":['
+    for output in outputs:
+        yield before
+        yield from encode_document(output)
+        before = b","
+    yield b"]}"
 
 
 def _flat(values: Values) -> Any:

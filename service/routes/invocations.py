@@ -13,19 +13,21 @@ from starlette.types import Receive, Scope
 
 from murho.model.errors import Problem
 from murho.service.call import Call
-from murho.service.codecs.compression import accepted_coding, compressed
-from murho.service.codecs.decoding import Coding
+from murho.service.codecs.compression import accepted_coding
+from murho.service.codecs.decoding import LARGE_ANSWER_VALUES, Coding, answer_values
 from murho.service.codecs.formats import reader_of, writer_of
 from murho.service.codecs.problems import pointer, shorten
 from murho.service.errors import BadInputError
 from murho.service.parts import Parts, PartsDependency
 from murho.service.responses import JSONBytes
-from murho.service.routes.predict import LARGE_ANSWER_VALUES, encoded
+from murho.service.routes.predict import encoded
 from murho.service.scoring import encode_predictions, read_scoring
+from murho.service.spooled_response import response_of
 
 if TYPE_CHECKING:
     from murho.service.codecs.codec import Answered
     from murho.service.middleware.direct_paths import Found
+    from murho.service.spool import SpoolRoom
 
 __all__ = ["find", "invoke", "router"]
 
@@ -78,18 +80,17 @@ async def invoke(parts: Parts, scope: Scope, receive: Receive) -> Response:
             asked = await parts.decoder.decode(body, encoding, model.schema, read)
         else:
             asked = await parts.decoder.decode_request(body, Coding(reader, encoding, query), model.schema)
+        del body
         writer.require_place(asked.options)
         answered = await call.predict(model, asked)
-        coding = headers.get("accept-encoding", "")
+        accepted = headers.get("accept-encoding", "")
         if writer is not json_reader:
-            return await encoded(parts, writer, answered, coding)
-        large = asked.inputs.count * (8 + asked.options.samples * asked.options.draws) > LARGE_ANSWER_VALUES
-        return await parts.decoder.in_thread_if(large, partial(_predictions, answered, coding))
+            return await encoded(parts, writer, answered, accepted)
+        large = answer_values(asked.inputs.count, asked.options, model.schema) > LARGE_ANSWER_VALUES
+        room, coding = parts.spool_room if large else None, accepted_coding(accepted)
+        return await parts.decoder.in_thread_if(large, partial(_predictions, answered, room, coding))
 
 
-def _predictions(answered: "Answered", accept_encoding: str) -> Response:
-    body, headers = encode_predictions(answered), {"vary": "accept, accept-encoding"}
-    coding = accepted_coding(accept_encoding)
-    if coding is not None and (small := compressed(body, coding)) is not None:
-        body, headers["content-encoding"] = small, coding
-    return Response(body, headers=headers, media_type="application/json")
+def _predictions(answered: "Answered", room: "SpoolRoom | None", coding: str | None) -> Response:
+    headers = {"vary": "accept, accept-encoding"}
+    return response_of(encode_predictions(answered), room, headers, "application/json", coding)

@@ -13,21 +13,20 @@ from starlette.types import Receive, Scope
 
 from murho.model.engines.answer_fields import answer_size
 from murho.service.call import Call
-from murho.service.codecs.compression import accepts_gzip, gzipped
-from murho.service.codecs.decoding import Coding
+from murho.service.codecs.compression import accepts_gzip
+from murho.service.codecs.decoding import LARGE_ANSWER_VALUES, Coding
 from murho.service.codecs.formats import reader_of, writer_of
 from murho.service.large_tables import LARGE_BYTES, answer_in_blocks, may_be_large
 from murho.service.parts import Parts, PartsDependency
 from murho.service.spool import Spool
+from murho.service.spooled_response import response_of
 
 if TYPE_CHECKING:
     from murho.service.codecs.codec import Answered, Codec
     from murho.service.middleware.direct_paths import Found
+    from murho.service.spool import SpoolRoom
 
 __all__ = ["answer", "find", "router"]
-
-# Above this size, encoding takes more than a few milliseconds.
-LARGE_ANSWER_VALUES = 50_000
 
 TEMPLATES = ("/predict", "/models/{name}/predict", "/models/{name}/versions/{version}/predict")
 
@@ -101,6 +100,7 @@ async def answer(
             body = await call.body()
             model = await call.model(found, body)
         asked = await parts.decoder.decode_request(body, coding, model.schema)
+        del body
         writer.require_place(asked.options)
         answered = await call.predict(model, asked)
         return await encoded(parts, writer, answered, headers.get("accept-encoding", ""))
@@ -108,16 +108,14 @@ async def answer(
 
 async def encoded(parts: Parts, writer: "Codec", answered: "Answered", accept_encoding: str) -> Response:
     """Returns the answer in the format of a codec, compressed if the client accepts that."""
-    encode = partial(_encode, writer, answered, compress=accepts_gzip(accept_encoding))
-    return await parts.decoder.in_thread_if(answer_size(answered.prediction) > LARGE_ANSWER_VALUES, encode)
+    large = answer_size(answered.prediction) > LARGE_ANSWER_VALUES
+    coding = "gzip" if accepts_gzip(accept_encoding) else None
+    return await parts.decoder.in_thread_if(
+        large, partial(_encode, writer, answered, parts.spool_room if large else None, coding)
+    )
 
 
-def _encode(writer: "Codec", answered: "Answered", *, compress: bool) -> Response:
+def _encode(writer: "Codec", answered: "Answered", room: "SpoolRoom | None", coding: str | None) -> Response:
     """Returns the answer in the format of a codec."""
-    body = writer.encode(answered)
-    headers = dict(writer.headers(answered))
-    if compress and (small := gzipped(body)) is not None:
-        body = small
-        headers["content-encoding"] = "gzip"
-    headers["vary"] = "accept, accept-encoding"
-    return Response(body, headers=headers, media_type=writer.media_type)
+    headers = {**writer.headers(answered), "vary": "accept, accept-encoding"}
+    return response_of(writer.encode(answered), room, headers, writer.media_type, coding)

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope
 
 from murho.service.call import Call
+from murho.service.codecs.decoding import LARGE_ANSWER_VALUES
 from murho.service.exchange import headers_of, read_body
 from murho.service.inference_protocol.answers import infer_response, values_in
 from murho.service.inference_protocol.binary import LENGTH_HEADER
@@ -19,6 +20,7 @@ from murho.service.inference_protocol.metadata import model_configuration, model
 from murho.service.inference_protocol.repository import index_body, load_body, repository_index, unload_body
 from murho.service.inference_protocol.requests import read_request
 from murho.service.inference_protocol.statistics import statistics_document
+from murho.service.memory import SMALL_BYTES, Share
 from murho.service.middleware.guard import AdminDependency
 from murho.service.parts import Parts, PartsDependency
 from murho.service.responses import JSONBytes
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
     from murho.service.middleware.direct_paths import Found
 
 __all__ = ["find", "infer", "router"]
-
-# Above this size, encoding takes more than a few milliseconds.
-LARGE_ANSWER_VALUES = 50_000
 
 MODEL = "/v2/models/{name}"
 VERSION = "/v2/models/{name}/versions/{version}"
@@ -60,9 +59,12 @@ async def infer(parts: Parts, scope: Scope, receive: Receive, name: str, version
         length = call.headers.get(LENGTH_HEADER.lower())
         read = partial(read_request, length=length, model=model, settings=parts.settings)
         asked = await parts.decoder.decode(body, call.headers.get("content-encoding", ""), model.schema, read)
+        del body
         answered = await call.predict(model, asked)
-        encode = partial(infer_response, asked, answered, call.headers.get("accept-encoding", ""))
-        return await parts.decoder.in_thread_if(values_in(asked) > LARGE_ANSWER_VALUES, encode)
+        large = values_in(asked) > LARGE_ANSWER_VALUES
+        room = parts.spool_room if large else None
+        encode = partial(infer_response, asked, answered, call.headers.get("accept-encoding", ""), room)
+        return await parts.decoder.in_thread_if(large, encode)
 
 
 @router.post(f"{MODEL}/infer", summary="Predict with the latest version of a model", name="infer")
@@ -169,6 +171,10 @@ async def _unload(name: str, request: Request, parts: PartsDependency, _admin: A
 
 
 async def _body(request: Request, parts: Parts) -> bytes:
-    settings = parts.settings
-    headers = headers_of(request.scope)
-    return await read_body(request.receive, headers, settings.request_timeout, settings.max_body_bytes)
+    headers, settings, share = headers_of(request.scope), parts.settings, Share(parts.request_room)
+    try:
+        return await read_body(
+            request.receive, headers, settings.request_timeout, min(SMALL_BYTES, settings.max_body_bytes), share
+        )
+    finally:
+        share.resize(0)

@@ -208,7 +208,7 @@ def _passing(error: BaseException) -> BaseException:
     if isinstance(error, torch.OutOfMemoryError):
         torch.cuda.empty_cache()
         return NotReadyError("The device's memory is full. Try again later, or send fewer rows.", retry_after=5)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # PyTorch's allocator for the CPU
         return NotReadyError("The memory is full. Try again later, or send fewer rows.", retry_after=5)
     return error
 

@@ -55,6 +55,7 @@ class Scheduler:
 
     Attributes:
         rates: How long the work of each model takes.
+        passes: How many were computed.
         noticed: Called in the compute thread after each pass, with its number of jobs and its seconds.
 
     Args:
@@ -80,6 +81,7 @@ class Scheduler:
     ) -> None:
         self.max_delay, self.clock = max_delay, clock
         self.rates = WorkRates()
+        self.passes = 0
         self._compute = compute
         self.noticed: Callable[[int, float], None] = lambda _jobs, _seconds: None
         self._heartbeat = heartbeat or Heartbeat()
@@ -229,6 +231,7 @@ class Scheduler:
                 if part.start == 0:
                     part.job.begun = begin
                     part.job.timing.queue = begin - part.job.submitted
+            self.passes += 1
             self._heartbeat.busy()
             outcomes = self._compute(slices)
             self._heartbeat.idle()

@@ -105,6 +105,12 @@ class Telemetry:
             ("kind",),
             registry=self.registry,
         )
+        self.in_flight = Gauge(
+            "murho_in_flight_bytes",
+            "Bytes of requests (bodies and rows), of answers while they are computed, and in temporary files (spools).",
+            ("kind",),
+            registry=self.registry,
+        )
         self.connections = Gauge("murho_connections", "Open connections.", registry=self.registry)
         self._series = ModelSeries(most_models, self._make_series, self._remove_series)
         self.served = ServedVersions(self.registry, most_models, self._series.places)

@@ -1,4 +1,4 @@
-"""Random requests of all shapes for minutes: every answer is right, and the memory stays as it is after warming up.
+"""Random requests of all shapes and formats for minutes: every answer is right, and the memory stays what it was.
 
 ``SOAK_MINUTES`` says for how many minutes; two without it.
 """
@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.service_parts.bodies import ARROW, records
+from benchmarks.service_parts.bodies import ARROW, records, rows_of
 from benchmarks.service_parts.posterior_rows import canonical
 from murho.model.engines.prediction import PredictOptions
+from murho.service.inference_protocol.binary import LENGTH_HEADER, encode_values
 from tests.e2e.support import serve
-from tests.e2e.traffic import Ask, Traffic, asks, offline
+from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
 from tests.service.support import ROW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -35,8 +42,14 @@ GROWTH = 1.05
 """The most that memory may be at the end, to what it was after a third of the time."""
 LARGE_ROWS, LARGE_EVERY = 200_000, 50
 """A table that is taken in blocks, and after how many odd requests it comes."""
-FLOATING = 20 * 2**20
+FLOATING = 100 * 2**20
 """Bytes that come and go with the largest requests."""
+LEFT = 300 * 2**20
+"""The most bytes above those at the start that are left when the requests end."""
+TABLE_ROWS, TABLE_SAMPLES = 400, 500
+"""Of the tables in all formats, whose answers have all draws: megabytes of numbers."""
+JSON, CSV, NPY, TENSORS = "application/json", "text/csv", "application/x-npy", "application/octet-stream"
+PARQUET = "application/vnd.apache.parquet"
 
 
 def shapes(posterior: Posterior, count: int) -> list[Ask]:
@@ -81,6 +94,72 @@ def ask_large(address: str, body: bytes, mean: NDArray[np.float64]) -> None:
         np.testing.assert_allclose(answered["mean"].to_numpy(), mean, rtol=1e-4)
 
 
+def tables(posterior: Posterior) -> list[Callable[[str], None]]:
+    """Requests in all formats, to the service at an address; each checks its means and draws."""
+    schema = posterior.schema
+    columns = records(schema, TABLE_ROWS)
+    exact = posterior.predict(canonical(schema, columns), PredictOptions(samples=TABLE_SAMPLES, draws=True))
+    table, arrow, parquet, csv = pa.table(columns), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    with pa.ipc.new_stream(arrow, table.schema) as writer:
+        writer.write_table(table)
+    pq.write_table(table, parquet)
+    pa.csv.write_csv(table, csv)
+    document = orjson.dumps(
+        {"inputs": rows_of(columns), "samples": TABLE_SAMPLES, "include": ["draws"]}  # its options are in it
+    )
+    inputs, blobs = [], []
+    for name, cells in columns.items():
+        values = np.array(cells, dtype=object if isinstance(cells[0], str) else None)
+        datatype = {"O": "BYTES", "b": "BOOL"}.get(values.dtype.kind, "FP64")
+        blobs.append(encode_values(values, datatype))
+        size = {"binary_data_size": len(blobs[-1])}
+        inputs.append({"name": name, "shape": [TABLE_ROWS], "datatype": datatype, "parameters": size})
+    outputs = [{"name": name, "parameters": {"binary_data": True}} for name in ("mean", "draws")]
+    head = orjson.dumps({"inputs": inputs, "outputs": outputs, "parameters": {"samples": TABLE_SAMPLES}})
+    tensors = b"".join([head, *blobs])
+
+    def ask(body: bytes, sent: str, accepted: str, coding: str, address: str) -> None:
+        path = f"/predict?samples={TABLE_SAMPLES}&include=draws"
+        headers = {"content-type": sent, "accept": accepted, "accept-encoding": coding}
+        if sent == TENSORS:
+            path, headers[LENGTH_HEADER] = "/v2/models/cars/infer", str(len(head))
+        elif sent == JSON:
+            path = "/predict"
+        response = httpx.post(f"{address}{path}", content=body, headers=headers, timeout=300.0)
+        if response.status_code != 429:
+            assert response.status_code == 200, response.text[:500]
+            mean, draws = read_answer(accepted, response)
+            np.testing.assert_allclose(mean, exact.mean, rtol=1e-4)
+            np.testing.assert_allclose(np.ravel(draws), np.ravel(exact.draws), rtol=1e-4)
+
+    bodies = {ARROW: arrow.getvalue(), PARQUET: parquet.getvalue(), CSV: csv.getvalue(), JSON: document}
+    pairs = [(ARROW, ARROW), (PARQUET, PARQUET), (CSV, NPY), (JSON, JSON), (JSON, ARROW)]
+    codings = itertools.cycle(["identity", "gzip"])
+    asked: list[Callable[[str], None]] = [
+        partial(ask, bodies[sent], sent, accepted, next(codings)) for sent, accepted in pairs
+    ]
+    asked += [partial(ask, tensors, TENSORS, TENSORS, coding) for coding in ("identity", "gzip")]
+    return asked
+
+
+def read_answer(media_type: str, response: httpx.Response) -> tuple[Any, Any]:
+    """The means and the draws of an answer."""
+    content = response.content
+    if media_type == JSON:
+        answer = orjson.loads(content)
+        return answer["mean"], answer["draws"]
+    if media_type == NPY:
+        array = np.load(io.BytesIO(content))
+        return array["mean"], array["draws"]
+    if media_type == TENSORS:
+        length = int(response.headers[LENGTH_HEADER])
+        assert [output["name"] for output in orjson.loads(content[:length])["outputs"]] == ["mean", "draws"]
+        numbers = np.frombuffer(content[length:], dtype="<f8")
+        return numbers[:TABLE_ROWS], numbers[TABLE_ROWS:]
+    table = pa.ipc.open_stream(content).read_all() if media_type == ARROW else pq.read_table(io.BytesIO(content))
+    return table["mean"].to_numpy(), table["draws"].combine_chunks().flatten().to_numpy()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(int(60 * MINUTES) + 300)
 def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
@@ -88,21 +167,24 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
 ) -> None:
     seconds = 60.0 * MINUTES
     # Every seed's draws are kept up to a limit: a small one is reached while the service warms up.
-    large = large_table(posterior)
+    large, formats = large_table(posterior), tables(posterior)
     assert len(large[0]) > 4 * 2**20
     with serve(
         trained.parents[1], tmp_path / "log", fresh=True, draws_bytes=str(16 * 2**20), request_timeout="300"
     ) as service:
         service.wait_for_line("(Ready: )")
+        start = service.memory()
         read: list[int] = []
         begin = time.monotonic()
         with Traffic(service.port, shapes(posterior, 300), threads=6) as traffic:
             while time.monotonic() < begin + seconds:
                 odd_requests(service.address, len(read))
+                formats[len(read) % len(formats)](service.address)
                 if len(read) % LARGE_EVERY == 0:
                     ask_large(service.address, *large)
                 read.append(service.memory())
                 time.sleep(0.2)
+        wait_until(lambda: service.memory() <= start + LEFT)
         assert service.process.poll() is None
     traffic.require("refused")
     third = len(read) // 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from murho.model.engines import draw_cache
 from murho.model.engines.draw_cache import DrawCache
 from murho.model.engines.draw_maker import DrawMaker, make_draws
+from murho.model.engines.draw_room import DrawRoom
 from murho.model.engines.draws import mirrored
 from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
 
@@ -33,7 +35,7 @@ BYTES = make_draws(TENSORS, ARCHITECTURE, seed=0, samples=1).nbytes
 
 
 def _kept(*, most_seeds: int = 4, most_bytes: int = 100 * BYTES) -> DrawCache:
-    return DrawCache(TENSORS, ARCHITECTURE, CPU, most_seeds=most_seeds, most_bytes=most_bytes)
+    return DrawCache(TENSORS, ARCHITECTURE, CPU, most_seeds=most_seeds, room=DrawRoom(most_bytes))
 
 
 def _assert_same(one: Draws, other: Draws) -> None:
@@ -123,6 +125,23 @@ def test_draws_beyond_the_bound_are_kept_alone_and_their_images_not_at_all(made:
     assert (len(images), len(kept), kept.nbytes) == (30, 1, 30 * BYTES)
     kept.first(30, 1)
     assert made.call_count == 2
+
+
+def test_the_caches_of_a_room_share_its_bytes(made: Mock) -> None:
+    room = DrawRoom(10 * BYTES)
+    one, other = (DrawCache(TENSORS, ARCHITECTURE, CPU, room=room) for _ in range(2))
+    one.first(5, 0)
+    other.first(4, 0)
+    one.first(5, 0)
+    other.first(4, 1)  # the room is full: the other cache's first seed was not used the longest
+    assert (list(one.kept), list(other.kept)) == ([0], [1])
+    room.make_room(4 * BYTES)
+    assert (list(one.kept), list(other.kept)) == ([], [1])
+    del other
+    gc.collect()
+    one.first(10, 2)  # what is gone with its cache takes no room
+    one.first(10, 2)
+    assert made.call_count == 4
 
 
 @pytest.mark.parametrize("most", [1, 100, 128, 130, 200, 256, 300])

@@ -14,6 +14,7 @@ from murho.model.data.schema_inference import columns_from_table
 from murho.model.encoding.training_range import TrainingRange
 from murho.model.engines import draw_cache
 from murho.model.engines.draw_maker import DrawMaker
+from murho.model.engines.draw_room import DrawRoom
 from murho.model.engines.draws import mirrored
 from murho.model.engines.prediction import PredictOptions
 from murho.model.posterior.posterior import Posterior
@@ -60,7 +61,7 @@ def test_draws_that_may_not_be_kept_change_nothing_but_the_time(
     rent: Posterior, rent_checkpoints: Path, columns: Columns
 ) -> None:
     options = dataclasses.replace(OPTIONS, samples=200, mc_error=True)
-    small = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=1)
+    small = Posterior.load(rent_checkpoints / "rent" / "1", room=DrawRoom(1))
     part, whole = small.predict(columns, options), rent.predict(columns, options)
     _assert_same(part, whole, slice(None))
     np.testing.assert_allclose(present(part.mc_error).std, present(whole.mc_error).std, rtol=1e-4)
@@ -109,7 +110,7 @@ def test_tiles_are_small_but_not_where_products_are_slow_or_draws_are_made_anew(
     rows_per_draw: int,
     parts: list[int],
 ) -> None:
-    posterior = Posterior.load(rent_checkpoints / "rent" / "1", draws_bytes=draws_bytes)
+    posterior = Posterior.load(rent_checkpoints / "rent" / "1", room=DrawRoom(draws_bytes))
     assert posterior.architecture.outputs == 2
     monkeypatch.setattr(posterior.row_answers, "tile_values", rows_per_draw * OPTIONS.samples)
     with patch.object(TrainingRange, "outside", autospec=True, side_effect=TrainingRange.outside) as outside:

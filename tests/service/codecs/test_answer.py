@@ -19,7 +19,7 @@ ROWS = parse_inputs([ROW, ROW], SCHEMA, 10)
 def encode(**options: Any) -> dict[str, Any]:
     chosen = PredictOptions(**options)
     prediction = FakeModel().predict(ROWS.columns, chosen)
-    answer: dict[str, Any] = orjson.loads(encode_answer(("cars", "1"), "Consumption", chosen, prediction, []))
+    answer: dict[str, Any] = orjson.loads(b"".join(encode_answer(("cars", "1"), "Consumption", chosen, prediction, [])))
     PredictResponse.model_validate(answer)
     return answer
 
