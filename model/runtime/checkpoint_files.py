@@ -1,4 +1,4 @@
-"""Reading files of checkpoints and snapshots: what is no plain file, or is too large, is not read.
+"""Reading the files of checkpoints: what is no plain file, or is too large, is not read.
 
 A checkpoint is copied and mounted by many hands. A pipe in place of a file would be waited for without end, and a
 device or a sparse file would fill the memory. So every reader of such a file reads it here.
@@ -24,12 +24,12 @@ MOST_VALUES = 4_000_000
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
-def read_bounded(path: Path, most: int | None = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+def read_bounded(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
     """Read a plain file whole, or nothing of it; links are followed.
 
     Args:
         path: The file.
-        most: The most bytes that it may have; None: no limit but its size when it is opened.
+        most: The most bytes that it may have.
         least: The fewest bytes. A large file that is being copied is not read again and again.
 
     Raises:
@@ -41,7 +41,7 @@ def read_bounded(path: Path, most: int | None = MOST_FACTS_BYTES, least: int = 0
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file")
-        if most is not None and found.st_size > most:
+        if found.st_size > most:
             raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and at most {most:,} are read")
         if found.st_size < least:
             raise OSError(

@@ -29,7 +29,7 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "device").symlink_to("/dev/zero")
     for name in ("pipe", "device", "."):
         with pytest.raises(OSError, match=r"no plain file|directory"):
-            read_bounded(tmp_path / name, None)
+            read_bounded(tmp_path / name)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
         with pytest.raises(OSError, match="No such device"):
