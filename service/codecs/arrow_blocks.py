@@ -58,7 +58,7 @@ def _errors_of_streams() -> Iterator[None]:
         yield
     except pa.ArrowMemoryError:
         raise  # is an ArrowException, and no fault of the stream
-    except (pa.ArrowException, OSError, ValueError, OverflowError, struct.error) as error:
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise TableError(f"the body is not a whole Arrow stream: {error}") from None
 
 
@@ -203,6 +203,7 @@ def _validate(column: pa.Array, known: dict[tuple[int, ...], pa.Array]) -> None:
         ArrowException: The column is broken.
     """
     if pa.types.is_dictionary(column.type):
+        column.validate()  # sizes alone
         values, column = column.dictionary, column.indices
         place = (len(values), values.offset, *(0 if data is None else data.address for data in values.buffers()))
         if place not in known:

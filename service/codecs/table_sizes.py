@@ -102,7 +102,7 @@ def stream_size(body: bytes | memoryview) -> StreamSize:
     with its own size as a 64-bit number, -1 if it isn't compressed.
 
     Raises:
-        ArrowException, OverflowError, struct.error: The stream is broken.
+        ArrowException, struct.error: The stream is broken.
     """
     size = StreamSize()
     grown: dict[int, int] = {}  # bytes of each dictionary so far

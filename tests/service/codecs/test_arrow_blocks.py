@@ -14,7 +14,7 @@ from murho.service.codecs.arrow_blocks import ArrowBlocks
 from murho.service.codecs.formats import reader_of
 from murho.service.errors import BadInputError, TooLargeError
 from murho.service.settings import Settings
-from tests.service.support import ROW, SCHEMA
+from tests.service.support import NAMES, ROW, SCHEMA
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -54,6 +54,16 @@ def test_blocks_are_the_rows_of_the_whole(
     assert [len(block["Weight"]) for block in blocks] == [7] * 5 + [2]
     for name, column in whole.columns.items():
         np.testing.assert_array_equal(np.concatenate([block[name] for block in blocks]), column)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63), 12, 2**20, 2**40])
+def test_a_dictionary_of_another_size_than_it_says_is_bad_input(size: int) -> None:
+    texts = pa.array([f"category {row}" for row in range(11)]).dictionary_encode()
+    body = stream(table_of(11).set_column(NAMES.index("Origin/plant"), "Origin/plant", texts))
+    eleven = (11).to_bytes(8, "little")
+    node = body.index(eleven, body.index(eleven) + 1)  # the first is the length of the batch, which Arrow doesn't use
+    with pytest.raises(BadInputError, match="Dictionary array invalid"):
+        blocks_of(body[:node] + size.to_bytes(8, "little", signed=True) + body[node + 8 :])
 
 
 def test_a_stream_without_rows_is_bad_input() -> None:
