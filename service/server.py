@@ -133,8 +133,10 @@ class DrainingServer(uvicorn.Server):
                 signal.signal(number, handler if self._signals == 0 else lambda number, _: _end_at_once(number))
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serves until it is stopped. From then on the process ends soon, whatever its threads wait for."""
+        """Serves until it is stopped. From then on a process of its own ends soon, whatever its threads wait for."""
         await super().serve(sockets)
+        if threading.current_thread() is not threading.main_thread():
+            return
         # asyncio waits for its threads without a limit, and one may hang in a file system.
         self.end = threading.Timer(END_SECONDS, _end)
         self.end.daemon = True

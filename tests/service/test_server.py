@@ -8,6 +8,7 @@ import pytest
 
 from murho.service.errors import ServiceError
 from murho.service.server import address_of, listen
+from tests.service.wire import served
 
 
 def test_a_port_of_ones_own_choice_is_found() -> None:
@@ -57,3 +58,10 @@ server.serve_until_stopped(Settings(drain_delay=0.0), listening, lambda _: ask.s
 
 def test_a_file_system_that_hangs_does_not_hold_up_the_end() -> None:
     assert subprocess.run([sys.executable, "-c", HANGING], timeout=120, check=False).returncode == 0
+
+
+def test_a_server_in_a_thread_does_not_end_the_process() -> None:
+    # It ended the tests, with success, ten seconds after the first that had used one.
+    with served() as service:
+        running = service.server
+    assert running.end is None
