@@ -131,16 +131,10 @@ class DrainingServer(uvicorn.Server):
             # From here on the process only ends; another signal still ends it at once.
             for number, handler in before.items():
                 signal.signal(number, handler if self._signals == 0 else lambda number, _: _end_at_once(number))
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serves until it is stopped. From then on a process of its own ends soon, whatever its threads wait for."""
-        await super().serve(sockets)
-        if threading.current_thread() is not threading.main_thread():
-            return
-        # asyncio waits for its threads without a limit, and one may hang in a file system.
-        self.end = threading.Timer(END_SECONDS, _end)
-        self.end.daemon = True
-        self.end.start()
+            # asyncio waits for its threads without a limit, and one may hang in a file system.
+            self.end = threading.Timer(END_SECONDS, _end)
+            self.end.daemon = True
+            self.end.start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the parent's signature
         """Stops as on a signal."""

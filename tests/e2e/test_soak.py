@@ -10,6 +10,7 @@ import io
 import itertools
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,8 @@ FLOATING = 100 * 2**20
 """Bytes that come and go with the largest requests."""
 LEFT = 300 * 2**20
 """The most bytes above those at the start that are left when the requests end."""
-TABLE_ROWS, TABLE_SAMPLES = 400, 500
-"""Of the tables in all formats, whose answers have all draws: megabytes of numbers."""
+TABLE_ROWS, TABLE_SAMPLES, TABLES_EVERY = 600, 1000, 10
+"""Of the tables in all formats at once, whose answers have all draws; and after how many odd requests they come."""
 JSON, CSV, NPY, TENSORS = "application/json", "text/csv", "application/x-npy", "application/octet-stream"
 PARQUET = "application/vnd.apache.parquet"
 
@@ -176,10 +177,11 @@ def test_random_shapes_for_minutes_leave_the_memory_as_it_is(
         start = service.memory()
         read: list[int] = []
         begin = time.monotonic()
-        with Traffic(service.port, shapes(posterior, 300), threads=6) as traffic:
+        with Traffic(service.port, shapes(posterior, 300), threads=6) as traffic, ThreadPoolExecutor() as pool:
             while time.monotonic() < begin + seconds:
                 odd_requests(service.address, len(read))
-                formats[len(read) % len(formats)](service.address)
+                if len(read) % TABLES_EVERY == 0:
+                    list(pool.map(lambda ask: ask(service.address), formats))
                 if len(read) % LARGE_EVERY == 0:
                     ask_large(service.address, *large)
                 read.append(service.memory())

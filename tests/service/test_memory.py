@@ -89,7 +89,7 @@ def begin(service: Served, head: bytes, *, chunked: bool) -> Wire:
     """Sends 3 MiB of a body that never ends."""
     wire = service.wire()
     size = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % (60 * 2**20)
-    wire.send(b"POST %b\r\nHost: x\r\n%b\r\n\r\n" % (head, size))
+    wire.send(b"POST %b\r\nHost: localhost\r\n%b\r\n\r\n" % (head, size))
     for _ in range(48):
         wire.send(b"%x\r\n%b\r\n" % (len(PIECE), PIECE) if chunked else PIECE)
     return wire
@@ -115,7 +115,7 @@ def test_bodies_that_never_end_share_a_budget_and_small_requests_go_on(head: byt
         assert int(reply.headers["retry-after"]) >= 1
         assert service.metric(metric) < 2**22
         body = orjson.dumps({"inputs": [ROW]})
-        asked = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        asked = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
         assert service.ask(asked, body).status == 200
         stack.close()
         wait_until(lambda: service.metric(metric) == 0)
@@ -123,7 +123,7 @@ def test_bodies_that_never_end_share_a_budget_and_small_requests_go_on(head: byt
 
 def test_the_bodies_of_administration_are_small() -> None:
     with served() as service, service.wire() as wire:
-        wire.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n")
+        wire.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537\r\n\r\n")
         assert wire.read().status == 413
 
 
