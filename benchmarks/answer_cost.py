@@ -1,4 +1,4 @@
-"""What answers cost by `model.posterior.answer_cost`, beside the processor time that they take.
+"""What answers cost by `model.checkpoint.posterior`, beside the processor time that they take.
 
 Run it as ``python -m benchmarks.answer_cost CHECKPOINT``, with a directory ``NAME/VERSION``. Both columns are in units
 of a row and draw of the plain answer of many rows.
@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.data.schema import FeatureKind
-from murho.model.engines.prediction import PredictOptions
-from murho.model.posterior.posterior import Posterior
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns
+    from murho.model.tables.schema import Columns
 
 __all__ = ["CASES", "measured", "rows_of"]
 

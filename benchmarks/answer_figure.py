@@ -17,12 +17,12 @@ import numpy as np
 
 from benchmarks.figures import MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.results import ROOT
-from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.data.tables import read_table
-from murho.model.engines.prediction import PredictOptions
+from murho.model.checkpoint.checkpoint import default_root, find_checkpoint
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import MurhoError, OptionError
-from murho.model.posterior.checkpoint import default_root, find_checkpoint
-from murho.model.posterior.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.files import read_table
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,12 +18,12 @@ import numpy as np
 
 from benchmarks.fits import Silence
 from benchmarks.results import ROOT, facts, parse_options, table, write_json
-from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.data.tables import read_table
-from murho.model.engines.prediction import PredictOptions
+from murho.cli.train import read_config
 from murho.model.evaluation.evaluate import evaluate_rows
-from murho.model.runtime.devices import use_threads_for_fitting
-from murho.model.training.config_files import read_config
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.runtime import use_threads_for_fitting
+from murho.model.tables.files import read_table
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 

@@ -9,9 +9,9 @@ from benchmarks.class_runs import labelled, scores_of
 from benchmarks.class_tables import CLASSES
 from benchmarks.datasets import read_set
 from benchmarks.fits import timed_fit
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.engines.prediction import PredictOptions
-from murho.model.runtime.devices import use_threads_for_fitting
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.runtime import use_threads_for_fitting
+from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,8 +32,8 @@ from benchmarks.command_line import add_output, add_rounds, positive
 from benchmarks.faulty_proxy import FaultyProxy
 from benchmarks.processes import ProcessError
 from benchmarks.results import ROOT, facts, table, write_json
+from murho.model.checkpoint.checkpoint import default_root, find_checkpoint
 from murho.model.errors import MurhoError, OptionError
-from murho.model.posterior.checkpoint import default_root, find_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -21,17 +21,17 @@ from benchmarks.command_line import add_options
 from benchmarks.figures import MIDDLE, PALE, Axis, Band, Curve, Points, Span, chart, save
 from benchmarks.fits import timed_fit
 from benchmarks.results import facts, table, write_json
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.data.tables import read_table
-from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import MurhoError, OptionError
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.files import read_table
+from murho.model.tables.schema_inference import columns_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 __all__ = ["features_of", "figure", "main", "measure", "widths_by_distance"]
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow
 import pyarrow.csv
 
-from murho.model.data.tables import read_table
 from murho.model.errors import OptionError
+from murho.model.tables.files import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -44,7 +44,7 @@ class DataSet:
         hidden: Width of the hidden layer in the standard protocol.
         most_splits: Number of splits in the standard protocol.
         header: Column names of a file of comma-separated texts without a header, where ``?`` is a missing cell; empty
-            for a table that `model.data.tables.read_table` reads.
+            for a table that `model.tables.files.read_table` reads.
     """
 
     name: str
@@ -162,7 +162,7 @@ def chosen_sets(names: str | None, known: Collection[str]) -> list[str]:
 
 
 def read_set(dataset: DataSet, data: Path) -> pa.Table:
-    """The table of a set, as `model.data.tables.read_table` reads it: texts, null for missing cells.
+    """The table of a set, as `model.tables.files.read_table` reads it: texts, null for missing cells.
 
     Raises:
         OptionError: The file is missing, or is not the expected table; the message says where to get it.

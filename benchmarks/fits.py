@@ -20,10 +20,10 @@ import orjson
 from benchmarks.datasets import SETS, read_set
 from benchmarks.distributions import LEVELS, quantile_scores
 from benchmarks.results import ROOT, write_json
-from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.engines.prediction import Prediction, PredictOptions
 from murho.model.evaluation.evaluate import evaluate_rows
-from murho.model.runtime.devices import use_threads_for_fitting
+from murho.model.predictive.prediction import Prediction, PredictOptions
+from murho.model.runtime import use_threads_for_fitting
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.datasets import Split
-    from murho.model.fitting.fit_types import Epoch
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.bbb.fit_types import Epoch
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.training.candidates import Attempt, Stage
 
 __all__ = ["Job", "Silence", "fit_all", "judge_rows", "measure", "quantiles_of", "sources", "timed_fit"]

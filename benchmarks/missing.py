@@ -21,10 +21,10 @@ from benchmarks.command_line import add_options
 from benchmarks.datasets import SETS, TABULAR, Split, chosen_sets, read_set, splits
 from benchmarks.fits import Job, fit_all, sources, timed_fit
 from benchmarks.results import facts, table, write_json
-from murho.model.data.schema_inference import columns_from_table, target_from_table
 from murho.model.errors import MurhoError
 from murho.model.evaluation.evaluate import evaluate_in_full
-from murho.model.runtime.devices import use_threads_for_fitting
+from murho.model.runtime import use_threads_for_fitting
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

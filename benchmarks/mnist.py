@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.networks.bayesian_network import BayesianNetwork
+    from murho.model.bbb.network import BayesianNetwork
 
 __all__ = ["main"]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.regression import System
 from benchmarks.report import command
-from murho.model.fitting.fit_types import FitOptions
-from murho.model.networks.priors import GaussianPrior
+from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.priors import GaussianPrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from murho.model.bbb.fit import fit
+from murho.model.bbb.rows import Rows
 from murho.model.distributions import predictive
 from murho.model.distributions.mixtures import Mixture
-from murho.model.engines.draw_maker import make_draws
-from murho.model.engines.forward import forward
-from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import fit
+from murho.model.predictive.draws import make_draws
+from murho.model.predictive.torch_engine import forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from murho.model.fitting.fit_types import Fit, FitOptions
+    from murho.model.bbb.fit_types import Fit, FitOptions
 
 __all__ = ["Answer", "System", "answer", "encode"]
 

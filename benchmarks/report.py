@@ -14,8 +14,8 @@ from benchmarks.figures import GREY, MIDDLE, PALE, Axis, Band, Curve, Points, Sp
 from benchmarks.regression import Answer, System, answer
 from benchmarks.results import facts, parse_options, table, write_json
 from benchmarks.seed_range import seed_range
+from murho.model.bbb.priors import prior_to_json
 from murho.model.errors import MurhoError
-from murho.model.networks.priors import prior_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -47,9 +47,9 @@ from benchmarks.service_parts.measures import Bench, middle
 from benchmarks.service_parts.overload import overload
 from benchmarks.service_parts.report import claims_table, overload_lines, rates, ratio, servers_table
 from benchmarks.service_parts.servers import BARE, PEERS, RunningServer, bare, murho, peer, running
-from murho.model.data.schema import Schema
+from murho.model.checkpoint.checkpoint import find_checkpoint
 from murho.model.errors import MurhoError, OptionError
-from murho.model.posterior.checkpoint import find_checkpoint
+from murho.model.tables.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

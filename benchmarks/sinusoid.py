@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.regression import System
 from benchmarks.report import command
-from murho.model.fitting.fit_types import FitOptions
-from murho.model.networks.priors import ScaleMixturePrior
+from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.priors import ScaleMixturePrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

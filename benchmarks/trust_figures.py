@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.results import ROOT, table
 from murho import BBBRegressor
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

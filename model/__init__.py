@@ -2,22 +2,18 @@
 
 Each package imports only from those before it in this list::
 
-    runtime        devices, threads, progress
-    data           tables, columns, schema, splits
-    encoding       rows as the inputs of a network, and their distance from the training rows
-    distributions  mixtures of Gaussians, the predictive distribution, target transforms, calibration
-    networks       variational layers, the network, priors
-    likelihoods    observation models, one file each
-    engines        computation of answers: draws, the forward pass, compiled code
-    posterior      checkpoints, and predictions from a loaded checkpoint
-    storage        where checkpoints are kept: a directory, or object storage with a local cache
-    fitting        one fit: free energy, gradients, Adam
-    evaluation     scores, reliability, calibration on held-out rows
-    training       from a table to a checkpoint: options, the search over fits
-    revision       pruning and updating a checkpoint
-    commands       the command line
-    python_interface  `murho.load` and `murho.train`, and answers as distributions
+    tables         files and data frames as typed columns, a schema, splits
+    encoding       rows as the inputs of a network; how unlike a row is from the training rows; imputation
+    distributions  mixtures of Gaussians, transforms of the target, counts, classes
+    bbb            Bayes by Backprop on its own: priors, layers, likelihoods, free energy, one fit
+    calibration    conformal maps of numbers; calibrated probabilities and sets of classes
+    predictive     draws of the weights, and the engines that compute answers from them
+    checkpoint     the specification, its files, where they are kept; a loaded posterior
+    evaluation     scores, importance, calibration on held-out rows
+    training       from a table to a checkpoint: options, the search over fits, update, pruning
+    report         facts, charts, a page
+    python         `murho.load`, `murho.train`, the scikit-learn estimators
 
-Every package may import the modules `murho.model.errors` and `murho.model.json_validation`, and none imports
-`murho.model.estimator`. Nothing here imports the HTTP service.
+Every package may import the modules `murho.model.errors`, `murho.model.json_validation` and `murho.model.runtime`.
+Nothing here imports the HTTP service or the command line.
 """

@@ -13,9 +13,9 @@ import structlog
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
-from murho.model.engines.draw_room import DrawRoom
 from murho.model.errors import MurhoError
-from murho.model.runtime.processors import available_processors
+from murho.model.predictive.draw_room import DrawRoom
+from murho.model.runtime import available_processors
 from murho.service.checkpoints.hangup import on_hangup
 from murho.service.checkpoints.loader import Loader
 from murho.service.checkpoints.loading import load_warm
@@ -223,7 +223,7 @@ def create_app(
 
 def _set_threads(threads: int) -> None:
     """Sets the number of PyTorch's threads, for the calling thread alone."""
-    from murho.model.runtime.threads import use_threads  # here: the service answers /healthz before torch is loaded
+    from murho.model.runtime import use_threads  # here: the service answers /healthz before torch is loaded
 
     use_threads(threads)
     structlog.get_logger("murho.app").debug("threads", threads=threads)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from murho.model.engines.level_hint import level_hint
 from murho.model.errors import MurhoError, Problem
+from murho.model.predictive.prediction import level_hint
 from murho.service.checkpoints.on_demand import ListedVersion
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside
 from murho.service.codecs.codec import Answered
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope
 
-    from murho.model.data.schema import UnfamiliarValue
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import UnfamiliarValue
     from murho.service.checkpoints.model_cache import Held
     from murho.service.checkpoints.on_demand import Served
     from murho.service.checkpoints.registry import Snapshot

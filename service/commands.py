@@ -67,11 +67,11 @@ def serve(
         return
     settings = configuration.settings
     if settings.device == "cuda":
-        from murho.model.runtime.devices import resolve_device
+        from murho.model.runtime import resolve_device
 
         resolve_device(settings.device)
 
-    from murho.model.storage.places import shown_place
+    from murho.model.checkpoint.stores import shown_place
     from murho.service.server import address_of, listen, serve_until_stopped
     from murho.service.telemetry.log import configure_logging
 

@@ -9,9 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from murho.model.checkpoint.checkpoint import list_checkpoints
 from murho.model.errors import CheckpointError, MurhoError
-from murho.model.posterior.checkpoint import list_checkpoints
-from murho.model.runtime.processors import available_processors
+from murho.model.runtime import available_processors
 
 __all__ = ["CHECKS", "Finding", "Place", "examine", "summary_of"]
 
@@ -87,7 +87,7 @@ def _versions(_: Place) -> Iterator[Finding]:
 def _device(place: Place) -> Iterator[Finding]:
     import torch
 
-    from murho.model.runtime.devices import resolve_device
+    from murho.model.runtime import resolve_device
 
     try:
         device = resolve_device(place.device)
@@ -105,8 +105,8 @@ def _threads(_: Place) -> Iterator[Finding]:
 
 def _engine(_: Place) -> Iterator[Finding]:
     try:
-        from murho.model.engines.compiled.jit import kept_code
-        from murho.model.engines.compiled.loader import compile_kernels
+        from murho.model.predictive.compiled.jit import kept_code
+        from murho.model.predictive.compiled.loader import compile_kernels
     except ModuleNotFoundError:
         yield Finding("compiled engine", "note", f"Numba is not installed, PyTorch answers; {COMPILED}")
         return
@@ -129,7 +129,7 @@ def _engine(_: Place) -> Iterator[Finding]:
 
 
 def _checkpoints(place: Place) -> Iterator[Finding]:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
     root = place.checkpoints
     if isinstance(root, str):
@@ -161,7 +161,7 @@ def _checkpoints(place: Place) -> Iterator[Finding]:
 
 def _stored(url: str) -> Iterator[Finding]:
     """What a storage lists; nothing is fetched from it."""
-    from murho.model.storage.stores import store_at
+    from murho.model.checkpoint.stores import store_at
 
     try:
         found = store_at(url).list()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from murho.model.data.cells import format_date
-from murho.model.data.schema import FeatureKind
+from murho.model.tables.cells import format_date
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Feature
+    from murho.model.tables.schema import Feature
     from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["curl_line", "example_row"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from murho.model.data.schema import UnfamiliarValue
+    from murho.model.tables.schema import UnfamiliarValue
     from murho.service.call import Call
     from murho.service.codecs.block_codec import AskedInBlocks, BlockCodec
     from murho.service.codecs.codec import Codec

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow
 
-from murho.model.runtime.free_memory import give_back
+from murho.model.runtime import give_back
 from murho.service.errors import DeadlineError, QueueFullError
 
 if TYPE_CHECKING:
-    from murho.model.engines.draw_room import DrawRoom
+    from murho.model.predictive.draw_room import DrawRoom
     from murho.service.scheduling.scheduler import Scheduler
 
 __all__ = ["SMALL_BYTES", "AnswerRoom", "RequestRoom", "Share", "keep_small"]

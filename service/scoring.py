@@ -27,7 +27,7 @@ from murho.service.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from murho.model.data.schema import Schema
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings
 

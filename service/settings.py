@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from murho.model.engines.draw_room import KEPT_BYTES
-from murho.model.engines.prediction import DEFAULT_SAMPLES
+from murho.model.checkpoint.cache import MOST_BYTES
+from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
-from murho.model.storage.cache import MOST_BYTES
-from murho.model.storage.places import place_of
+from murho.model.predictive.draw_room import KEPT_BYTES
+from murho.model.predictive.prediction import DEFAULT_SAMPLES
 from murho.service.version_policy import PolicyName, VersionPolicy
 
 __all__ = ["Settings"]

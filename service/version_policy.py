@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-from murho.model.posterior.checkpoint_directories import NAME_PATTERN, VERSION_PATTERN
+from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

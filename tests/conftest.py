@@ -12,7 +12,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from murho.model.runtime.processors import let_threads_sleep
+from murho.model.runtime import let_threads_sleep
 
 let_threads_sleep()  # PyTorch reads it when it is imported
 
@@ -22,12 +22,11 @@ SLOW_TIMEOUT = 900
 """Limit of a test that is marked slow, in seconds; the limit of the other tests is in pyproject.toml."""
 
 FAST = (
-    "model/data",
+    "model/calibration",
     "model/distributions",
     "model/encoding",
-    "model/likelihoods",
-    "model/networks",
     "model/runtime",
+    "model/tables",
     "service/codecs",
 )
 """Folders whose tests fit nothing, serve nothing and compile nothing: marked ``fast``."""

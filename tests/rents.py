@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.training.candidates import Silence
 from murho.model.training.options import make_options
-from murho.model.training.silence import Silence
 from murho.model.training.train import train
 from tests.support import ROOT
 

@@ -17,10 +17,9 @@ import pytest
 from filelock import FileLock
 
 from murho import command_line
-from murho.model.data.csv_writer import csv_writer
-from murho.model.data.parquet_writer import parquet_writer
-from murho.model.data.tables import table_of_columns
-from murho.model.posterior.seal import SEAL, sealed
+from murho.model.checkpoint.spec import SEAL, sealed
+from murho.model.tables.files import table_of_columns
+from murho.model.tables.writers import csv_writer, parquet_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.bandit_parts.linear import linear_thompson
-from murho.model.bandits.bandit_options import BanditOptions
-from murho.model.bandits.thompson_sampling import ThompsonSampling, decisions_until_update
+from murho.model.python.bandits import BanditOptions, ThompsonSampling, decisions_until_update
 
 if TYPE_CHECKING:
     from collections.abc import Callable

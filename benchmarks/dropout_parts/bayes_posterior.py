@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from murho.model.bbb.fit import fit
+from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.gaussian import HomoscedasticNoise
+from murho.model.bbb.priors import EmpiricalBayesPrior
+from murho.model.bbb.rows import Rows
 from murho.model.distributions.mixtures import Mixture
-from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import fit
-from murho.model.fitting.fit_types import FitOptions
-from murho.model.likelihoods.homoscedastic import HomoscedasticNoise
-from murho.model.networks.priors import EmpiricalBayesPrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from benchmarks.dropout_parts.regression_rows import RegressionRows
-    from murho.model.fitting.fit_types import Fit
+    from murho.model.bbb.fit_types import Fit
 
 __all__ = ["TEMPERATURES", "bayes_options", "bayes_predictive", "choose_temperature", "fit_bayes"]
 

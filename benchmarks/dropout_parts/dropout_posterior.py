@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from murho.model.bbb.optimisers import Adam
 from murho.model.distributions.mixtures import Mixture
-from murho.model.fitting.optimisers import Adam
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

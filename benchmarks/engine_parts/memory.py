@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from benchmarks.engine_parts.murho_posterior import spec_of, tensors_of
 from benchmarks.peers.engine_task import COLUMNS
 from benchmarks.processes import ProcessError, run_script
-from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.checkpoint.checkpoint import write_checkpoint
 
 if TYPE_CHECKING:
     from benchmarks.peers.engine_task import EngineTask

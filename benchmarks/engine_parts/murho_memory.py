@@ -10,8 +10,8 @@ import torch
 from benchmarks.engine_parts.murho_posterior import posterior_of
 from benchmarks.peers.engine_task import EngineTask
 from benchmarks.peers.exchange import peak_memory
-from murho.model.engines.compiled.loader import load
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.compiled.loader import load
+from murho.model.predictive.prediction import PredictOptions
 
 __all__ = ["main"]
 

@@ -15,10 +15,10 @@ from benchmarks.peers.engine_task import (
     inverse_softplus,
 )
 from benchmarks.peers.network_task import NOISE
-from murho.model.distributions.wide_component import WideRule
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ModelSpec
+from murho.model.distributions.mixtures import WideRule
 from murho.model.encoding.training_range import BEYOND
-from murho.model.posterior.model_spec import ModelSpec
-from murho.model.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
     from torch import Tensor

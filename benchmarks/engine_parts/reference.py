@@ -12,10 +12,10 @@ import torch
 from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, ROWS, facts_of, tensors_of
 from benchmarks.peers.engine_task import COMPONENTS
 from benchmarks.peers.network_task import NOISE
-from murho.model.engines.draw_maker import make_draws
-from murho.model.engines.prediction import DEFAULT_PERCENTILES
-from murho.model.likelihoods.likelihood import NOISE_FLOOR
-from murho.model.networks.bayesian_network import Architecture
+from murho.model.bbb.likelihood import NOISE_FLOOR
+from murho.model.bbb.network import Architecture
+from murho.model.predictive.draws import make_draws
+from murho.model.predictive.prediction import DEFAULT_PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def exact_answers(task: EngineTask, rows: NDArray[np.float32], samples: int) -> 
 
     Returns:
         ``mean`` and ``std``, ``[B]``, and ``percentiles``, ``[B, K]``, of
-        `model.engines.prediction.DEFAULT_PERCENTILES`.
+        `model.predictive.prediction.DEFAULT_PERCENTILES`.
     """
     described = facts_of(task)["architecture"]
     architecture = Architecture(**(described | {"hidden": tuple(described["hidden"])}))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.networks.bayesian_network import BayesianNetwork
+    from murho.model.bbb.network import BayesianNetwork
 
 __all__ = ["drawn_log_probabilities", "error_rate", "load_tensors", "mean_outputs", "mixture_log_probabilities"]
 

@@ -1,6 +1,6 @@
 """Bayes by Backprop on tens of thousands of rows: the project's network, prior, likelihood and gradient, one loop.
 
-`model.fitting.fit` is made for tables: a large batch of small networks, validated every few steps. With 50,000 images
+`model.bbb.fit` is made for tables: a large batch of small networks, validated every few steps. With 50,000 images
 and half a million weights the loop is simpler: a fixed number of epochs, a cosine schedule, no early stopping.
 """
 
@@ -16,13 +16,11 @@ import torch
 
 from benchmarks.mnist_parts.bayes_answers import error_rate, mean_outputs, mixture_log_probabilities
 from benchmarks.mnist_parts.images import CLASSES
-from murho.model.fitting.gradients import GradientStep
-from murho.model.fitting.objective import kl_weights
-from murho.model.fitting.optimisers import Adam
-from murho.model.likelihoods.categorical import Categorical
-from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
-from murho.model.networks.layers import inverse_softplus
-from murho.model.revision.signal_to_noise import PRUNED_RHO, is_removed
+from murho.model.bbb.classes import Categorical
+from murho.model.bbb.free_energy import GradientStep, kl_weights
+from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softplus
+from murho.model.bbb.optimisers import Adam
+from murho.model.training.pruning import PRUNED_RHO, is_removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.networks.priors import Prior
+    from murho.model.bbb.priors import Prior
 
 __all__ = ["Recipe", "RunningFit", "fit_network"]
 

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.mnist_parts.images import CLASSES, PIXEL_SCALE, SIDE
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.data.splits import HeldOut
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.feature_encodings import Standard
-from murho.model.encoding.scaling import Scale
 from murho.model.encoding.training_range import BeyondRule
+from murho.model.encoding.transforms import Scale, Standard
 from murho.model.evaluation.class_held_out import calibrate_classes
-from murho.model.posterior.checkpoint import write_checkpoint
-from murho.model.posterior.class_shares import ClassShares
-from murho.model.posterior.model_spec import ModelSpec
-from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.spec_parts import LikelihoodSpec
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.splits import HeldOut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +27,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from benchmarks.mnist_parts.images import Images
-    from murho.model.networks.bayesian_network import Architecture
-    from murho.model.networks.priors import Prior
+    from murho.model.bbb.network import Architecture
+    from murho.model.bbb.priors import Prior
 
 __all__ = ["calibrated_spec", "image_columns", "make_spec", "pixel_names", "write_image_checkpoint"]
 

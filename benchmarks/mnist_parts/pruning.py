@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from benchmarks.mnist_parts.bayes_answers import error_rate, load_tensors, mean_outputs, mixture_log_probabilities
-from murho.model.networks.bayesian_network import BayesianNetwork
-from murho.model.revision.signal_to_noise import cut, signal_to_noise
+from murho.model.bbb.network import BayesianNetwork
+from murho.model.training.pruning import cut, signal_to_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.networks.bayesian_network import Architecture
+    from murho.model.bbb.network import Architecture
 
 __all__ = ["FRACTIONS", "Pruned", "decibels", "pruning_table", "weights_of"]
 

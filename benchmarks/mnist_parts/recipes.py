@@ -6,7 +6,7 @@ import math
 
 from benchmarks.mnist_parts.bayes_fit import Recipe
 from benchmarks.mnist_parts.point_fit import PointRecipe
-from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
+from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
 
 __all__ = [
     "NOTEBOOK",

@@ -18,8 +18,8 @@ from benchmarks.mnist_parts.checkpoint import (
 )
 from benchmarks.mnist_parts.point_fit import PointNetwork, fit_point_network
 from benchmarks.mnist_parts.scores import class_scores
-from murho.model.engines.prediction import PredictOptions
-from murho.model.posterior.posterior import Posterior
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from benchmarks.mnist_parts.bayes_fit import Recipe
     from benchmarks.mnist_parts.images import Images
     from benchmarks.mnist_parts.point_fit import PointRecipe
-    from murho.model.networks.bayesian_network import BayesianNetwork
-    from murho.model.posterior.model_spec import ModelSpec
+    from murho.model.bbb.network import BayesianNetwork
+    from murho.model.checkpoint.spec import ModelSpec
 
 __all__ = ["Bench", "as_tensors", "checkpoint_of", "fitted", "fitted_point", "point_scores", "scores_of"]
 

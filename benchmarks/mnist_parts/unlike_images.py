@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from benchmarks.mnist_parts.images import Images
-    from murho.model.networks.bayesian_network import BayesianNetwork
+    from murho.model.bbb.network import BayesianNetwork
 
 __all__ = ["ANGLES", "Answers", "doubt_table", "drawn_answers", "point_answers"]
 

@@ -1,4 +1,4 @@
-"""Murho in the step benchmark: the steps of `model.fitting.fit.fit`, with everything besides the gradient.
+"""Murho in the step benchmark: the steps of `model.bbb.fit.fit`, with everything besides the gradient.
 
 A fit is timed from the end of its first epoch to the end of its last one. That includes shuffling and gathering the
 minibatches, clipping gradients, schedule, optimiser and the running average of the parameters. It also includes a
@@ -15,16 +15,16 @@ import torch
 from benchmarks.peers.exchange import drive
 from benchmarks.peers.network_task import NOISE
 from benchmarks.peers.step_task import DRAWS, LEARNING_RATE, PRIOR_SIGMA, StepTask, Timing, step_session
-from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit import fit
-from murho.model.fitting.fit_types import FitOptions
-from murho.model.networks.priors import GaussianPrior
+from murho.model.bbb.fit import fit
+from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.priors import GaussianPrior
+from murho.model.bbb.rows import Rows
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from murho.model.fitting.fit_types import Epoch, Fit
+    from murho.model.bbb.fit_types import Epoch, Fit
 
 EPOCHS = 1_000_000
 """More epochs than any turn has; the learning rate falls over all of them, so it hardly changes in a turn."""

@@ -16,9 +16,9 @@ import torch
 from benchmarks.engine_parts.murho_posterior import DEFAULT_SEED, posterior_of, tensors_of
 from benchmarks.peers.engine_task import engine_session
 from benchmarks.peers.exchange import drive
-from murho.model.engines.draw_maker import make_draws
-from murho.model.engines.prediction import PredictOptions
-from murho.model.runtime.threads import threads_for
+from murho.model.predictive.draws import make_draws
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.runtime import threads_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.peers.engine_task import Call, EngineTask
-    from murho.model.engines.draws import Draws
+    from murho.model.predictive.draws import Draws
 
 __all__ = ["prepare"]
 

@@ -16,8 +16,8 @@ from benchmarks.results import ROOT
 from benchmarks.service_parts.bodies import http, records, rows_of, stored
 from benchmarks.service_parts.measures import Bench, middle
 from benchmarks.service_parts.servers import murho, running
-from murho.model.data.schema import Schema
-from murho.model.posterior.checkpoint import find_checkpoint
+from murho.model.checkpoint.checkpoint import find_checkpoint
+from murho.model.tables.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ import uvloop
 from fastapi import FastAPI, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from murho.model.data.schema import FeatureKind, Schema
+from murho.model.tables.schema import FeatureKind, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,13 +10,13 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from murho.model.data.schema import FeatureKind
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from murho.model.data.schema import Schema
+    from murho.model.tables.schema import Schema
 
 __all__ = ["ARROW", "Requests", "arrow_table", "http", "mixed", "oip_body", "records", "rows_of", "stored"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.processes import SystemProcess
-from murho.model.runtime.processors import available_processors
+from murho.model.runtime import available_processors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

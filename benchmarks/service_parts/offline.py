@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from benchmarks.peers.exchange import drive
 from benchmarks.service_parts.posterior_rows import canonical, load
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.tables.schema import Columns, Schema
 
 __all__ = ["offline_session"]
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.cells import parse_date
-from murho.model.data.schema import FeatureKind
-from murho.model.engines.prediction import PredictOptions
-from murho.model.posterior.posterior import Posterior
-from murho.model.runtime.processors import available_processors
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.runtime import available_processors
+from murho.model.tables.cells import parse_date
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns, Feature, Schema
-    from murho.model.engines.prediction import Prediction
+    from murho.model.predictive.prediction import Prediction
+    from murho.model.tables.schema import Columns, Feature, Schema
 
 __all__ = ["canonical", "load", "predict_rows", "row_of"]
 

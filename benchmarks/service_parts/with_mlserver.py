@@ -17,8 +17,8 @@ from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceResponse
 
 from benchmarks.service_parts.posterior_rows import canonical, load
-from murho.model.data.schema import FeatureKind
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from mlserver.types import InferenceRequest

@@ -1,1 +1,1 @@
-"""Mixtures of Gaussians, the predictive distribution, target transforms and conformal calibration."""
+"""Distributions of an answer: mixtures of Gaussians, transforms of the target, counts, classes."""

@@ -2,26 +2,39 @@
 
 Given a draw, the transformed target of an observation is Gaussian or a mixture of K Gaussians. The inverse transform
 leads to the target's own unit.
+
+Predictive distributions of a target with limits.
+
+A target with limits ``a <= y <= b`` is ``clip(y*, a, b)`` of a latent ``y*``, which the network describes. So the mass
+of ``y*`` beyond a limit lies on the limit (censored regression: Tobin 1958, "Estimation of relationships for limited
+dependent variables"). Percentiles are clipped, function values are ``E[clip(y*)]`` under each draw, and ``P(y = b)``
+is the probability of exceeding a threshold just below b.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from murho.model.distributions.mixtures import Mixture, normal_cdf
-from murho.model.distributions.transforms import Identity
+from murho.model.distributions.transforms import Identity, Limits
 
 if TYPE_CHECKING:
+    from murho.model.distributions.mixtures import WideRule
     from murho.model.distributions.transforms import Transform
-    from murho.model.distributions.wide_component import WideRule
 
-__all__ = ["Predictive", "function_exceedance", "function_quantiles", "split"]
+__all__ = [
+    "LimitedPredictive",
+    "Predictive",
+    "function_exceedance",
+    "function_quantiles",
+    "split",
+]
 
 PANELS = 64
 """Panels of about equal probability in the integral of the CRPS where it has no closed form."""
@@ -85,7 +98,7 @@ class Predictive:
             transform: None: the components are in the target's unit already.
         """
         transform = transform or Identity()
-        # Rows last, as `model.engines.forward` lays them out: sums over components then run along long rows.
+        # Rows last, as `model.predictive.torch_engine` lays them out: sums over components then run along long rows.
         means, noise = means.transpose(1, 2), noise.transpose(1, 2)
         values, deviations = transform.moments(means, noise)
         if weights is None:
@@ -115,7 +128,7 @@ class Predictive:
 
         Args:
             rule: How wide components follow from mixtures.
-            most: Upper limit of the wider noise, see `model.distributions.wide_component.WideRule.component`.
+            most: Upper limit of the wider noise, see `model.distributions.mixtures.WideRule.component`.
         """
         mean, epistemic, aleatoric = split(self.means, self.noise)
         std, share = torch.hypot(epistemic, aleatoric), rule.weight
@@ -250,3 +263,95 @@ def function_quantiles(means: Tensor, levels: Tensor) -> Tensor:
 def function_exceedance(means: Tensor, thresholds: Tensor) -> Tensor:
     """The share of draws whose function value exceeds each threshold, ``[B, T]``."""
     return (means.unsqueeze(-1) > thresholds.to(means)).to(means.dtype).mean(dim=0)
+
+
+LEAST_MASS = 1e-300
+"""Floor of the probability of a limit in the log likelihood."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedPredictive(Predictive):
+    """The predictive distribution of a target with limits.
+
+    ``means`` and ``noise`` are those of the clipped observation under each draw, ``moments`` those of the whole clipped
+    mixture. ``mixture`` describes the latent target, transformed.
+
+    Attributes:
+        limits: The limits.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+
+    @classmethod
+    def clipped(cls, latent: Predictive, limits: Limits) -> Self:
+        """Clip a predictive distribution."""
+        mixture, transform, draws = latent.mixture, latent.transform, len(latent.means)
+        ends = limits.minimum, limits.maximum
+        values, deviations = transform.clipped_moments(mixture.means, mixture.noise, *ends)
+        if mixture.weights is None:
+            means, noise = values, deviations
+        else:
+            shares = (mixture.weights * draws).unflatten(0, (draws, -1))
+            values, deviations = (part.unflatten(0, (draws, -1)) for part in (values, deviations))
+            means = (shares * values).sum(dim=1)
+            noise = (shares * ((values - means.unsqueeze(1)).square() + deviations.square())).sum(dim=1).sqrt()
+        mean = means.mean(dim=0)
+        epistemic = (means - mean).square().mean(dim=0).sqrt()
+        variance = noise.square().mean(dim=0)
+        wide = mixture.wide
+        if wide is not None:
+            centre, spread = transform.clipped_moments(wide.means, wide.noise, *ends)
+            # The wide component moves the means of all draws alike; the variance that it adds is aleatoric.
+            apart, share = centre - mean, wide.weight
+            whole = epistemic.square() + variance
+            variance = variance + share * (spread.square() - whole + (1.0 - share) * apart.square())
+            means, mean = means + share * apart, mean + share * apart
+        moments = (limits.clip(mean), epistemic, variance.clamp_min(0.0).sqrt())
+        return cls(limits.clip(means), noise, mixture, transform, moments, limits)
+
+    def of_rows(self, rows: Tensor) -> Predictive:
+        """See `Predictive.of_rows`."""
+        part = Predictive.of_rows(self, rows)
+        return LimitedPredictive(part.means, part.noise, part.mixture, part.transform, part.moments, self.limits)
+
+    def quantiles(self, scores: Tensor) -> Tensor:
+        """See `Predictive.quantiles`: those of the latent target, clipped."""
+        return self.limits.clip(Predictive.quantiles(self, scores))
+
+    def normal_score(self, values: Tensor) -> Tensor:
+        """See `Predictive.normal_score`; at a limit, the score from which on a central band contains the limit.
+
+        A band's upper end is at the maximum if its score is at least that of the latent target there. Its lower end
+        never lies above the maximum. So a negative score at the maximum becomes 0: every band contains it.
+        """
+        scores = Predictive.normal_score(self, self.limits.clip(values))
+        scores = torch.where(values >= self.limits.maximum, scores.clamp_min(0.0), scores)
+        return torch.where(values <= self.limits.minimum, scores.clamp_max(0.0), scores)
+
+    def log_density(self, values: Tensor) -> Tensor:
+        """Log density between the limits; at a limit the logarithm of its probability (Tobin 1958).
+
+        Values beyond a limit count as values at the limit.
+        """
+        inside = self.limits.clip(values)
+        below, above = self.mixture.tails(self.transform.forward(inside))
+        density = Predictive.log_density(self, inside)
+        density = torch.where(values >= self.limits.maximum, above.clamp_min(LEAST_MASS).log(), density)
+        return torch.where(values <= self.limits.minimum, below.clamp_min(LEAST_MASS).log(), density)
+
+    def tails(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Predictive.tails`: ``P(y <= t)`` and ``P(y > t)``; the mass of a limit lies on it."""
+        below, above = Predictive.tails(self, self.limits.clip(thresholds))
+        high, low = ((thresholds >= self.limits.maximum), (thresholds < self.limits.minimum))
+        above = torch.where(high, 0.0, torch.where(low, 1.0, above))
+        return torch.where(high, 1.0, torch.where(low, 0.0, below)), above
+
+    def crps(self, values: Tensor) -> Tensor:
+        """See `Predictive.crps`: between the limits the integral of the latent distribution function.
+
+        A value beyond a limit adds its distance from the limit.
+        """
+        inside = self.limits.clip(values)
+        ends = values.new_tensor([self.limits.minimum, self.limits.maximum])
+        lower, upper = torch.where(ends.isinf(), ends, self.transform.forward(ends)).tolist()
+        return self.integrated_crps(inside, lower, upper) + (values - inside).abs()

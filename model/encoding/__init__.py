@@ -1,1 +1,1 @@
-"""Encoding of rows as network inputs, and their distance from the training rows."""
+"""Rows as the inputs of a network, and how unlike the training rows they are."""

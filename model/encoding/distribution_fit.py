@@ -18,21 +18,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution, marginals
-from murho.model.encoding.landmarks import Landmarks
-from murho.model.encoding.row_distance import distance_of
-from murho.model.encoding.score_correlation import best_shrinkage, sample_correlation, shrunk
+from murho.model.encoding.feature_distribution import (
+    MOST_COLUMNS,
+    FeatureDistribution,
+    Landmarks,
+    best_shrinkage,
+    marginals,
+    sample_correlation,
+    shrunk,
+)
+from murho.model.encoding.unlike import distance_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.encoding.level_shares import LevelShares
+    from murho.model.encoding.feature_distribution import LevelShares
     from murho.model.encoding.quantile_scores import QuantileScores
+    from murho.model.tables.schema import Columns, Schema
 
-__all__ = ["ALARM_RATE", "FEWEST_ROWS", "fit_feature_distribution", "reach_of"]
+__all__ = [
+    "ALARM_RATE",
+    "FEWEST_ROWS",
+    "fit_feature_distribution",
+    "reach_of",
+]
 
 ALARM_RATE = 0.01
 """Largest share of fresh rows, from where the training rows come from, that are called unlike them."""

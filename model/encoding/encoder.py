@@ -1,40 +1,129 @@
 """The encoder: canonical columns to the float32 matrix ``[B, D]`` of network inputs.
 
 The encoded columns are, in this order: each feature by itself, directions of correlated numbers if asked for
-(`model.encoding.whitening`), the distance to the training rows feature by feature (`model.encoding.range_distance`)
-and that of the combination (`model.encoding.distance_inputs`). What one feature becomes is in
-`model.encoding.encodings`.
+(`model.encoding.whitening`), the distance to the training rows feature by feature (`model.encoding.continuation`)
+and that of the combination (`model.encoding.unlike`). What one feature becomes is in
+`model.encoding.encoder`.
+
+The encodings by name: which class encodes a kind of feature.
+
+A new encoding needs one class, a `model.encoding.transforms.FeatureEncoding`, and one entry in `ENCODINGS`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.encoding.continuation import Continuation, continuations_from_json
-from murho.model.encoding.distance_inputs import COMBINATION, DistanceInputs
-from murho.model.encoding.encodings import ENCODINGS
+from murho.model.encoding.continuation import Continuation, RangeDistance, continuations_from_json
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
-from murho.model.encoding.range_distance import RangeDistance
-from murho.model.encoding.unread import Unread
+from murho.model.encoding.transforms import Calendar, FeatureEncoding, OneHot, Standard
+from murho.model.encoding.unlike import COMBINATION, DistanceInputs
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
 from murho.model.json_validation import expect_fields, expect_list, wrong
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import numpy.typing as npt
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.encoding.feature_encodings import FeatureEncoding
+    from murho.model.tables.schema import Columns, Feature, Schema
 
-__all__ = ["LARGEST", "Encoder"]
+__all__ = ["ENCODINGS", "LARGEST", "MIXED", "PIECEWISE", "Encoder", "InputChoice", "Unread"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputChoice:
+    """How the features of a schema become the inputs of networks.
+
+    Attributes:
+        encoding: A key of `model.encoding.encoder.ENCODINGS`, or `model.encoding.encoder.MIXED`.
+        whitened: Whether whitened directions of correlated numbers are inputs too (`model.encoding.whitening`).
+        unread: For each member the names of the features that it does not read; empty: all members read all.
+    """
+
+    encoding: str
+    whitened: bool = False
+    unread: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def unread_by_all(self) -> tuple[str, ...]:
+        """The features that no member reads; they are no inputs (`model.encoding.encoder`)."""
+        first, *others = self.unread or ((),)
+        return tuple(name for name in first if all(name in each for each in others))
+
+
+PIECEWISE = "piecewise"
+MIXED = "mixed"
+"""Encoding of a training whose members read the ``piecewise`` inputs, half of them without the bins
+(`model.bbb.network`). Its encoder is ``piecewise``."""
+
+ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingProxyType(
+    {
+        "standard": MappingProxyType(
+            {
+                FeatureKind.NUMERIC: Standard,
+                FeatureKind.BOOLEAN: Standard,
+                FeatureKind.DATE: Calendar,
+                FeatureKind.CATEGORICAL: OneHot,
+            }
+        ),
+        PIECEWISE: MappingProxyType(
+            {
+                FeatureKind.NUMERIC: PiecewiseLinear,
+                FeatureKind.BOOLEAN: Standard,
+                FeatureKind.DATE: Calendar,
+                FeatureKind.CATEGORICAL: OneHot,
+            }
+        ),
+    }
+)
+"""Name of the encoding → feature kind → encoding class."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """No encoded column: answers do not depend on the feature's value.
+
+    The feature stays one of the schema. A row that is unlike the training rows in it is still found, because the
+    distance of rows (`model.encoding.unlike`) is that of all features.
+    """
+
+    @classmethod
+    def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:  # noqa: ARG003
+        """There is nothing to fit."""
+        return cls()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """No name."""
+        return ()
+
+    def training_range(self) -> npt.NDArray[np.float32]:
+        """Bounds of no column, ``[2, 0]``."""
+        return np.empty((2, 0), dtype=np.float32)
+
+    def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
+        """Write nothing: ``out`` is ``[B, 0]``."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return no state."""
+        return {}
+
+    @classmethod
+    def from_json(cls, feature: Feature, data: object, where: str) -> Self:  # noqa: ARG003
+        """Read the data of `to_json`."""
+        expect_fields(data, where, ())
+        return cls()
+
 
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
@@ -51,7 +140,7 @@ class Encoder:
 
     Attributes:
         schema: The features.
-        encoding: Name of the encoding, a key of `model.encoding.encodings.ENCODINGS`.
+        encoding: Name of the encoding, a key of `model.encoding.encoder.ENCODINGS`.
         parts: One encoding per feature, in schema order.
         whitening: Hidden directions of correlated numbers, or None.
         distribution: Joint distribution of the features; None of very few training rows.
@@ -82,7 +171,7 @@ class Encoder:
         Args:
             schema: The features.
             columns: Canonical columns of the training rows, each ``[N]``.
-            encoding: A key of `model.encoding.encodings.ENCODINGS`: ``standard``, or ``piecewise`` for numeric features
+            encoding: A key of `model.encoding.encoder.ENCODINGS`: ``standard``, or ``piecewise`` for numeric features
                 in quantile bins.
             whitened: Whether to add hidden directions, if there are any.
             distribution: The distribution of the training rows, for their distance and for missing cells.
@@ -223,7 +312,7 @@ class Encoder:
         """Encode rows.
 
         Args:
-            columns: Canonical columns of the features, each ``[B]`` (`model.data.schema`); others are ignored.
+            columns: Canonical columns of the features, each ``[B]`` (`model.tables.schema`); others are ignored.
 
         Returns:
             ``[B, D]`` float32, C-contiguous and finite. Numbers are standardised and clipped at ±`LARGEST`.

@@ -16,20 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.columns import is_missing
+from murho.model.encoding.feature_distribution import row_sums
 from murho.model.encoding.quantile_scores import normal_quantile
-from murho.model.encoding.score_correlation import row_sums
+from murho.model.tables.columns import is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.encoding.feature_distribution import FeatureDistribution
-    from murho.model.encoding.level_shares import LevelShares
+    from murho.model.encoding.feature_distribution import FeatureDistribution, LevelShares
+    from murho.model.tables.schema import Columns, Schema
 
-__all__ = ["IMPUTATIONS", "imputed_columns", "rows_to_impute"]
+__all__ = [
+    "IMPUTATIONS",
+    "imputed_columns",
+    "rows_to_impute",
+]
 
 IMPUTATIONS = 31
 """R, the completed copies of a row. Draw k uses copy ``k mod R``. R is prime, so that every member gets every copy."""

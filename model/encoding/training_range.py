@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
     from murho.model.encoding.encoder import Encoder
 
-__all__ = ["BEYOND", "BeyondRule", "Outside", "TrainingRange"]
+__all__ = [
+    "BEYOND",
+    "BeyondRule",
+    "Outside",
+    "TrainingRange",
+]
 
 BEYOND = "edge"
 """Name in ``model.json`` of the rule for rows outside the training range: their noise is that of the nearest point in

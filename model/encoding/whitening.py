@@ -7,7 +7,7 @@ Bottou, Orr and Mueller 1998, "Efficient BackProp", section 4.3).
 
 If the numbers of a row break the pattern of all training rows, such a direction lies far out, although each number is
 ordinary by itself. So each direction is clipped to its training range. A second input is its distance beyond that
-range, zero within it, like the inputs of `model.encoding.range_distance`.
+range, zero within it, like the inputs of `model.encoding.continuation`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from murho.model.data.schema import FeatureKind
-from murho.model.encoding.feature_encodings import Scaled
-from murho.model.encoding.scaling import FURTHEST
+from murho.model.encoding.transforms import FURTHEST, Scaled
 from murho.model.json_validation import expect_fields, expect_numbers, wrong
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.encoding.feature_encodings import FeatureEncoding
-    from murho.model.encoding.scaling import Scale
+    from murho.model.encoding.transforms import FeatureEncoding, Scale
+    from murho.model.tables.schema import Columns, Schema
 
-__all__ = ["Whitening"]
+__all__ = [
+    "Whitening",
+]
 
 HIDDEN_VARIANCE = 0.1
 """A direction with less variance is hidden; a standardised number has variance 1."""
@@ -133,7 +133,7 @@ class Whitening:
             rows: The B rows to whiten: a slice, or their indices.
 
         Returns:
-            The directions, clipped to the range of the training rows and to ± `model.encoding.scaling.FURTHEST`
+            The directions, clipped to the range of the training rows and to ± `model.encoding.transforms.FURTHEST`
             standard deviations, ``[B, K]``; and their distances beyond, ``[B, K]``.
         """
         directions = self._directions(columns, rows)

@@ -1,1 +1,1 @@
-"""Scores of predictions on labelled rows: errors of the mean, NLL and CRPS, coverage, PIT, cross-calibration."""
+"""Scores, reliability, importance, and calibration on held-out rows."""

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from murho.model.distributions.calibration import CROSS, SPLIT
-from murho.model.distributions.class_calibration import ClassCalibration
-from murho.model.distributions.class_map import fit_class_map
-from murho.model.distributions.class_pooling import pooled_map, pooled_sets
-from murho.model.distributions.prediction_sets import fit_prediction_sets
-from murho.model.engines.class_plan import served_probabilities
-from murho.model.evaluation.class_metrics import class_scores
-from murho.model.evaluation.class_sets import set_scores
+from murho.model.calibration.class_map import fit_class_map
+from murho.model.calibration.classes import ClassCalibration, pooled_map, pooled_sets
+from murho.model.calibration.conformal import CROSS, SPLIT
+from murho.model.calibration.prediction_sets import fit_prediction_sets
+from murho.model.evaluation.class_metrics import class_scores, set_scores
 from murho.model.evaluation.cross_calibration import SAMPLES, Calibrated
-from murho.model.evaluation.weighted_means import RowWeights
+from murho.model.evaluation.metrics import RowWeights
+from murho.model.predictive.plans import served_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +27,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.data.splits import HeldOut
-    from murho.model.distributions.class_map import ClassMap
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.calibration.class_map import ClassMap
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.tables.splits import HeldOut
 
-__all__ = ["HeldOutClasses", "calibrate_classes"]
+__all__ = [
+    "HeldOutClasses",
+    "calibrate_classes",
+]
 
 ROWS_PER_CHUNK = 256
 COVERAGES = (0.8, 0.9, 0.95)
@@ -101,7 +102,7 @@ def calibrate_classes(
         calibrating: Numbers of the groups that calibrate; empty for no calibration.
         weights: Relative weights of all rows, ``[N]``; None: all count alike.
         units: Id of each row's exchangeable unit, ``[N]``; None: each row is one.
-        earlier: A calibration of other rows, with which these are pooled (`model.distributions.class_pooling`); None:
+        earlier: A calibration of other rows, with which these are pooled (`model.calibration.classes`); None:
             there is none.
         kept: The calibration that answers use, for the scores, where these rows do not calibrate; None: there is none.
         _: Options that only numbers have.

@@ -2,24 +2,187 @@
 
 Pure functions of probabilities ``[N, C]``, labels ``[N]`` (whole numbers from 0 to C - 1) and weights ``[N]`` (None:
 all rows count alike). The prediction is the likeliest class. Calibration errors are in
-`model.evaluation.class_reliability`, scores by class in `model.evaluation.class_confusion`, prediction sets in
-`model.evaluation.class_sets`, rows set aside in `model.evaluation.selective_accuracy`.
+`model.evaluation.class_metrics`, scores by class in `model.evaluation.class_metrics`, prediction sets in
+`model.evaluation.class_metrics`, rows set aside in `model.evaluation.class_metrics`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from murho.model.evaluation.class_confusion import balanced_accuracy, confusion_matrix
-from murho.model.evaluation.class_reliability import calibration_error, classwise_calibration_error
-from murho.model.evaluation.weighted_means import RowWeights
+from murho.model.evaluation.metrics import RowWeights, basis_lines, plus_minus
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
-__all__ = ["class_scores", "correct_rows", "roc_auc", "row_brier", "row_log_loss"]
+__all__ = [
+    "BINS",
+    "SET_COVERAGES",
+    "SHARES_KEPT",
+    "ReliabilityBins",
+    "accuracy_of_kept",
+    "balanced_accuracy",
+    "calibration_error",
+    "class_reliability",
+    "class_scores",
+    "class_summary",
+    "classwise_calibration_error",
+    "confusion_matrix",
+    "correct_rows",
+    "per_cent",
+    "roc_auc",
+    "row_brier",
+    "row_log_loss",
+    "scores_by_class",
+    "set_scores",
+    "set_scores_by_class",
+]
+
+
+BINS = 15
+"""Bins of equal width from 0 to 1; a bin holds its upper end."""
+
+
+class ReliabilityBins(NamedTuple):
+    """Rows in bins of a stated probability; only bins with rows.
+
+    Attributes:
+        lower: Lower end of each bin, ``[bins]``.
+        upper: Upper end of each bin, ``[bins]``.
+        stated: Mean stated probability in each bin, ``[bins]``.
+        observed: Share of the rows of each bin where it came true, ``[bins]``.
+        share: Share of the rows in each bin, ``[bins]``.
+        rows: Number of rows in each bin, whatever their weights, ``[bins]``.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    stated: NDArray[np.float64]
+    observed: NDArray[np.float64]
+    share: NDArray[np.float64]
+    rows: NDArray[np.int64]
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: mean over rows of the distance of stated and observed in their bin."""
+        return float(self.share @ np.abs(self.stated - self.observed))
+
+
+def class_reliability(
+    stated: NDArray[np.float64],
+    happened: NDArray[np.bool_],
+    weights: NDArray[np.float64] | None = None,
+    bins: int = BINS,
+) -> ReliabilityBins:
+    """Stated probabilities ``[N]`` beside how often it ``happened``, ``[N]``, in bins of equal width."""
+    shares = np.ones(len(stated)) if weights is None else np.asarray(weights, dtype=np.float64)
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    places = np.clip(np.searchsorted(edges, stated, side="left") - 1, 0, bins - 1)
+    total = np.bincount(places, shares, minlength=bins)
+    kept = total > 0.0
+    return ReliabilityBins(
+        lower=edges[:-1][kept],
+        upper=edges[1:][kept],
+        stated=np.bincount(places, shares * stated, minlength=bins)[kept] / total[kept],
+        observed=np.bincount(places, shares * happened, minlength=bins)[kept] / total[kept],
+        share=total[kept] / total.sum(),
+        rows=np.bincount(places, minlength=bins)[kept],
+    )
+
+
+def calibration_error(
+    probabilities: NDArray[np.float64], labels: NDArray[np.int64], weights: NDArray[np.float64] | None = None
+) -> float:
+    """Expected calibration error of the likeliest class's probability (ECE, Guo et al. 2017), in 15 bins.
+
+    Args:
+        probabilities: ``[N, C]``.
+        labels: ``[N]``.
+        weights: ``[N]``; None: all rows count alike.
+    """
+    correct = probabilities.argmax(axis=1) == labels
+    return class_reliability(probabilities.max(axis=1), correct, weights).error
+
+
+def classwise_calibration_error(
+    probabilities: NDArray[np.float64], labels: NDArray[np.int64], weights: NDArray[np.float64] | None = None
+) -> float:
+    """Mean over classes of the calibration error of each class's probability, in 15 bins (Kull et al. 2019).
+
+    Args:
+        probabilities: ``[N, C]``.
+        labels: ``[N]``.
+        weights: ``[N]``; None: all rows count alike.
+    """
+    errors = [
+        class_reliability(probabilities[:, number], labels == number, weights).error
+        for number in range(probabilities.shape[1])
+    ]
+    return float(np.mean(errors))
+
+
+def confusion_matrix(
+    predictions: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    classes: int,
+    weights: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Weight of the rows of each class (first axis) that were predicted as each class (second axis), ``[C, C]``.
+
+    Args:
+        predictions: Predicted class of each row, ``[N]``.
+        labels: Class of each row, ``[N]``.
+        classes: C.
+        weights: ``[N]``; None: all are 1, and the entries are numbers of rows.
+    """
+    counts = np.bincount(labels * classes + predictions, weights, minlength=classes * classes)
+    return counts.astype(np.float64).reshape(classes, classes)
+
+
+def balanced_accuracy(confusion: NDArray[np.float64]) -> float:
+    """Mean recall of the classes that have rows, from a confusion matrix ``[C, C]``."""
+    rows = confusion.sum(axis=1)
+    return float(np.mean(np.diag(confusion)[rows > 0.0] / rows[rows > 0.0]))
+
+
+def scores_by_class(
+    predictions: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    names: Sequence[str],
+    weights: NDArray[np.float64] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """How well each class is found.
+
+    Args:
+        predictions: Predicted class of each row, ``[N]``.
+        labels: Class of each row, ``[N]``.
+        names: Of the C classes.
+        weights: ``[N]``; None: all rows count alike.
+
+    Returns:
+        By class: ``n``, its number of rows; ``recall``, the share of its rows predicted as it (None without rows);
+        ``precision``, the share of its own rows in those predicted as it (None if no row is).
+    """
+    counts = np.bincount(labels, minlength=len(names))
+    confusion = confusion_matrix(predictions, labels, len(names), weights)
+    found, own, predicted = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
+    return {
+        name: {
+            "n": int(counts[number]),
+            "recall": _share(found[number], own[number]),
+            "precision": _share(found[number], predicted[number]),
+        }
+        for number, name in enumerate(names)
+    }
+
+
+def _share(part: float, whole: float) -> float | None:
+    return float(part / whole) if whole > 0.0 else None
+
 
 LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
 """Probabilities of the true class below it count as it, as in scikit-learn: no log loss is infinite."""
@@ -120,3 +283,110 @@ def _area(scores: NDArray[np.float64], positive: NDArray[np.bool_], weights: NDA
     if not pairs > 0.0:
         return None
     return float(positives @ (negatives.cumsum() - 0.5 * negatives) / pairs)
+
+
+SHARES_KEPT = (50, 80, 90, 95, 100)
+"""Shares of the rows that are kept, per cent."""
+
+
+def accuracy_of_kept(
+    correct: NDArray[np.bool_],
+    uncertainty: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
+    kept: Sequence[int] = SHARES_KEPT,
+) -> dict[str, float]:
+    """Accuracy of the rows of least uncertainty (Geifman & El-Yaniv 2017, "Selective classification").
+
+    Among rows of equal uncertainty those that are kept are drawn by lot: the result is the expectation.
+
+    Args:
+        correct: Whether each row's prediction is right, ``[N]``.
+        uncertainty: ``[N]``, such as the entropy of its probabilities.
+        weights: ``[N]``; None: all rows count alike.
+        kept: Shares of the weight to keep, per cent, above 0.
+
+    Returns:
+        By share: ``{"50": …, "80": …}``.
+    """
+    shares = np.ones(len(correct)) if weights is None else np.asarray(weights, dtype=np.float64)
+    _, place = np.unique(uncertainty, return_inverse=True)
+    place = place.reshape(-1)
+    total, right = (np.bincount(place, part) / shares.sum() for part in (shares, shares * correct))
+    known, reached = (np.concatenate([[0.0], np.cumsum(part)]) for part in (total, right))
+    levels = np.array(kept) / 100.0
+    values = np.interp(levels, known, reached) / levels
+    return dict(zip([str(share) for share in kept], values.tolist(), strict=True))
+
+
+SET_COVERAGES = (80, 90, 95)
+"""Nominal coverage of the reported prediction sets, per cent."""
+
+
+def set_scores(
+    sets: Mapping[int, NDArray[np.bool_]], labels: NDArray[np.int64], weights: NDArray[np.float64] | None = None
+) -> dict[str, dict[str, float]]:
+    """Coverage and mean size of prediction sets.
+
+    Args:
+        sets: By nominal coverage, per cent: whether each class is in each row's set, ``[N, C]``.
+        labels: ``[N]``.
+        weights: ``[N]``; None: all rows count alike.
+
+    Returns:
+        ``coverage`` (shares) and ``size`` (numbers of classes), each by nominal coverage: ``{"80": …, "90": …}``.
+    """
+    rows = np.arange(len(labels))
+    return {
+        "coverage": {str(at): float(np.average(held[rows, labels], weights=weights)) for at, held in sets.items()},
+        "size": {str(at): float(np.average(held.sum(axis=1), weights=weights)) for at, held in sets.items()},
+    }
+
+
+def set_scores_by_class(
+    sets: Mapping[int, NDArray[np.bool_]],
+    labels: NDArray[np.int64],
+    names: Sequence[str],
+    weights: NDArray[np.float64] | None = None,
+) -> dict[str, dict[str, dict[str, float]] | None]:
+    """`set_scores` of the rows of each class; None for a class without rows. ``names`` are those of the C classes."""
+    found: dict[str, dict[str, dict[str, float]] | None] = {}
+    for number, name in enumerate(names):
+        rows = labels == number if weights is None else (labels == number) & (weights > 0.0)
+        of_class = {coverage: held[rows] for coverage, held in sets.items()}
+        chosen = None if weights is None else weights[rows]
+        found[name] = set_scores(of_class, labels[rows], chosen) if rows.any() else None
+    return found
+
+
+NEAR = "(near 90 % by construction: murho evaluate on rows kept aside tells more)"
+NEVER_EMPTY = "(a set is never empty, and the likeliest class alone is right more often than 90 %)"
+
+
+def class_summary(scores: Mapping[str, Any]) -> list[str]:
+    """Held-out metrics of a classifier as a few lines, each of at most 80 characters.
+
+    Args:
+        scores: The ``metrics`` of a checkpoint, as `model.evaluation.class_held_out.calibrate_classes` returns them.
+    """
+    errors = scores.get("standard_errors", {})
+    auc = "" if scores.get("auc") is None else f"   AUC {scores['auc']:.3f}"
+    first = (
+        f"log loss {plus_minus(scores['log_loss'], errors.get('log_loss'))} nats   "
+        f"accuracy {per_cent(scores['accuracy'], errors.get('accuracy'))}{auc}"
+    )
+    if not scores.get("calibrated"):
+        return [first, "probabilities are raw: too few rows to calibrate them", *basis_lines(scores)]
+    raw, sets = scores["raw"], scores["sets"]
+    return [
+        first,
+        f"calibration error {per_cent(scores['ece'])} (raw {per_cent(raw['ece'])}, raw log loss {raw['log_loss']:.4g})",
+        f"90 % sets hold the class of {per_cent(sets['coverage']['90'])} of the rows; {sets['size']['90']:.2f} classes "
+        "on average",
+        *basis_lines(scores),
+        NEVER_EMPTY if scores["accuracy"] > 0.9 else NEAR,
+    ]
+
+
+def per_cent(share: float, error: float | None = None) -> str:
+    """``98.8 ± 0.6 %``: a share and, if it is known and not 0, its standard error."""
+    return f"{plus_minus(100.0 * share, 100.0 * error)} %" if error else f"{100.0 * share:.1f} %"

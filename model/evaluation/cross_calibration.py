@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.distributions.calibration import CROSS, SPLIT, fit_conformal_map
-from murho.model.distributions.pooling import pooled_map
-from murho.model.evaluation.ensemble_estimate import (
+from murho.model.calibration.conformal import CROSS, SPLIT, fit_conformal_map, pooled_map
+from murho.model.evaluation.held_out import (
+    SAMPLES,
     described_members,
     extrapolated,
+    held_out_rows,
+    judge_rows,
     narrowing_of,
     report_bands,
     report_scores,
 )
-from murho.model.evaluation.held_out_rows import held_out_rows
-from murho.model.evaluation.judged_rows import SAMPLES, judge_rows
-from murho.model.evaluation.weighted_means import RowWeights
+from murho.model.evaluation.metrics import RowWeights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.data.splits import HeldOut
-    from murho.model.distributions.calibration import ConformalMap
-    from murho.model.evaluation.judged_rows import JudgedRows
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.calibration.conformal import ConformalMap
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.evaluation.held_out import JudgedRows
+    from murho.model.tables.splits import HeldOut
 
 __all__ = ["SAMPLES", "Calibrated", "calibrate_and_score", "calibrate_held_out"]
 
@@ -76,7 +76,7 @@ def calibrate_held_out(
     """The conformal map of held-out rows, and an estimate of what will be served.
 
     Answers mix all members, but only few members, the judges, have not seen a held-out row. Scores and bands of all
-    members are estimated from theirs (`model.evaluation.ensemble_estimate`), and the map is made of scores that are
+    members are estimated from theirs (`model.evaluation.held_out`), and the map is made of scores that are
     narrowed likewise.
 
     The calibrated bands of each group of rows are made by the map and the narrowing of the other groups. So they are
@@ -96,7 +96,7 @@ def calibrate_held_out(
         even: Whether every unit counts the same in the map, whatever its number of rows: for a new row of a new unit.
         narrow: Whether scores and bands count on what the other members add. Not where the judges of a row have learned
             from the same rows: they then agree more than any two members.
-        earlier: A map of other rows, with which these are pooled (`model.distributions.pooling`); None: there is none.
+        earlier: A map of other rows, with which these are pooled (`model.calibration.conformal`); None: there is none.
 
     Returns:
         The map, or None, the predictions for the rows, and the metrics: ``n, rmse, mae, r2, nll, crps``, ``raw`` and,

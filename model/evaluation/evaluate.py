@@ -6,32 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.row_blocks import check_rows, column_blocks
-from murho.model.data.row_weights import row_weights
-from murho.model.data.schema_inference import target_from_table
+from murho.model.checkpoint.row_answers import in_pieces
 from murho.model.encoding.imputation import rows_to_impute
-from murho.model.engines.prediction import DEFAULT_SAMPLES
 from murho.model.errors import TableError
-from murho.model.evaluation.collected_categories import CollectedCategories
-from murho.model.evaluation.collected_scores import CollectedScores
 from murho.model.evaluation.evaluate_classes import evaluate_class_table
-from murho.model.evaluation.metrics import PERCENTILES, band_levels
-from murho.model.evaluation.pit import pit_of, reliability
-from murho.model.evaluation.row_scores import RowScores, score_rows
-from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
-from murho.model.posterior.imputed_rows import in_pieces
-from murho.model.runtime.row_progress import ignore_rows
+from murho.model.evaluation.metrics import PERCENTILES, band_levels, pit_of, reliability
+from murho.model.evaluation.row_scores import CollectedCategories, CollectedScores, RowScores, score_rows
+from murho.model.evaluation.subgroups import coverage_by_category, coverage_by_std, spearman
+from murho.model.predictive.prediction import DEFAULT_SAMPLES
+from murho.model.runtime import ignore_rows
+from murho.model.tables.files import check_rows, column_blocks
+from murho.model.tables.schema_inference import row_weights, target_from_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
 
-    from murho.model.data.schema import Columns
-    from murho.model.posterior.posterior import Posterior
-    from murho.model.runtime.row_progress import Advance
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.runtime import Advance
+    from murho.model.tables.schema import Columns
 
-__all__ = ["evaluate_in_full", "evaluate_rows", "evaluate_table", "score_columns"]
+__all__ = [
+    "evaluate_in_full",
+    "evaluate_rows",
+    "evaluate_table",
+    "score_columns",
+]
 
 ROWS_PER_CHUNK = 4_096
 """Rows encoded at a time; encoded rows can be many times as wide as the table."""
@@ -49,10 +50,10 @@ def evaluate_table(
 
     Args:
         posterior: The posterior.
-        table: Labelled rows, as `model.data.tables.read_table` or `model.data.stored_tables.open_table` returns them;
+        table: Labelled rows, as `model.tables.files.read_table` or `model.tables.files.open_table` returns them;
             rows without a target are left out, and so are rows of weight 0.
         samples: S.
-        weight: Column with the weights of the rows in all means (`model.data.row_weights`); None: all are equal.
+        weight: Column with the weights of the rows in all means (`model.tables.schema_inference`); None: all are equal.
         advance: Called with the number of rows of each finished chunk.
 
     Returns:
@@ -129,9 +130,9 @@ def evaluate_in_full(
         The report of `evaluate_rows`, with more keys: ``sharpness``, the root mean square of ``std``;
         ``epistemic_share``, the epistemic share of that mean square; ``spearman``, the rank correlation of ``std`` and
         the absolute error of the mean, without weights; ``coverage_by_std`` and ``coverage_by_category`` of
-        `model.evaluation.subgroup_coverage`. ``raw`` and ``calibrated`` also have ``pinball``
+        `model.evaluation.subgroups`. ``raw`` and ``calibrated`` also have ``pinball``
         (`model.evaluation.metrics.BandScores.pinball_report`), ``calibration_error`` and ``pit``
-        (`model.evaluation.pit.reliability`).
+        (`model.evaluation.metrics.reliability`).
 
     Raises:
         OptionError: S is 0.

@@ -12,20 +12,27 @@ import numpy as np
 import torch
 
 from murho.model.errors import OptionError
-from murho.model.evaluation.metrics import BandScores, band_levels, joined_weights, point_scores
+from murho.model.evaluation.metrics import COVERAGES, BandScores, band_levels, joined_weights, point_scores
+from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from murho.model.distributions.calibration import ConformalMap
+    from murho.model.calibration.conformal import ConformalMap
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.checkpoint.row_answers import DrawnRows
     from murho.model.distributions.predictive import Predictive
-    from murho.model.posterior.drawn_rows import DrawnRows
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.tables.schema import Columns, Schema
 
-__all__ = ["RowScores", "score_rows"]
+__all__ = [
+    "CollectedCategories",
+    "CollectedScores",
+    "RowScores",
+    "score_rows",
+]
 
 ROWS_PER_CHUNK = 256
 ROW_ARRAYS = ("targets", "errors", "nll", "crps", "scores", "epistemic", "aleatoric", "std", "outside")
@@ -208,3 +215,88 @@ def _chunks(
         chunk = torch.from_numpy(rows[..., start : start + ROWS_PER_CHUNK, :]).to(posterior.device)
         truth = torch.from_numpy(targets[start : start + ROWS_PER_CHUNK]).to(posterior.device)
         yield posterior.drawn(chunk, samples, posterior.seed, members=members), truth
+
+
+class CollectedScores:
+    """The scores of N rows, some 75 bytes a row."""
+
+    def __init__(self, count: int, weights: NDArray[np.float64] | None = None) -> None:
+        """Make the arrays.
+
+        Args:
+            count: N.
+            weights: Weight of each row, ``[N]``; None: all are 1.
+        """
+        self._weights = weights
+        self._arrays = {name: np.empty(count, bool if name == "outside" else np.float64) for name in ROW_ARRAYS}
+        self._raw, self._calibrated = _Bands(count, weights), _Bands(count, weights)
+
+    def add(self, rows: slice, part: RowScores) -> None:
+        """Put the scores of rows into their places."""
+        for name, values in self._arrays.items():
+            values[rows] = getattr(part, name)
+        self._raw.add(rows, part.raw)
+        if part.calibrated is not None:
+            self._calibrated.add(rows, part.calibrated)
+
+    def joined(self) -> RowScores:
+        """The scores of all rows, in order."""
+        raw, calibrated = self._raw.joined(), self._calibrated.joined()
+        if raw is None:
+            raise ValueError("there are no rows")
+        return RowScores(**self._arrays, raw=raw, calibrated=calibrated, weights=self._weights)
+
+
+class _Bands:
+    """Scores of the bands of N rows."""
+
+    def __init__(self, count: int, weights: NDArray[np.float64] | None) -> None:
+        self._inside, self._weights = np.empty((count, len(COVERAGES)), bool), weights
+        self._sums: BandScores | None = None
+
+    def add(self, rows: slice, part: BandScores) -> None:
+        self._inside[rows] = part.inside
+        sums = self._sums
+        self._sums = replace(
+            part,
+            inside=self._inside,
+            weights=self._weights,
+            width=part.width if sums is None else sums.width + part.width,
+            interval_score=part.interval_score if sums is None else sums.interval_score + part.interval_score,
+            pinball=part.pinball if sums is None else sums.pinball + part.pinball,
+        )
+
+    def joined(self) -> BandScores | None:
+        return self._sums
+
+
+class CollectedCategories:
+    """Canonical columns of N rows, of the features that have groups. Each category is in memory once.
+
+    Attributes:
+        columns: ``[N]`` each.
+    """
+
+    def __init__(self, schema: Schema, count: int) -> None:
+        """Make the columns of N rows."""
+        self.columns: dict[str, NDArray[Any]] = {}
+        self._known: dict[Any, Any] = {}
+        for feature in schema.features:
+            if feature.kind is FeatureKind.CATEGORICAL:
+                self.columns[feature.name] = np.full(count, None, object)
+            elif feature.kind is FeatureKind.BOOLEAN:
+                self.columns[feature.name] = np.empty(count)
+
+    def of(self, blocks: Iterable[tuple[slice, Columns]]) -> Iterator[tuple[slice, Columns]]:
+        """The same blocks, each with its place among the N rows; their cells are put into their places."""
+        for rows, columns in blocks:
+            self._add(rows, columns)
+            yield rows, columns
+
+    def _add(self, rows: slice, columns: Columns) -> None:
+        for name, column in self.columns.items():
+            cells = columns[name]
+            if cells.dtype == object:  # blocks have texts of their own
+                column[rows] = [self._known.setdefault(cell, cell) for cell in cells.tolist()]
+            else:
+                column[rows] = cells

@@ -1,6 +1,6 @@
 """The look of the charts: Vega-Lite without altair, so that the page of the service can draw the same ones.
 
-Colours are placeholders in a sense: `model.report.rendering` replaces each one by a variable of the page's style, so
+Colours are placeholders in a sense: `model.report.page` replaces each one by a variable of the page's style, so
 that one picture fits a light and a dark page. In PNG files they stay as they are.
 """
 

@@ -8,23 +8,27 @@ from typing import TYPE_CHECKING, Any
 from murho.model.report.calibration_charts import (
     agreement_chart,
     category_chart,
+    class_reliability_chart,
+    confusion_chart,
+    kept_chart,
     pit_chart,
     reliability_chart,
+    sets_chart,
     spread_chart,
     std_chart,
 )
 from murho.model.report.changes import pruning_chart
 from murho.model.report.chart_style import styled
-from murho.model.report.class_charts import class_reliability_chart, confusion_chart, kept_chart, sets_chart
-from murho.model.report.doubt_charts import doubt_chart, weight_chart
-from murho.model.report.importance_chart import importance_chart
-from murho.model.report.revision_facts import UPDATE
-from murho.model.report.training_charts import candidate_chart, curve_chart
+from murho.model.report.facts import UPDATE
+from murho.model.report.training_charts import candidate_chart, curve_chart, doubt_chart, importance_chart, weight_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Chart", "charts"]
+__all__ = [
+    "Chart",
+    "charts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def charts(facts: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> l
 
     Args:
         facts: The facts of a report, `model.report.facts`.
-        rows: Rows to show, `model.report.shown_rows`; None: the chart of predictions has bins in place of points.
+        rows: Rows to show, `model.report.held_out_facts`; None: the chart of predictions has bins in place of points.
     """
     made: list[tuple[str, str, str, str, dict[str, Any] | None]] = [
         (

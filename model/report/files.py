@@ -6,26 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from murho.model.fitting.training_data import select_rows
+from murho.model.bbb.rows import select_rows
 from murho.model.report import PAGE_FILE
-from murho.model.report.facts import FACTS_PATH, facts_of_training
-from murho.model.report.html_page import html_page
-from murho.model.report.rendering import draw
-from murho.model.report.revision_facts import facts_of_pruning, facts_of_update
-from murho.model.report.shown_rows import shown_rows
+from murho.model.report.facts import FACTS_PATH, facts_of_pruning, facts_of_training, facts_of_update
+from murho.model.report.held_out_facts import shown_rows
+from murho.model.report.page import draw, html_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.class_held_out import HeldOutClasses
-    from murho.model.evaluation.held_out_rows import HeldOutRows
-    from murho.model.posterior.posterior import Posterior
-    from murho.model.revision.pruning import Pruned
-    from murho.model.revision.revisions import LabelledRows
-    from murho.model.revision.updating import Updated
+    from murho.model.evaluation.held_out import HeldOutRows
+    from murho.model.training.pruning import Pruned
+    from murho.model.training.revisions import LabelledRows
     from murho.model.training.train import Trained
+    from murho.model.training.updating import Updated
 
-__all__ = ["PAGE_FILE", "pruning_report", "report_files", "training_report", "update_report"]
+__all__ = [
+    "PAGE_FILE",
+    "pruning_report",
+    "report_files",
+    "training_report",
+    "update_report",
+]
 
 PICTURES = "report"
 

@@ -7,32 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.arrow_values import rows_of
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.data.targets import read_targets
-from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.errors import TableError
 from murho.model.evaluation.class_held_out import HeldOutClasses
-from murho.model.evaluation.class_sets import SET_COVERAGES
+from murho.model.evaluation.class_metrics import SET_COVERAGES
 from murho.model.evaluation.evaluate import evaluate_in_full, score_columns
-from murho.model.evaluation.evaluate_classes import evaluate_classes
-from murho.model.evaluation.held_out_rows import BAND, HeldOutRows
-from murho.model.evaluation.judged_classes import judge_classes
-from murho.model.evaluation.pit import pit_of
-from murho.model.evaluation.weighted_means import RowWeights
+from murho.model.evaluation.evaluate_classes import evaluate_classes, judge_classes
+from murho.model.evaluation.held_out import BAND, HeldOutRows
+from murho.model.evaluation.metrics import RowWeights, pit_of
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.report.facts import facts_of_data
-from murho.model.report.shown_rows import shown_rows
-from murho.model.runtime.row_progress import ignore_rows
+from murho.model.report.held_out_facts import shown_rows
+from murho.model.runtime import ignore_rows
+from murho.model.tables.columns import rows_of
+from murho.model.tables.schema_inference import columns_from_table, read_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
-    from murho.model.data.schema import Columns
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.tables.schema import Columns
 
-__all__ = ["MOST_ROWS", "ReportOfRows", "report_of_rows"]
+__all__ = [
+    "MOST_ROWS",
+    "ReportOfRows",
+    "report_of_rows",
+]
 
 MOST_ROWS = 20_000
 """Most rows that a report looks at; of more, it takes some by chance. A chart shows no difference."""
@@ -44,7 +45,7 @@ class ReportOfRows:
 
     Attributes:
         facts: The facts, with the rows in place of the held-out ones.
-        rows: Rows to show, `model.report.shown_rows`.
+        rows: Rows to show, `model.report.held_out_facts`.
         left_out: Rows without a target.
         chosen: How many rows were looked at.
     """
@@ -61,7 +62,7 @@ def report_of_rows(posterior: Posterior, stored: Mapping[str, Any], table: pa.Ta
     Args:
         posterior: The posterior of the checkpoint.
         stored: Facts of the checkpoint.
-        table: The table, as `model.data.tables.read_table` returns it.
+        table: The table, as `model.tables.files.read_table` returns it.
         seed: Seed of the choice of rows where there are more than 20,000.
 
     Raises:

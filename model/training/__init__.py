@@ -1,1 +1,1 @@
-"""Training, from a table to a checkpoint: options, the search over candidate fits."""
+"""From a table to a checkpoint: options, the search over fits, update, pruning."""

@@ -1,21 +1,54 @@
-"""Candidates of a search, their scores, the result, and the protocol of a progress reporter."""
+"""Candidates of a search, their scores, the result, and the protocol of a progress reporter.
+
+What calibration and report will take by the clock, so that a training with a budget in seconds ends in time.
+
+How much work they are is known in advance: so many reference seconds (`model.bbb.fit`). How long a reference
+second takes on this machine, and beside whatever else it does, the fits tell.
+
+The budget of a search: how much of it the next fit gets, in reference seconds or in seconds by the clock.
+
+A budget that the user has set is in seconds by the clock. The default is in reference seconds (`model.bbb.fit`),
+the same on every machine.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from murho.model.encoding.input_choice import InputChoice
-from murho.model.likelihoods.registry import CLASS_KINDS, LIKELIHOODS
+from murho.model.bbb.registry import CLASS_KINDS, LIKELIHOODS
+from murho.model.encoding.encoder import InputChoice
+from murho.model.training.options import default_budget, quick_budget
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
-    from murho.model.fitting.fit_types import Epoch, Fit
-    from murho.model.training.quick import FullSearch
+    from murho.model.bbb.fit_types import Epoch, Fit
+    from murho.model.training.options import FullSearch, TrainOptions
 
-__all__ = ["Attempt", "Candidate", "Reporter", "SearchResult", "Stage", "stage_title"]
+__all__ = [
+    "FULL",
+    "SETTLING",
+    "SHARE_OF_SEARCH",
+    "TRIAL",
+    "Attempt",
+    "Candidate",
+    "Reporter",
+    "SearchBudget",
+    "SearchResult",
+    "Silence",
+    "Stage",
+    "StagePlan",
+    "TimeToFinish",
+    "epochs_of",
+    "has_few_rows",
+    "stage_title",
+    "warm_up_share",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +103,14 @@ class Candidate:
     """The choices that a search makes, for one fit.
 
     Attributes:
-        noise: A kind of `model.likelihoods.registry.KINDS`.
+        noise: A kind of `model.bbb.registry.KINDS`.
         transform: A key of `model.distributions.transforms.TRANSFORMS`.
-        encoding: A key of `model.encoding.encodings.ENCODINGS`.
+        encoding: A key of `model.encoding.encoder.ENCODINGS`.
         whitened: Whether whitened directions of correlated numbers are inputs too (`model.encoding.whitening`).
         hidden: Widths of the hidden layers.
         temperature: Factor of the KL at the end of the fit. None: the factor rises along the fit, and validation picks
             the best one.
-        unread: For each member the names of the features that it does not read (`model.training.idle_features`); empty:
+        unread: For each member the names of the features that it does not read; empty:
             all members read all.
     """
 
@@ -183,7 +216,7 @@ class SearchResult:
         interrupted: Whether an interruption ended the search.
         best: The attempt of the best candidate.
         full_search: What a search would have done, if the training is a quick one.
-        pace: Seconds by the clock that a reference second (`model.fitting.work`) has taken.
+        pace: Seconds by the clock that a reference second (`model.bbb.fit`) has taken.
     """
 
     candidate: Candidate
@@ -193,3 +226,238 @@ class SearchResult:
     best: Attempt
     full_search: FullSearch | None = None
     pace: float = 1.0
+
+
+class Silence:
+    """A `model.training.candidates.Reporter` without output."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def stage(self, stage: Stage) -> None:
+        """Do nothing."""
+
+    def scored(self, attempt: Attempt) -> None:
+        """Do nothing."""
+
+    def say(self, message: str) -> None:
+        """Do nothing."""
+
+    def begin(self, title: str) -> None:
+        """Do nothing."""
+
+    def epoch(self, epoch: Epoch) -> None:
+        """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""
+
+
+REFERENCE_SECONDS, REFERENCE_SECONDS_A_ROW = 2.5, 0.002
+"""Work after the search: loading the compiled engine and drawing the report; calibration, for each held-out row."""
+LEAST_SHARE, MOST_SHARE = 0.2, 0.5
+"""Limits of what is kept back, as shares of the budget."""
+TOLERANCE = 0.1
+"""Share of the budget that the end may take beyond it, before it calibrates on fewer rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeToFinish:
+    """The end of a training with a budget.
+
+    Attributes:
+        budget: The budget in seconds by the clock.
+        rows: Rows that calibrate and score, n.
+    """
+
+    budget: float
+    rows: int
+
+    def kept_back(self, pace: float) -> float:
+        """The seconds by the clock that the search leaves to the end.
+
+        Args:
+            pace: Seconds by the clock for a reference second.
+        """
+        seconds = pace * (REFERENCE_SECONDS + REFERENCE_SECONDS_A_ROW * self.rows)
+        return min(MOST_SHARE * self.budget, max(LEAST_SHARE * self.budget, seconds))
+
+    def rows_in_time(self, spent: float, pace: float, *, fewest: int) -> int:
+        """How many rows can calibrate and score in what is left of the budget.
+
+        Args:
+            spent: Seconds by the clock since the training began.
+            pace: Seconds by the clock for a reference second.
+            fewest: The fewest rows, however late it is.
+        """
+        left = ((1.0 + TOLERANCE) * self.budget - spent) / pace - REFERENCE_SECONDS
+        return min(self.rows, max(fewest, int(left / REFERENCE_SECONDS_A_ROW)))
+
+
+TRIAL, FULL, SETTLING = "trial", "full", "settling"
+STEPS = 5_000
+FEWEST_EPOCHS = 40
+STEPS_OF_STAGE = {TRIAL: 0.25, FULL: 1.0, SETTLING: 0.25}
+"""Steps of each stage, as shares of `STEPS`."""
+TIME_OF_STAGE = {TRIAL: 0.15, FULL: 1.0, SETTLING: 0.25}
+"""Time of each stage, relative to a full fit. Half as many members take more than half of the time."""
+TIME_OF_TRIAL_OF_FEW = 0.25
+"""Trials on few rows have all members. Where two judge a row, the score extrapolates to all; one per fold would score
+temperatures and transforms as single networks, which need more caution than the mixture that will answer."""
+FEW_ROWS = 1_000
+WARM_UP_SHARE, WARM_UP_SHARE_OF_FEW = 0.2, 0.7
+"""Share of a fit over which the KL's factor rises to a fixed temperature. With few rows the prior has much weight: it
+prunes units before they have learned, unless the factor rises slowly."""
+SHARE_OF_SEARCH = 0.96
+"""Share of a training that its search takes, for the progress: the rest calibrates and scores."""
+
+
+def has_few_rows(rows: int) -> bool:
+    """Whether so many training rows are few, so that chance decides between trials as often as anything else.
+
+    Then trials have all members, the temperature is searched instead of found along each fit, and the simpler of two
+    choices is kept unless the other one is clearly better.
+    """
+    return rows < FEW_ROWS
+
+
+def warm_up_share(rows: int) -> float:
+    """Share of the steps over which the KL's factor rises in a fit, by the number of training rows."""
+    return WARM_UP_SHARE_OF_FEW if has_few_rows(rows) else WARM_UP_SHARE
+
+
+def epochs_of(stage: str, minibatches: int, epochs: int | None) -> int:
+    """Epochs of a stage.
+
+    Args:
+        stage: ``trial``, ``full`` or ``settling``.
+        minibatches: Minibatches of an epoch, T.
+        epochs: Epochs of the full fit; None: so many that it has about 5,000 steps.
+    """
+    epochs = epochs or max(FEWEST_EPOCHS, STEPS // minibatches)
+    return max(1, round(STEPS_OF_STAGE[stage] * epochs))
+
+
+class StagePlan:
+    """The fits that a search plans, and how far it is. All times are relative to a full fit.
+
+    Attributes:
+        few: Whether the training rows are few, see `has_few_rows`.
+        fits: Planned fits, with those done.
+        time: Time of all planned fits.
+        time_left: Time of those that have not begun.
+    """
+
+    def __init__(self, stages: Sequence[str], *, few: bool) -> None:
+        """Plan a fit for each stage.
+
+        Args:
+            stages: The stages of the fits, in order.
+            few: Whether the training rows are few.
+        """
+        self.few = few
+        self.fits = len(stages)
+        self.time = self.time_left = sum(self.time_of(stage) for stage in stages)
+
+    def time_of(self, stage: str) -> float:
+        """Time of a stage."""
+        return TIME_OF_TRIAL_OF_FEW if stage == TRIAL and self.few else TIME_OF_STAGE[stage]
+
+    def add(self, stage: str) -> None:
+        """Add a fit to what was planned."""
+        self.fits += 1
+        self.time_left += self.time_of(stage)
+        self.time += self.time_of(stage)
+
+    def begin(self, stage: str, number: int, title: str) -> Stage:
+        """Begin a fit: its time is no longer left.
+
+        Args:
+            stage: Its stage.
+            number: Its number, from 1.
+            title: What it does, for people.
+
+        Returns:
+            The fit as a part of the whole training, for the progress.
+        """
+        time = self.time_of(stage)
+        done = 1.0 - max(0.0, self.time_left) / self.time
+        self.time_left -= time
+        return Stage(title, number, max(number, self.fits), SHARE_OF_SEARCH * done, SHARE_OF_SEARCH * time / self.time)
+
+
+LEAST = 0.1
+"""Least budget of a fit, seconds: it keeps the parameters of its first epochs, however late it is."""
+
+
+class SearchBudget:
+    """What a search may spend on its fits, and what they have taken.
+
+    Attributes:
+        by_clock: Whether the budget is in seconds by the clock; otherwise it is in reference seconds.
+        of_full_search: The default budget without ``--quick``, reference seconds.
+        work: Work of the fits so far, reference seconds.
+        seconds: Duration of the fits so far, by the clock.
+    """
+
+    def __init__(
+        self, options: TrainOptions, rows: int, *, began: float, to_finish: TimeToFinish | None = None
+    ) -> None:
+        """Begin with everything left.
+
+        Args:
+            options: Options of the training: ``--budget`` and ``--quick``.
+            rows: Training rows, N.
+            began: When a budget by the clock began, monotonic seconds.
+            to_finish: What follows the search within the budget by the clock; None: nothing.
+        """
+        self.by_clock = options.budget is not None
+        self.of_full_search = default_budget(rows)
+        self.work = self.seconds = 0.0
+        self._all = options.budget or (quick_budget(self.of_full_search) if options.quick else self.of_full_search)
+        self._began, self._to_finish = began, to_finish
+        self._scoring = 0.0  # seconds of the last scoring, by the clock
+
+    @property
+    def pace(self) -> float:
+        """Seconds by the clock that a reference second has taken in the fits so far; 1 before the first."""
+        return self.seconds / self.work if self.work else 1.0
+
+    @property
+    def late(self) -> bool:
+        """Whether a budget by the clock has nothing left for trials: the full fit and its scores take the rest."""
+        return self.by_clock and self._left_at(time.monotonic()) <= 0.0
+
+    def of_fit(self, time_of_stage: float, time_left: float, began: float) -> float:
+        """What the next fit may take, in the unit of the budget: its share of what is left.
+
+        Args:
+            time_of_stage: Its planned time, relative to a full fit.
+            time_left: That of all planned fits that have not begun, this one among them.
+            began: When it began, monotonic seconds.
+        """
+        budget = max(LEAST, self._left_at(began)) * time_of_stage / max(time_of_stage, time_left)
+        return max(LEAST, budget - self._scoring) if self.by_clock else budget
+
+    def spend(self, work: float, seconds: float, scoring: float | None = None) -> None:
+        """Add a fit to what was spent.
+
+        Args:
+            work: Its work, with its scoring, reference seconds.
+            seconds: Its duration, with its scoring, by the clock.
+            scoring: Duration of its scoring; None: not known.
+        """
+        self.work += work
+        self.seconds += seconds
+        if scoring is not None:
+            self._scoring = scoring
+
+    def _left_at(self, moment: float) -> float:
+        """What is left for fits, in the unit of the budget."""
+        if not self.by_clock:
+            return self._all - self.work
+        kept_back = 0.0 if self._to_finish is None else self._to_finish.kept_back(self.pace)
+        return self._all - (moment - self._began) - kept_back

@@ -1,43 +1,154 @@
-"""From the outcome of a search to the content of a checkpoint: calibrated and scored on held-out rows."""
+"""From the outcome of a search to the content of a checkpoint: calibrated and scored on held-out rows.
+
+The last fit of a training with ``--time``: members that were judged on later rows learn from these, too.
+
+A member that judges a block in time has not learned from that block, nor from any row after it. The members that serve
+should know the newest rows. So, after the choice and the calibration, every member goes on from its kept parameters,
+for few steps and at the chosen temperature, on as many of the newest rows as it saw of the oldest when it was judged
+(`model.tables.splits.Split.newest`). No row is left to say when to stop.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from murho.model.data.cells import format_date
-from murho.model.data.schema import FeatureKind
-from murho.model.engines.selection import engine_worth
+from murho.model.bbb.fit import fit
+from murho.model.bbb.fit_types import FitOptions, default_batch_size
+from murho.model.bbb.network import learned_tensors, without_unread
+from murho.model.bbb.rows import Rows, select_rows
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ModelSpec
+from murho.model.errors import FitError
 from murho.model.evaluation.cross_calibration import SAMPLES
-from murho.model.fitting.training_data import select_rows
-from murho.model.networks.named_tensors import learned_tensors
-from murho.model.networks.read_inputs import without_unread
-from murho.model.posterior.model_spec import ModelSpec
-from murho.model.posterior.posterior import Posterior
-from murho.model.training.candidates import Stage
-from murho.model.training.evidence import Evidence
-from murho.model.training.extrapolation_prior import with_extrapolation_prior
-from murho.model.training.extrapolation_trial import extrapolation_trial
-from murho.model.training.last_fit import fit_to_newest_rows
-from murho.model.training.stages import SHARE_OF_SEARCH
+from murho.model.predictive.compiled_engine import engine_worth
+from murho.model.tables.cells import format_date
+from murho.model.tables.schema import FeatureKind
+from murho.model.training.candidates import SHARE_OF_SEARCH, Stage
+from murho.model.training.extrapolation import extrapolation_trial, with_extrapolation_prior
 from murho.model.training.tasks import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
+    from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.data.splits import HeldOut
-    from murho.model.training.candidates import Reporter, SearchResult
-    from murho.model.training.learnable_rows import LearnableRows
+    from murho.model.bbb.fit_types import Fit
+    from murho.model.bbb.rows import TrainingData
+    from murho.model.evaluation.held_out import HeldOutRows
+    from murho.model.tables.schema import Columns, Schema
+    from murho.model.tables.splits import HeldOut
+    from murho.model.training.candidates import Attempt, Candidate, Reporter, SearchResult
     from murho.model.training.options import TrainOptions
+    from murho.model.training.rows import LearnableRows
 
-__all__ = ["Trained", "finish"]
+__all__ = [
+    "Evidence",
+    "Trained",
+    "finish",
+    "fit_to_newest_rows",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Rows and fits of a training; in memory alone, never part of ``model.json``.
+
+    Attributes:
+        columns: Canonical columns of the features, ``[N]`` each, of the rows with a target.
+        targets: ``[N]``, the target's unit.
+        row_numbers: Number of each row in the user's table, from 1, ``[N]``.
+        learned: Rows that the networks have learned from, of the N.
+        held_out: Predictions for the held-out rows.
+        attempts: All fits of the search, in order.
+        chosen: The fit that was kept, one of the attempts.
+    """
+
+    columns: Columns
+    targets: NDArray[np.float64]
+    row_numbers: NDArray[np.int64]
+    learned: NDArray[np.int64]
+    held_out: HeldOutRows
+    attempts: tuple[Attempt, ...]
+    chosen: Attempt
+
+
+STEPS = 500
+LEARNING_RATE = 0.1
+"""First learning rate, as a share of the usual one: weights move to what the newest rows add, and not anywhere else."""
+SHOWN = 256
+LAST_SEED = 20
+"""Added to the seed of the training."""
+
+
+def fit_to_newest_rows(
+    data: TrainingData, candidate: Candidate, kept: Fit, options: TrainOptions, reporter: Reporter, device: str
+) -> Fit:
+    """Continue a fit on the newest rows, without early stopping.
+
+    Args:
+        data: The table.
+        candidate: The choices of the search.
+        kept: The fit whose members were judged.
+        options: Options of the training.
+        reporter: Gets the progress.
+        device: Device of the fit.
+
+    Returns:
+        The continued fit, or ``kept`` if the continued one became non-finite.
+    """
+    rows = data.learned_rows(candidate.inputs, candidate.transform)
+    standardisation = data.standardisation(candidate.transform)
+    architecture = kept.network.architecture
+    batch_size = options.batch_size or default_batch_size(len(rows))
+    fit_options = FitOptions(
+        prior=options.make_prior(),
+        noise=candidate.noise,
+        noise_sigma=None if options.noise_sigma is None else options.noise_sigma / standardisation.scale,
+        noise_components=options.noise_components,
+        classes=None if data.schema.target.classes is None else len(data.schema.target.classes),
+        standardisation=standardisation,
+        hidden=architecture.hidden,
+        activation=architecture.activation,
+        skip=architecture.skip,
+        members=architecture.members,
+        reads=data.reads(candidate.inputs, architecture.members),
+        kl_weights=options.kl_weights,
+        draws_per_step=options.draws_per_step,
+        learning_rate=options.learning_rate * LEARNING_RATE,
+        batch_size=batch_size,
+        epochs=min(options.epochs or STEPS, max(1, round(STEPS / math.ceil(len(rows) / batch_size)))),
+        early_stop=False,
+        warm_up_steps=0,
+        temperature=kept.temperature,
+        validation_draws=1,
+        beta_nll=False,
+        seed=options.seed + LAST_SEED,
+    )
+    title = "on the newest rows"
+    shown = slice(max(0, len(rows) - SHOWN), len(rows))  # scores of these are progress to look at, and decide nothing
+    reporter.begin(title)
+    try:
+        return fit(
+            rows,
+            Rows(rows.features[shown], rows.targets[shown]),
+            fit_options,
+            initial=learned_tensors(kept.network, kept.likelihood),
+            device=torch.device(device),
+            progress=reporter,
+        )
+    except FitError as error:
+        reporter.say(f"{title}: passed over: {error}")
+        return kept
+    finally:
+        reporter.end()
+
 
 ANSWERS_OF_A_JUDGED_ROW = 4
 """Judging a row and computing its bands takes about as long as so many answers."""
@@ -45,7 +156,7 @@ ANSWERS_OF_A_JUDGED_ROW = 4
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """The outcome of a training, as `model.posterior.checkpoint.write_checkpoint` takes it.
+    """The outcome of a training, as `model.checkpoint.checkpoint.write_checkpoint` takes it.
 
     Attributes:
         tensors: mu, rho and noise parameters by name.

@@ -1,27 +1,106 @@
 """`TrainOptions`: name, type, default, range and help text of every option of a training.
 
 The command line, the TOML file, the estimator's parameters and the README's table derive from `TrainOptions`
-(`model.training.option_texts` has the texts). A new option is a new field here, and the code that uses it. This module
+(`model.training.options` has the texts). A new option is a new field here, and the code that uses it. This module
 imports neither torch nor numpy, so that ``murho train --help`` answers at once.
+
+`--quick`: one candidate in a small share of the work, with fewer members; and what the full search would do.
+
+Nothing is searched: each choice has its first value, except the temperature of a small table. The budget is in work,
+as that of a full search is (`model.bbb.fit`), so the same seed gives the same fit, however busy the machine is.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
-from murho.model.data.column_overrides import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
 from murho.model.errors import OptionError
-from murho.model.training.quick import as_quick
+from murho.model.tables.schema import ColumnOverride  # noqa: TC001 - pydantic reads the annotation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
-    from murho.model.networks.priors import Prior
+    from murho.model.bbb.priors import Prior
 
-__all__ = ["TrainOptions", "flag", "make_options", "problem_text"]
+__all__ = [
+    "QUICK_MEMBERS",
+    "QUICK_TEMPERATURE",
+    "FullSearch",
+    "OptionText",
+    "TrainOptions",
+    "as_quick",
+    "default_budget",
+    "flag",
+    "make_options",
+    "option_texts",
+    "problem_text",
+    "quick_budget",
+]
+
+
+QUICK_MEMBERS = 5
+"""Members, M: one a fold. Each row is held out by one member."""
+QUICK_TEMPERATURE = 0.1
+"""Temperature on tables that are too small to find it along the fit: what searches choose most often."""
+SHARE_OF_BUDGET = 1.0 / 20.0
+"""Share of the full search's work."""
+SECONDS_A_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class FullSearch:
+    """What a training without ``--quick`` would do on the same table.
+
+    Attributes:
+        fits: Fits of candidates: trials, the full fit and the settling fit.
+        seconds: Most seconds of these fits, at the pace of the quick ones.
+    """
+
+    fits: int
+    seconds: float
+
+    def line(self) -> str:
+        """What it adds, for people."""
+        minutes = round(self.seconds / SECONDS_A_MINUTE)
+        most = f"{minutes} min" if minutes > 1 else "a minute"
+        return (
+            f"quick: one candidate, nothing searched. Without --quick: {self.fits} fits of several candidates, "
+            f"up to about {most} here"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``model.json``."""
+        return asdict(self)
+
+
+def as_quick(options: TrainOptions) -> TrainOptions:
+    """Options with fewer members, unless the user has given their number; unchanged without ``--quick``."""
+    if not options.quick or "members" in options.model_fields_set:
+        return options
+    return options.model_copy(update={"members": QUICK_MEMBERS})
+
+
+def default_budget(rows: int) -> float:
+    """The default budget of a search, in reference seconds (`model.bbb.fit`).
+
+    48 up to 1,000 rows, 290 from 10,000 to 50,000 rows, then in proportion to the rows, at most 900. Scoring and
+    calibration take up to a minute more.
+    """
+    small = 48.0 + 242.0 * min(1.0, max(0.0, (rows - 1_000) / 9_000))
+    return min(900.0, small * max(1.0, rows / 50_000))
+
+
+def quick_budget(full: float) -> float:
+    """The budget of a quick training, from that of a full search; both in reference seconds."""
+    return SHARE_OF_BUDGET * full
+
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1, le=16_384)]
@@ -204,7 +283,7 @@ class TrainOptions(BaseModel):
     def make_prior(self) -> Prior:
         """The prior that the options describe."""
         # Imported here: priors need torch, and ``--help`` must not wait for it.
-        from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+        from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
 
         if self.prior == "gaussian":
             return GaussianPrior(self.prior_sigma)
@@ -252,3 +331,92 @@ def _name(location: tuple[int | str, ...]) -> str:
     if location and location[0] == "columns":
         return ".".join(str(part) for part in location)
     return flag(str(location[0])) if location else "options"
+
+
+BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+"""Keyword of a JSON schema → words for the bound. A range with minimum and maximum is written "… to …" instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionText:
+    """One option in words.
+
+    Attributes:
+        name: The field of `TrainOptions`.
+        type: A type of JSON schema (``boolean``, ``integer``, ``number``, ``string``, ``object``), or ``integers`` or
+            ``strings`` for a list.
+        default: The default value; None for an ``object`` and where the training chooses the value.
+        description: The meaning, in whole sentences.
+        values: The choices or the range in words; empty if every value of the type is allowed.
+        default_text: The default in words, or how the training chooses the value; empty if there is no default.
+    """
+
+    name: str
+    type: str
+    default: Any
+    description: str
+    values: str
+    default_text: str
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line, such as ``--batch-size``."""
+        return flag(self.name)
+
+    @property
+    def help(self) -> str:
+        """Description, values and default in one text."""
+        default = f"default: {self.default_text}" if self.default_text else ""
+        notes = "; ".join(note for note in (self.values, default) if note)
+        return f"{self.description}  [{notes}]" if notes else self.description
+
+
+def option_texts(options: type[TrainOptions] = TrainOptions) -> list[OptionText]:
+    """Every option in words, in the order of the fields.
+
+    Args:
+        options: `TrainOptions`, or a class with further fields.
+    """
+    schemas = options.model_json_schema()["properties"]
+    return [_text(name, field, schemas[name]) for name, field in options.model_fields.items()]
+
+
+def _text(name: str, field: FieldInfo, schema: Mapping[str, Any]) -> OptionText:
+    # The schema of an optional value is ``anyOf``: the schema of the value, and null.
+    value = next((choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}), schema)
+    item = value.get("items")
+    default = None if field.default_factory else field.default
+    return OptionText(
+        name=name,
+        type=item["type"] + "s" if item else value["type"],
+        default=default,
+        description=field.description or "",
+        values=f"each {_values(item)}" if item and _values(item) else _values(value),
+        default_text=schema.get("unset", "") if default is None else _default_text(default),
+    )
+
+
+def _values(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        *others, last = schema["enum"]
+        return f"{', '.join(others)} or {last}"
+    if {"minimum", "maximum"} <= schema.keys():
+        return f"{_number(schema['minimum'])} to {_number(schema['maximum'])}"
+    return ", ".join(f"{words} {_number(schema[bound])}" for bound, words in BOUNDS.items() if bound in schema)
+
+
+def _default_text(default: object) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if isinstance(default, tuple):
+        return ",".join(str(item) for item in default)
+    return _number(default) if isinstance(default, float) else str(default)
+
+
+def _number(value: float) -> str:
+    return "2^63 - 1" if value == 2**63 - 1 else f"{value:g}" if isinstance(value, float) else f"{value:,}"

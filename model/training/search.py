@@ -1,42 +1,270 @@
 """The search over fits: transform, observation model, encoding and temperature, chosen on rows the fit has not seen.
 
 The search makes one choice at a time, by short fits ("trials"), with one member per fold on larger tables
-(`model.training.trials`). Then follow a full fit with all members, and a shorter, "settling" fit that starts from its
-parameters (`model.training.full_fit`). Scores are extrapolated to all members
-(`model.distributions.ensemble_extrapolation`). Options that the user has set are not searched
-(`model.training.open_choices`).
+(`model.training.search`). Then follow a full fit with all members, and a shorter, "settling" fit that starts from its
+parameters (`model.training.search`). Scores are extrapolated to all members
+(`model.bbb.rows`). Options that the user has set are not searched
+(`model.training.search`).
 
-From `model.training.stages.FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members
+From `model.training.candidates.FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members
 first overfit, then the prior gets more and more weight. The best parameters on this path are kept, and the settling fit
 runs at their temperature. On a smaller table the path would take too many steps. There the search tries temperatures
 like the other choices, and after the settling fit it may try another one at a neighbouring temperature. There chance
 decides between trials as often as anything else, so the simpler choice is kept unless the other one is better by more
-than a standard error, row by row (`model.training.comparison`).
+than a standard error, row by row (`model.training.candidate_fits`).
+
+The choices that the user has left open: the candidate that a search starts from, and the dimensions it searches.
+
+The order of the dimensions is the order of the search: observation model and transform, as the task has them, then
+encoding, whitening and temperature.
+
+The trials of a search: short fits of the values of one dimension after the other, and narrow losers once more.
+
+Each dimension starts from the best candidate so far. A value that lost narrowly is tried again together with the later
+choices. Where the temperature is a choice, because rows are few, a narrow margin is due to chance: nothing is repeated.
+
+The full fit of the chosen candidate with all members, the settling fit that continues it, and what is tried besides.
+
+The settling fit of a regression is kept, whatever the full fit scored: it descends the documented free energy, while
+the best parameters of a full fit are from a phase in which noisy rows still counted less than the likelihood says
+(`beta` of `model.bbb.likelihood.Likelihood.gradient`), or from just after it. Classes have no such phase. There
+the settling fit must be better than parameters from a temperature path, which it may overfit.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from murho.model.bbb.network import learned_tensors
+from murho.model.bbb.rows import scores_of_judges
+from murho.model.encoding.encoder import MIXED, PIECEWISE, InputChoice
 from murho.model.errors import FitError
-from murho.model.training.candidate_fits import CandidateFits
-from murho.model.training.candidates import SearchResult
-from murho.model.training.comparison import BestSoFar
-from murho.model.training.full_fit import fit_in_full
-from murho.model.training.open_choices import first_candidate, open_dimensions
-from murho.model.training.quick import FullSearch
-from murho.model.training.search_budget import SearchBudget
-from murho.model.training.stages import FULL, SETTLING, TRIAL, StagePlan, has_few_rows
-from murho.model.training.trials import planned_trials, run_trials
+from murho.model.tables.splits import folds_of
+from murho.model.training.candidate_fits import NARROW, BestSoFar, CandidateFits, without_idle_features
+from murho.model.training.candidates import (
+    FULL,
+    SETTLING,
+    TRIAL,
+    Candidate,
+    SearchBudget,
+    SearchResult,
+    StagePlan,
+    has_few_rows,
+)
+from murho.model.training.options import QUICK_TEMPERATURE, FullSearch
+from murho.model.training.tasks import TEMPERATURES, SearchDimension, next_temperature, task_of
 
 if TYPE_CHECKING:
-    from murho.model.fitting.training_data import TrainingData
-    from murho.model.training.candidates import Attempt, Reporter
-    from murho.model.training.options import TrainOptions
-    from murho.model.training.time_to_finish import TimeToFinish
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["search", "trial"]
+    from murho.model.bbb.fit_types import Fit
+    from murho.model.bbb.rows import TrainingData
+    from murho.model.encoding.whitening import Whitening
+    from murho.model.training.candidates import Attempt, Reporter, TimeToFinish
+    from murho.model.training.options import TrainOptions
+
+__all__ = [
+    "first_candidate",
+    "fit_in_full",
+    "open_dimensions",
+    "planned_trials",
+    "run_trials",
+    "search",
+    "trial",
+]
+
+
+HIDDEN = (64, 64)
+WELL_HIDDEN = 0.01
+"""Whitening gets a trial if a direction of the standardised numbers has a variance below this. Fits find directions of
+larger variance without whitening."""
+
+
+def first_candidate(data: TrainingData, options: TrainOptions) -> Candidate:
+    """The candidate that the search starts from: what the user has given, and the first value of every other choice."""
+    temperature_path = not has_few_rows(len(data.split.training))
+    first = QUICK_TEMPERATURE if options.quick else TEMPERATURES[1]
+    return Candidate(
+        noise=task_of(data.schema.target).first_likelihood(options),
+        transform="none" if options.transform == "auto" else options.transform,
+        encoding=_first_encoding(data, options) if options.encoding == "auto" else options.encoding,
+        whitened=options.whiten == "yes" and _whitening(data) is not None,
+        hidden=HIDDEN if options.hidden is None else options.hidden,
+        temperature=options.temperature or (None if temperature_path else first),
+    )
+
+
+def open_dimensions(data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
+    """The dimensions to search, in order: those that the user has not fixed."""
+    few = has_few_rows(len(data.split.training))
+    yield from task_of(data.schema.target).dimensions(data, options)
+    # After the noise: many inputs together with a flexible density would overfit a small table.
+    if (
+        options.encoding == "auto"
+        and _first_encoding(data, options) != MIXED
+        and data.encoder(InputChoice(PIECEWISE)).bins
+    ):
+        yield SearchDimension("encoding", (PIECEWISE,))
+    if options.whiten == "auto" and not few:
+        whitening = _whitening(data)
+        if whitening is not None and whitening.variances.min() < WELL_HIDDEN:
+            yield SearchDimension("whitened", (True,))
+    if few and options.temperature is None:
+        yield SearchDimension("temperature", TEMPERATURES[2:], otherwise=TEMPERATURES[:1])
+
+
+def _first_encoding(data: TrainingData, options: TrainOptions) -> str:
+    """The encoding that the search starts from.
+
+    It is the mixed one for classes of few rows, if numbers have bins and every row has judges of both kinds.
+    """
+    few, task = has_few_rows(len(data.split.training)), task_of(data.schema.target)
+    both = options.members > folds_of(options.members)
+    mixed = task.mixes_encodings and few and both and not options.quick
+    return MIXED if mixed and data.encoder(InputChoice(PIECEWISE)).bins else "standard"
+
+
+def _whitening(data: TrainingData) -> Whitening | None:
+    """The whitened directions of the table; they are the same for every encoding."""
+    return data.encoder(InputChoice("standard", whitened=True)).whitening
+
+
+def planned_trials(dimensions: Sequence[SearchDimension]) -> int:
+    """Trials that a search plans: the first candidate, and the other values of each dimension."""
+    return sum(len(dimension.others) for dimension in dimensions) + 1 if dimensions else 0
+
+
+def run_trials(
+    fits: CandidateFits, best: BestSoFar, first: Candidate, dimensions: Sequence[SearchDimension]
+) -> Candidate:
+    """Try the values of all dimensions; an interruption, or a budget that is spent, ends the trials.
+
+    Args:
+        fits: Makes the fits.
+        best: Gets the best fit.
+        first: The candidate to start from.
+        dimensions: The dimensions, in order.
+
+    Returns:
+        The best candidate, with a temperature path if the first has one.
+    """
+    chosen = first
+    narrow: dict[str, Candidate] = {}
+    best.keep(*fits.fit(chosen, TRIAL))
+    if fits.plan.few and fits.options.idle_features == "auto":
+        chosen = without_idle_features(fits, best)
+    for dimension in dimensions:
+        chosen = _search_dimension(fits, best, dimension, chosen, narrow)
+    if chosen.temperature is None:
+        chosen = _reconsider(fits, best, chosen, narrow)
+    return chosen
+
+
+def _search_dimension(
+    fits: CandidateFits,
+    best: BestSoFar,
+    dimension: SearchDimension,
+    chosen: Candidate,
+    narrow: dict[str, Candidate],
+) -> Candidate:
+    """Try the values of one dimension; returns the best candidate, and adds a narrow loser to ``narrow``."""
+    values = list(dimension.others)
+    while values and not _over(fits):
+        value, before = values.pop(0), best.attempt.loss
+        attempt, outcome = fits.fit(replace(chosen, **{dimension.name: value}), TRIAL)
+        won = best.keep(attempt, outcome, dimension.name)
+        if abs(attempt.loss - before) < NARROW:
+            runner_up = getattr(chosen, dimension.name) if won else value
+            narrow[dimension.name] = replace(chosen, **{dimension.name: runner_up})
+        if not won and dimension.otherwise:
+            values = list(dimension.otherwise) if value == dimension.others[0] else []
+    return _best_candidate(best, temperature_path=chosen.temperature is None)
+
+
+def _reconsider(fits: CandidateFits, best: BestSoFar, chosen: Candidate, narrow: dict[str, Candidate]) -> Candidate:
+    """Try values that lost narrowly again, together with the later choices; returns the best candidate."""
+    for name, narrow_loser in narrow.items():
+        candidate = replace(chosen, **{name: getattr(narrow_loser, name)})
+        if candidate not in (narrow_loser, chosen) and not _over(fits):
+            fits.plan.add(TRIAL)
+            best.keep(*fits.fit(candidate, TRIAL))
+            chosen = _best_candidate(best, temperature_path=True)
+    return chosen
+
+
+def _over(fits: CandidateFits) -> bool:
+    """Whether there is no time for another trial."""
+    return fits.interrupted or fits.budget.late
+
+
+def _best_candidate(best: BestSoFar, *, temperature_path: bool) -> Candidate:
+    """The best candidate so far, at its temperature or with a temperature path."""
+    candidate = best.attempt.candidate
+    return replace(candidate, temperature=None) if temperature_path else candidate
+
+
+def fit_in_full(fits: CandidateFits, best: BestSoFar, chosen: Candidate) -> None:
+    """Fit with all members, replacing the best trial; then run the settling fit, and keep it.
+
+    Two more fits may come. After a full fit with the mixed encoding, one with the encoding of half of the members, if
+    that half is better alone: it replaces the first. After a settling fit at a temperature that trials have chosen, one
+    at a neighbouring temperature: the better of the two is kept. An interruption ends this.
+
+    Args:
+        fits: Makes the fits.
+        best: Has the best trial, if there was one; gets the best fit.
+        chosen: The candidate.
+    """
+    trial = best.attempt.loss if fits.attempts else None
+    attempt, outcome = fits.fit(chosen, FULL)
+    if outcome is None or fits.interrupted:
+        best.keep(attempt, outcome)
+        return
+    best.replace(attempt, outcome)
+    alone = _better_alone(fits, chosen, outcome)
+    if alone is not None:
+        fits.plan.add(FULL)
+        attempt, outcome = fits.fit(replace(chosen, encoding=alone), FULL)
+        if outcome is None or fits.interrupted:
+            return
+        best.replace(attempt, outcome)
+    start = learned_tensors(outcome.network, outcome.likelihood)
+    settled, settled_fit = fits.fit(attempt.candidate, SETTLING, start)
+    if settled_fit is not None:
+        if fits.levels_noise or chosen.temperature is not None:
+            best.replace(settled, settled_fit)
+        else:
+            best.keep(settled, settled_fit)
+    if chosen.temperature is None or trial is None or fits.options.temperature is not None or fits.interrupted:
+        return
+    temperature = next_temperature(chosen.temperature, trial, attempt.loss)
+    if temperature != chosen.temperature:
+        fits.plan.add(SETTLING)
+        another = replace(attempt.candidate, temperature=temperature)
+        # The trials have preferred the chosen temperature, so a warmer one must be better, if only by chance.
+        best.keep(*fits.fit(another, SETTLING, start), None if temperature > chosen.temperature else "temperature")
+
+
+def _better_alone(fits: CandidateFits, candidate: Candidate, outcome: Fit) -> str | None:
+    """The encoding of one half of the members of a mixed fit, if it does without the other half.
+
+    It does if one member of this half is better on held-out rows than it is together with one of the other half.
+    This is judged after a full fit: members without bins need more steps than a trial has.
+    """
+    members = fits.options.members
+    if candidate.encoding != MIXED or fits.options.encoding != "auto" or members != 2 * folds_of(members):
+        return None
+    _, validation = fits.data.rows(candidate.inputs, candidate.transform)
+    if validation.judges(members) != 2:
+        return None
+    targets, scorer = fits.judging(candidate, outcome, validation)
+    scores = scores_of_judges(outcome.network, validation, targets, scorer, seed=fits.options.seed)
+    binned, plain, both = scores.tolist()
+    if min(binned, plain) >= both:
+        return None
+    return PIECEWISE if binned < plain else "standard"
 
 
 def trial(data: TrainingData, options: TrainOptions, reporter: Reporter, device: str = "cpu") -> Attempt:

@@ -1,21 +1,416 @@
 """Regression and classification: the task of a target. A new kind of target is a new task here.
 
 A `Task` names the observation models of the search, scores fits, and calibrates the chosen one.
-`model.training.target_classes` chooses between the tasks.
+`model.training.rows` chooses between the tasks.
+
+The limits of the target of a training: as the user gives them, and caps found in the data.
+
+A cap shows as a value at the end of the range that is repeated as no other value near it: a survey that writes 500,000
+for everything above, a gauge at its stop, amounts of which many are 0.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
-from murho.model.training.classification_task import ClassificationTask
-from murho.model.training.regression_task import RegressionTask
+import numpy as np
+
+from murho.model.bbb.registry import LIKELIHOODS, NOISE_KINDS
+from murho.model.bbb.rows import ClassScorer, NumberScorer
+from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
+from murho.model.distributions.mixtures import WideRule
+from murho.model.distributions.transforms import Limits
+from murho.model.encoding.quantile_scores import QuantileScores
+from murho.model.encoding.training_range import BeyondRule
+from murho.model.errors import OptionError, TableError
+from murho.model.evaluation.class_held_out import calibrate_classes
+from murho.model.evaluation.cross_calibration import calibrate_held_out
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Target
-    from murho.model.training.task import Task
+    from collections.abc import Callable, Iterator
 
-__all__ = ["task_of"]
+    from numpy.typing import NDArray
+
+    from murho.model.bbb.likelihood import ClassLikelihood, Likelihood, NumericLikelihood
+    from murho.model.bbb.rows import RowScorer, TrainingData
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.distributions.transforms import Standardisation
+    from murho.model.evaluation.cross_calibration import Calibrated
+    from murho.model.tables.schema import Target
+    from murho.model.training.options import TrainOptions
+
+__all__ = [
+    "TEMPERATURES",
+    "ClassificationTask",
+    "RegressionTask",
+    "SearchDimension",
+    "Task",
+    "is_cap",
+    "is_simpler",
+    "next_temperature",
+    "require_noise_for",
+    "suits",
+    "target_limits",
+    "task_of",
+]
+
+
+TEMPERATURES = (1.0, 0.3, 0.1, 0.03)
+"""Temperatures to try. 1 is the exact free energy; below 1 the data get more weight than Bayes' rule gives them."""
+FROM_SIMPLE: dict[str, tuple[Any, ...]] = {
+    "transform": ("none", "log"),
+    "noise": NOISE_KINDS,
+    "encoding": ("standard", "piecewise", "mixed"),
+    "whitened": (False, True),
+    "temperature": TEMPERATURES,
+}
+"""Field of a candidate → its values, the simplest first: with fewer outputs or inputs, or nearer to Bayes' rule."""
+MUCH_BETTER = 0.1
+"""Least fall of the loss from trial to full fit after which the next fit has a lower temperature, nats."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDimension:
+    """A field of a candidate, and the other values to try for it.
+
+    Attributes:
+        name: Name of the field.
+        others: Values to try, in this order.
+        otherwise: Values to try instead if the first of ``others`` does not lower the loss.
+    """
+
+    name: str
+    others: tuple[Any, ...]
+    otherwise: tuple[Any, ...] = ()
+
+
+def is_simpler(name: str, value: object, than: object) -> bool:
+    """Whether a value of a candidate's field is simpler than another one."""
+    order = FROM_SIMPLE[name]
+    return order.index(value) < order.index(than)
+
+
+def next_temperature(temperature: float, trial: float, full: float) -> float:
+    """The temperature of the settling fit, from the losses of the best trial and of the full fit.
+
+    A full fit that is no better than the trial has overfitted, so the prior should get more weight. If the full fit is
+    much better, the trials were too short to learn: they have a quarter of the steps. The prior that was best for them
+    should then get less weight.
+
+    Args:
+        temperature: Temperature of the best trial and of the full fit.
+        trial: Loss of the best trial, nats.
+        full: Loss of the full fit, nats.
+    """
+    warmer = [value for value in TEMPERATURES if value > temperature]
+    colder = [value for value in TEMPERATURES if value < temperature]
+    if full >= trial and warmer:
+        return warmer[-1]
+    if full < trial - MUCH_BETTER and colder:
+        return colder[0]
+    return temperature
+
+
+FEWEST_ROWS, LEAST_SHARE = 10, 0.01
+"""Least number and share of the rows at a cap."""
+NEIGHBOURS = 20
+"""A target has at least so many other values, and a cap is compared with so many of them, the nearest ones."""
+TIMES_NEIGHBOURS, TIMES_NEIGHBOURS_OF_ZERO = 3, 2
+"""A cap is so many times as frequent as the most frequent of its neighbours. For a least value of 0 fewer suffice."""
+
+
+def target_limits(
+    targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
+) -> Limits | None:
+    """The limits of a training; None if there are none.
+
+    Args:
+        targets: ``[N]``, the target's unit; NaN where it is missing.
+        name: Name of the target, for messages.
+        options: Limits that the user gives; an infinite one: there is no limit on this side, whatever the data show.
+        say: Gets a message about every cap found.
+
+    Raises:
+        OptionError: The minimum is not below the maximum.
+        TableError: A target lies beyond a limit of the user; the row is named (from 1).
+    """
+    present = targets[~np.isnan(targets)]
+    ends = {}
+    for side, given, sign in (("minimum", options.target_minimum, -1.0), ("maximum", options.target_maximum, 1.0)):
+        none = sign * math.inf
+        if given is not None:
+            beyond = sign * targets > sign * given
+            if beyond.any():
+                row = int(np.argmax(beyond))
+                raise TableError(
+                    f"target {name!r}, row {row + 1}: {targets[row]:g} lies beyond --target-{side} {given:g}"
+                )
+            ends[side] = given
+        elif is_cap(sign * present):
+            extreme = sign * float((sign * present).max())
+            word = "largest" if sign > 0.0 else "least"
+            say(
+                f"found a cap: {int((present == extreme).sum()):,} of {len(present):,} rows have exactly {extreme:g}, "
+                f"the {word} value of {name!r}, which no value near it comes close to: answers are limited to it; "
+                f"--target-{side} {none} switches that off"
+            )
+            ends[side] = extreme
+        else:
+            ends[side] = none
+    if math.isinf(ends["minimum"]) and math.isinf(ends["maximum"]):
+        if ends["minimum"] > 0.0 or ends["maximum"] < 0.0:
+            raise OptionError("--target-minimum and --target-maximum: no number lies between them")
+        return None
+    return Limits(**ends)
+
+
+def is_cap(targets: NDArray[np.float64]) -> bool:
+    """Whether the largest of the targets ``[N]`` is repeated as no other value near it is.
+
+    The target must be continuous otherwise: with at least 20 other values.
+    """
+    values, counts = np.unique(targets, return_counts=True)
+    if len(values) <= NEIGHBOURS or counts[-1] < max(FEWEST_ROWS, LEAST_SHARE * len(targets)):
+        return False
+    times = TIMES_NEIGHBOURS_OF_ZERO if values[-1] == 0.0 else TIMES_NEIGHBOURS
+    return bool(counts[-1] >= times * counts[-1 - NEIGHBOURS : -1].max())
+
+
+def require_noise_for(options: TrainOptions, targets: NDArray[np.float64], name: str, limits: Limits | None) -> None:
+    """Check that the noise that the user has chosen goes with the target and the other options.
+
+    Args:
+        options: Validated options.
+        targets: ``[N]``, the target's unit; NaN where it is missing.
+        name: Name of the target, for messages.
+        limits: Limits of the target.
+
+    Raises:
+        TableError: The noise can't describe a target; its row is named.
+        OptionError: The noise goes with other limits or another transform.
+    """
+    if options.noise == "auto":
+        return
+    likelihood, noise = LIKELIHOODS[options.noise], f"--noise {options.noise}"
+    likelihood.require_targets(targets, name)
+    if options.transform not in ("auto", likelihood.only_transform or options.transform):
+        raise OptionError(f"{noise} goes with --transform {likelihood.only_transform} alone: leave out --transform")
+    if limits is not None and not likelihood.allows(limits):
+        raise OptionError(
+            f"{noise} does not go with the limits of target {name!r}: give --target-minimum -inf --target-maximum inf, "
+            "or another --noise"
+        )
+
+
+def suits(kind: str, targets: NDArray[np.float64], limits: Limits | None, options: TrainOptions) -> bool:
+    """Whether an observation model suits a target and the options of the user, so that a search may try it."""
+    likelihood = LIKELIHOODS[kind]
+    return (
+        likelihood.first_refused(targets) is None
+        and (limits is None or likelihood.allows(limits))
+        and options.transform in ("auto", likelihood.only_transform or options.transform)
+    )
+
+
+class Task(Protocol):
+    """What differs in a training between kinds of targets.
+
+    Attributes:
+        name: Its name, as ``--task`` and the service say it.
+        scores_in_loss: How many of a scorer's scores the loss of the search is made of.
+        mixes_encodings: Whether members may read different inputs.
+        levels_noise: Whether early in a fit noisy rows pull as hard as others (``beta`` of
+            `model.bbb.likelihood.Likelihood.gradient`), which is not the gradient of the free energy.
+    """
+
+    name: ClassVar[str]
+    scores_in_loss: ClassVar[int]
+    mixes_encodings: ClassVar[bool]
+    levels_noise: ClassVar[bool]
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The classes of the target; None: it is a number."""
+        ...
+
+    @property
+    def class_count(self) -> int | None:
+        """C, or None."""
+        ...
+
+    def limits(
+        self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
+    ) -> Limits | None:
+        """Limits of the target; None: there are none."""
+        ...
+
+    def first_likelihood(self, options: TrainOptions) -> str:
+        """The observation model that the search starts from."""
+        ...
+
+    def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
+        """The dimensions of the search that only this task has."""
+        ...
+
+    def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> RowScorer:
+        """Scores held-out rows of a fit.
+
+        Args:
+            likelihood: Its observation model.
+            standardisation: Of the targets in the fit.
+            spread: Standard deviation of the targets.
+        """
+        ...
+
+    def likelihood_spec(self, likelihood: Likelihood, data: TrainingData) -> LikelihoodSpec:
+        """The observation model of the chosen fit, for ``model.json``."""
+        ...
+
+    def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:
+        """The rule for rows beyond the training rows, from the training targets."""
+        ...
+
+    def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any] | None:
+        """The distribution of the training targets, for those who show a prediction beside it."""
+        ...
+
+    def calibrate(self, posterior: Posterior, *data: Any, **options: Any) -> Calibrated:
+        """Calibration and scores on held-out rows; see `model.evaluation.cross_calibration.calibrate_held_out`."""
+        ...
+
+
+FEWEST_ROWS_FOR_A_MIXTURE = 200
+
+
+class RegressionTask:
+    """The target is a number; see `model.training.tasks.Task`."""
+
+    name: ClassVar[str] = "regression"
+    scores_in_loss: ClassVar[int] = 2
+    levels_noise: ClassVar[bool] = True
+    mixes_encodings: ClassVar[bool] = False  # bands are narrowed as for members that read the same inputs
+    classes = None
+    class_count = None
+
+    def limits(
+        self, targets: NDArray[np.float64], name: str, options: TrainOptions, say: Callable[[str], None]
+    ) -> Limits | None:
+        """Given limits, and caps that the targets show; the noise has to go with both."""
+        limits = target_limits(targets, name, options, say)
+        require_noise_for(options, targets, name, limits)
+        return limits
+
+    def first_likelihood(self, options: TrainOptions) -> str:
+        """Heteroscedastic noise, unless the user has chosen another."""
+        return "heteroscedastic" if options.noise == "auto" else options.noise
+
+    def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:
+        """The transform of the target, and its noise."""
+        # Noise of one size in the target's unit has no single size after a logarithm.
+        if options.transform == "auto" and options.noise != "fixed" and data.fits("log"):
+            yield SearchDimension("transform", ("log",))
+        if options.noise == "auto":
+            few = len(data.split.training) < FEWEST_ROWS_FOR_A_MIXTURE
+            others = ("homoscedastic",) if few else ("mixture", "negative-binomial")
+            targets = data.targets[data.split.learned]
+            yield SearchDimension("noise", tuple(kind for kind in others if suits(kind, targets, data.limits, options)))
+
+    def scorer(self, likelihood: Likelihood, standardisation: Standardisation, spread: float) -> NumberScorer:
+        """Scores by NLL and CRPS."""
+        return NumberScorer(cast("NumericLikelihood", likelihood), standardisation, spread)
+
+    def likelihood_spec(self, likelihood: Likelihood, data: TrainingData) -> LikelihoodSpec:
+        """The noise, with a wide component where it takes one."""
+        wide = WideRule.after(len(data.split.learned)) if likelihood.wide_tails else None
+        return LikelihoodSpec(**likelihood.to_json(), wide=wide)
+
+    def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:
+        """Function values stay within reach of the training targets."""
+        return BeyondRule(targets=(float(targets.min()), float(targets.max())))
+
+    def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any] | None:
+        """The quantiles of the training targets."""
+        scores = QuantileScores.fit(targets)
+        return None if scores is None else scores.to_json()
+
+    def calibrate(self, posterior: Posterior, *data: Any, **options: Any) -> Calibrated:
+        """Calibrated bands, and their scores."""
+        return calibrate_held_out(posterior, *data, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassificationTask:
+    """The target is one of C classes; see `model.training.tasks.Task`.
+
+    Attributes:
+        classes: Their names, sorted.
+    """
+
+    name: ClassVar[str] = "classification"
+    scores_in_loss: ClassVar[int] = 1
+    mixes_encodings: ClassVar[bool] = True
+    levels_noise: ClassVar[bool] = False
+
+    classes: tuple[str, ...]
+
+    @property
+    def class_count(self) -> int:
+        """C."""
+        return len(self.classes)
+
+    def limits(
+        self,
+        targets: NDArray[np.float64],  # noqa: ARG002 - only numbers have limits
+        name: str,  # noqa: ARG002
+        options: TrainOptions,  # noqa: ARG002
+        say: Callable[[str], None],  # noqa: ARG002
+    ) -> None:
+        """Classes have no limits."""
+        return
+
+    def first_likelihood(self, options: TrainOptions) -> str:  # noqa: ARG002 - there is nothing to choose
+        """One logit for two classes, else one for each."""
+        return "bernoulli" if len(self.classes) == 2 else "categorical"
+
+    def dimensions(self, data: TrainingData, options: TrainOptions) -> Iterator[SearchDimension]:  # noqa: ARG002
+        """None: neither transform nor noise."""
+        return iter(())
+
+    def scorer(
+        self,
+        likelihood: Likelihood,
+        standardisation: Standardisation,  # noqa: ARG002 - class indices have none
+        spread: float,  # noqa: ARG002
+    ) -> ClassScorer:
+        """Scores by log loss and Brier score."""
+        return ClassScorer(cast("ClassLikelihood", likelihood))
+
+    def likelihood_spec(
+        self,
+        likelihood: Likelihood,
+        data: TrainingData,
+    ) -> LikelihoodSpec:
+        """The likelihood, with the class shares of the training rows."""
+        learned = data.split.learned
+        weights = None if data.weights is None else data.weights[learned]
+        return LikelihoodSpec(
+            **likelihood.to_json(), shares=ClassShares.of(data.targets[learned], len(self.classes), weights)
+        )
+
+    def beyond(self, targets: NDArray[np.float64]) -> BeyondRule:  # noqa: ARG002 - logits have no limits
+        """Rows beyond the training rows are drawn towards the class shares by the predictive."""
+        return BeyondRule()
+
+    def distribution(self, targets: NDArray[np.float64]) -> dict[str, Any]:
+        """Training rows of each class."""
+        counts = np.bincount(targets.astype(np.int64), minlength=len(self.classes))
+        return {"classes": dict(zip(self.classes, counts.tolist(), strict=True))}
+
+    def calibrate(self, posterior: Posterior, *data: Any, **options: Any) -> Calibrated:
+        """Calibrated probabilities and prediction sets, and their scores."""
+        return calibrate_classes(posterior, *data, **options)
 
 
 def task_of(target: Target) -> Task:

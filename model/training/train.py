@@ -1,4 +1,11 @@
-"""`train`, from a table to the content of a checkpoint: split, encode, search over fits, calibrate, score."""
+"""`train`, from a table to the content of a checkpoint: split, encode, search over fits, calibrate, score.
+
+Whether the column of ``--time`` is a feature, judged on later rows.
+
+A network that reads the time learns level and trend of each past stretch. If the noise is correlated from row to row it
+learns its path by heart, and goes on from its end in a straight line: worse than not knowing the time. If there is a
+trend or a season, the time is worth much. So two trial fits, with and without the column, are judged forward in time.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +14,64 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from murho.model.bbb.rows import TrainingData
+from murho.model.errors import FitError
+from murho.model.tables.schema import Schema
+from murho.model.training.candidate_fits import note_of_unread
+from murho.model.training.candidates import TimeToFinish
 from murho.model.training.finishing import Trained, finish
-from murho.model.training.idle_features import note_of_unread
-from murho.model.training.learnable_rows import learnable_rows
-from murho.model.training.prepared_table import prepare_table
-from murho.model.training.row_sample import rows_for_budget
-from murho.model.training.search import search
-from murho.model.training.time_feature import choose_time_feature
-from murho.model.training.time_to_finish import TimeToFinish
+from murho.model.training.rows import learnable_rows, prepare_table, rows_for_budget
+from murho.model.training.search import search, trial
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.training.candidates import Reporter
     from murho.model.training.options import TrainOptions
-    from murho.model.training.prepared_table import PreparedTable
+    from murho.model.training.rows import PreparedTable
 
-__all__ = ["Trained", "train"]
+__all__ = [
+    "Trained",
+    "choose_time_feature",
+    "train",
+]
+
+
+def choose_time_feature(
+    data: TrainingData, time: str, options: TrainOptions, reporter: Reporter, device: str
+) -> TrainingData:
+    """Leave the time out of the features if later rows are then predicted better.
+
+    Args:
+        data: The table, split forward in time.
+        time: The column of ``--time``.
+        options: Options of the training.
+        reporter: Gets the progress.
+        device: Device of the fits.
+
+    Returns:
+        ``data``, or the same without the column. It is ``data`` where nothing can be compared: if the column is no
+        feature or the only one, or if no row is judged forward.
+    """
+    others = tuple(feature for feature in data.schema.features if feature.name != time)
+    if not others or len(others) == len(data.schema.features) or data.split.validation is data.split.training:
+        return data
+    reason = "later rows are predicted better without it"
+    schema = Schema(others, data.schema.target, {**data.schema.left_out, time: reason})
+    columns = {name: column for name, column in data.columns.items() if name != time}
+    without = TrainingData(schema, columns, data.targets, data.split, data.weights, data.limits)
+    try:
+        losses = []
+        for title, tried in ((f"with {time!r}", data), (f"without {time!r}", without)):
+            reporter.say(f"a trial {title} as a feature, judged on later rows:")
+            losses.append(trial(tried, options, reporter, device).loss)
+    except FitError:
+        return data
+    if losses[1] >= losses[0]:
+        return data
+    reporter.say(f"left out column {time!r}: {reason}")
+    return without
+
 
 ROWS_IN_A_HURRY = 500
 """Most rows that calibrate and score a training which was interrupted after the search: about a second."""
@@ -42,12 +90,12 @@ def train(
     """Fit a BBB network to a table.
 
     Args:
-        table: The table, as `model.data.tables.read_table` returns it.
+        table: The table, as `model.tables.files.read_table` returns it.
         target: The predicted column.
         options: Validated options.
         reporter: Gets the progress.
         device: Device of the fit.
-        prepared: What `model.training.prepared_table.prepare_table` returned for the table, if the user knows about it.
+        prepared: What `model.training.rows.prepare_table` returned for the table, if the user knows about it.
         began: When the user began to wait, in monotonic seconds, for ``--budget``; by default now.
 
     Returns:

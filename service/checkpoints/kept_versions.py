@@ -18,7 +18,7 @@ from murho.service.checkpoints.registry import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.checkpoints.on_demand import Served
     from murho.service.checkpoints.source import CheckpointSource, Stamp
 

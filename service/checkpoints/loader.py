@@ -28,7 +28,7 @@ from murho.service.version_policy import VersionPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.checkpoints.kept_versions import Key, Outcome
     from murho.service.checkpoints.on_demand import ListedVersion, Served
     from murho.service.checkpoints.registry import Registry

@@ -10,7 +10,7 @@ import structlog
 from murho.model.errors import MurhoError, StorageError
 
 if TYPE_CHECKING:
-    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.checkpoints.source import CheckpointSource
     from murho.service.scheduling.jobs import ModelLike
 

@@ -25,7 +25,7 @@ from murho.service.errors import NotReadyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["LOADS_AT_ONCE", "Held", "Load", "ModelCache", "Noticed"]
@@ -225,7 +225,7 @@ class ModelCache:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
-        from murho.model.runtime.threads import use_threads  # here, because torch takes seconds to import
+        from murho.model.runtime import use_threads  # here, because torch takes seconds to import
 
         use_threads(1)  # the other processors answer requests meanwhile
         while self._once():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.checkpoints.model_cache import ModelCache
     from murho.service.scheduling.jobs import ModelLike
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from murho.model.checkpoint.checkpoint import FACTS_FILE, TENSORS_FILE, list_checkpoints
 from murho.model.errors import CheckpointError
-from murho.model.posterior.checkpoint import FACTS_FILE, TENSORS_FILE, list_checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from pathlib import Path
 
-    from murho.model.engines.draw_room import DrawRoom
-    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
+    from murho.model.predictive.draw_room import DrawRoom
     from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["CheckpointSource", "DirectorySource", "Stamp"]
@@ -109,8 +109,8 @@ class DirectorySource:
             CheckpointError: The checkpoint is damaged or of a newer format.
         """
         # Imported here, because torch takes seconds to import.
-        from murho.model.posterior.posterior import Posterior
-        from murho.model.runtime.devices import resolve_device
+        from murho.model.checkpoint.posterior import Posterior
+        from murho.model.runtime import resolve_device
 
         return Posterior.load(reference.path, resolve_device(self.device), room=self._room)
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from murho.model.checkpoint.cache import CacheOptions, default_cache
+from murho.model.checkpoint.objects import MANIFEST_FILE
 from murho.model.errors import CheckpointError
-from murho.model.storage.cache import CacheOptions, default_cache
-from murho.model.storage.manifest import MANIFEST_FILE
 from murho.service.checkpoints.source import DirectorySource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.engines.draw_room import DrawRoom
-    from murho.model.posterior.checkpoint import CheckpointReference
-    from murho.model.storage.object_store import ObjectStore
+    from murho.model.checkpoint.checkpoint import CheckpointReference
+    from murho.model.checkpoint.object_store import ObjectStore
+    from murho.model.predictive.draw_room import DrawRoom
     from murho.service.checkpoints.source import CheckpointSource, Stamp
     from murho.service.scheduling.jobs import ModelLike
     from murho.service.settings import Settings
@@ -70,8 +70,8 @@ class StorageSource:
             CheckpointError: The version is not what its manifest says, damaged or of a newer format.
         """
         # Imported here, because torch takes seconds to import.
-        from murho.model.posterior.posterior import Posterior
-        from murho.model.runtime.devices import resolve_device
+        from murho.model.checkpoint.posterior import Posterior
+        from murho.model.runtime import resolve_device
 
         lease = self._store.fetch(reference)
         try:
@@ -103,7 +103,7 @@ def source_of(settings: Settings, room: DrawRoom | None = None) -> CheckpointSou
     """
     if not isinstance(settings.checkpoints, str):
         return DirectorySource(settings.checkpoints, settings.device, room=room)
-    from murho.model.storage.object_store import ObjectStore  # here: only a URL takes fsspec
+    from murho.model.checkpoint.object_store import ObjectStore  # here: only a URL takes fsspec
 
     cache = CacheOptions(settings.checkpoint_cache or default_cache(), settings.checkpoint_cache_bytes)
     store = ObjectStore(settings.checkpoints, cache)

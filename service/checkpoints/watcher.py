@@ -100,7 +100,7 @@ class Watcher:
 
     def _run(self) -> None:
         try:
-            from murho.model.runtime.threads import use_threads
+            from murho.model.runtime import use_threads
 
             use_threads(1)  # loading is not in a hurry, and the other processors answer requests meanwhile
         except ImportError:

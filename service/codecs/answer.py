@@ -12,10 +12,9 @@ from murho.service.codecs.json_output import encode_document
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from murho.model.data.schema import UnfamiliarValue
-    from murho.model.engines.answer_fields import AnswerField, Detail
-    from murho.model.engines.prediction import PredictOptions
-    from murho.model.engines.target_models import AnyPrediction
+    from murho.model.predictive.prediction import AnswerField, Detail, PredictOptions
+    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.tables.schema import UnfamiliarValue
     from murho.service.codecs.inputs import Inputs
 
 __all__ = ["MAX_WARNINGS", "describe_outside", "encode_answer"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from murho.model.engines.answer_columns import answer_columns as columns_of_prediction
-from murho.model.engines.answer_fields import Place
+from murho.model.predictive.answer_columns import answer_columns as columns_of_prediction
+from murho.model.predictive.prediction import Place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

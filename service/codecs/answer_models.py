@@ -6,9 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, create_model
 
-from murho.model.engines.answer_fields import AnswerField, Detail, Unit
-from murho.model.engines.class_prediction import CLASS_FIELDS
-from murho.model.engines.prediction import NUMBER_FIELDS
+from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, AnswerField, Detail, Unit
 
 __all__ = ["ClassPredictResponse", "PredictResponse"]
 

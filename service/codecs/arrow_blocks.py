@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murho.model.data.columns import holds_cells, text_bytes
-from murho.model.data.schema import FeatureKind
 from murho.model.errors import Problem, TableError
+from murho.model.tables.columns import holds_cells, text_bytes
+from murho.model.tables.schema import FeatureKind
 from murho.service.codecs.block_codec import AskedInBlocks, block_rows, errors_of_bodies
 from murho.service.codecs.codec import Asked
 from murho.service.codecs.envelope import predict_options
@@ -35,7 +35,7 @@ from murho.service.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from murho.model.data.schema import Schema
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.codec import Answered
     from murho.service.codecs.table_sizes import StreamSize
     from murho.service.settings import Settings

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.cells import LONGEST_TEXT, canonical_category, explain_long_text, parse_date
-from murho.model.data.schema import FeatureKind
+from murho.model.tables.cells import LONGEST_TEXT, canonical_category, explain_long_text, parse_date
+from murho.model.tables.schema import FeatureKind
 from murho.service.codecs.problems import shorten
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.readings import Reading
-    from murho.model.data.schema import Feature
+    from murho.model.tables.readings import Reading
+    from murho.model.tables.schema import Feature
 
 __all__ = ["ABSENT", "JSON_NAMES", "decode_cells", "explain_cell"]
 

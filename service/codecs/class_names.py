@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from murho.model.engines.answer_columns import names_of_classes
+from murho.model.predictive.answer_columns import names_of_classes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.engines.answer_fields import Unit
+    from murho.model.predictive.prediction import Unit
 
 __all__ = ["ClassNames"]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from murho.model.data.schema import Schema
-    from murho.model.engines.prediction import PredictOptions
-    from murho.model.engines.target_models import AnyPrediction
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.block_codec import BlockCodec
     from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings

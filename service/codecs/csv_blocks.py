@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.data.csv_files import parse_csv, separator_and_names
-from murho.model.data.csv_records import record_ends
-from murho.model.data.index_columns import PANDAS_INDEX, without_index
 from murho.model.errors import Problem, TableError
+from murho.model.tables.files import PANDAS_INDEX, without_index
+from murho.model.tables.formats import parse_csv, record_ends, separator_and_names
 from murho.service.codecs.block_codec import BLOCK_BYTES, AskedInBlocks, block_rows, errors_of_bodies
 from murho.service.codecs.envelope import predict_options
 from murho.service.codecs.foreign_bodies import foreign_form
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Schema
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.codec import Answered
     from murho.service.codecs.inputs import Inputs
     from murho.service.settings import Settings

@@ -24,8 +24,8 @@ from murho.service.errors import TooLargeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from murho.model.data.schema import Schema
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.codec import Asked, Codec
     from murho.service.settings import Settings
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import Problem
+from murho.model.predictive.prediction import PredictOptions
 from murho.service.codecs.cells import JSON_NAMES
 from murho.service.codecs.foreign_bodies import foreign_form
 from murho.service.codecs.json_hints import json_hint
@@ -22,7 +22,7 @@ from murho.service.codecs.target_options import require_options_for
 from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Target
+    from murho.model.tables.schema import Target
 
 __all__ = [
     "EXAMPLE",

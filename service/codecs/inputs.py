@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Feature, Schema
+    from murho.model.tables.schema import Feature, Schema
 
 __all__ = ["FORMS", "Form", "Inputs", "check_columns", "check_rows", "explain_unknown", "parse_inputs"]
 

@@ -16,8 +16,8 @@ from murho.service.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from murho.model.data.schema import Schema
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.block_codec import BlockCodec
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Feature, Schema
+    from murho.model.tables.schema import Feature, Schema
     from murho.service.codecs.envelope import PredictRequest
 
 __all__ = ["PIECE_BYTES", "parse_in_pieces"]

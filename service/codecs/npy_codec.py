@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.schema import FeatureKind
-from murho.model.engines.answer_columns import table_columns
-from murho.model.engines.answer_fields import Unit
 from murho.model.errors import Problem
+from murho.model.predictive.answer_columns import table_columns
+from murho.model.predictive.prediction import Unit
+from murho.model.tables.schema import FeatureKind
 from murho.service.codecs.answer_columns import fact_headers
 from murho.service.codecs.cells import explain_cell
 from murho.service.codecs.codec import Asked
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Feature, Schema
-    from murho.model.engines.answer_columns import Column
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.answer_columns import Column
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import Feature, Schema
     from murho.service.codecs.block_codec import BlockCodec
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings

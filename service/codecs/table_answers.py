@@ -9,16 +9,16 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from murho.model.data.arrow_values import float_array, list_array, number_array, text_array
-from murho.model.data.tables import csv_bytes
-from murho.model.engines.answer_columns import table_columns
-from murho.model.engines.answer_fields import Unit
+from murho.model.predictive.answer_columns import table_columns
+from murho.model.predictive.prediction import Unit
+from murho.model.tables.columns import float_array, list_array, number_array, text_array
+from murho.model.tables.files import csv_bytes
 from murho.service.codecs.answer_columns import answer_columns, answer_facts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from murho.model.engines.answer_columns import Column
+    from murho.model.predictive.answer_columns import Column
     from murho.service.codecs.codec import Answered
 
 __all__ = ["FACTS", "arrow_table", "csv_text"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet
 
-from murho.model.data.csv_files import parse_csv
-from murho.model.data.index_columns import without_index
 from murho.model.errors import Problem
+from murho.model.tables.files import without_index
+from murho.model.tables.formats import parse_csv
 from murho.service.codecs.answer_columns import fact_headers
 from murho.service.codecs.arrow_blocks import ArrowBlocks, joined
 from murho.service.codecs.block_codec import BLOCK_BYTES, errors_of_bodies
@@ -29,8 +29,8 @@ from murho.service.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.data.schema import Schema
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.block_codec import BlockCodec
     from murho.service.codecs.codec import Answered
     from murho.service.settings import Settings

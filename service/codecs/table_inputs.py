@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from murho.model.data.columns import canonical_column, is_missing
 from murho.model.errors import TableError
+from murho.model.tables.columns import canonical_column, is_missing
 from murho.service.codecs.cells import ABSENT, explain_cell
 from murho.service.codecs.inputs import Form, Inputs, check_rows, explain_unknown
 from murho.service.codecs.problems import Problems, pointer, shorten
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Feature, Schema
+    from murho.model.tables.schema import Feature, Schema
 
 __all__ = ["check_names", "inputs_of_table", "sentence"]
 

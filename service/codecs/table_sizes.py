@@ -15,7 +15,7 @@ import pyarrow as pa
 from murho.service.errors import TooLargeError
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Schema
+    from murho.model.tables.schema import Schema
     from murho.service.settings import Settings
 
 __all__ = ["StreamSize", "check_cells", "check_columns", "check_memory", "check_work", "most_columns", "stream_size"]

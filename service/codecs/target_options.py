@@ -9,7 +9,7 @@ from murho.service.codecs.problems import pointer, shorten
 from murho.service.errors import BadInputError
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Target
+    from murho.model.tables.schema import Target
     from murho.service.codecs.envelope import PredictRequest
 
 __all__ = ["require_options_for"]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.cells import LONGEST_TEXT, explain_long_text
 from murho.model.errors import Problem
+from murho.model.tables.cells import LONGEST_TEXT, explain_long_text
 from murho.service.errors import BadInputError
 from murho.service.inference_protocol.tensors import BF16, BYTES, DATATYPES, wrong
 

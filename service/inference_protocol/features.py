@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.schema import FeatureKind
 from murho.model.errors import Problem
+from murho.model.tables.schema import FeatureKind
 from murho.service.codecs.cells import ABSENT, decode_cells, explain_cell
 from murho.service.codecs.inputs import Form, Inputs, check_rows, explain_unknown
 from murho.service.codecs.problems import Problems, pointer, shorten
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Feature, Schema
+    from murho.model.tables.schema import Feature, Schema
     from murho.service.inference_protocol.tensors import Tensor
 
 __all__ = ["FEATURE_DATATYPES", "MATRIX", "MATRIX_DATATYPE", "check_inputs", "read_features", "takes_matrix"]

@@ -1,6 +1,6 @@
 """The outputs of a model: the fields of its answers, as one table of tensors.
 
-The fields come from `model.engines.answer_fields`. Requests, answers and metadata go over the table, and none of them
+The fields come from `model.predictive.prediction`. Requests, answers and metadata go over the table, and none of them
 knows whether a model predicts a number or a class.
 """
 
@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from murho.model.engines.answer_fields import Axis, Unit
-from murho.model.engines.class_prediction import CLASS_FIELDS
-from murho.model.engines.prediction import NUMBER_FIELDS
+from murho.model.predictive.prediction import CLASS_FIELDS, NUMBER_FIELDS, Axis, Unit
 from murho.service.inference_protocol.tensors import BYTES
 
 if TYPE_CHECKING:
-    from murho.model.engines.answer_fields import AnswerField
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.prediction import AnswerField, PredictOptions
     from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["Output", "Values", "outputs_of"]

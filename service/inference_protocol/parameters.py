@@ -15,8 +15,8 @@ from murho.service.inference_protocol.tensors import wrong
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from murho.model.data.schema import Target
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import Target
     from murho.service.settings import Settings
 
 __all__ = ["check_keys", "check_known", "flag_of", "parameters_of", "read_options"]

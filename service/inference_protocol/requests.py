@@ -32,7 +32,7 @@ from murho.service.inference_protocol.tensors import DATATYPES, Tensor, json_val
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.engines.prediction import PredictOptions
+    from murho.model.predictive.prediction import PredictOptions
     from murho.service.inference_protocol.outputs import Output
     from murho.service.scheduling.jobs import ModelLike
     from murho.service.settings import Settings

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.schema import FeatureKind
-from murho.model.distributions.calibration import ConformalMap
-from murho.model.distributions.class_calibration import ClassCalibration
+from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.quantile_scores import QuantileScores, normal_cdf, normal_quantile
 from murho.model.errors import CheckpointError
+from murho.model.tables.schema import FeatureKind
 from murho.service.model_facts.feature_histograms import histogram, step_of
 from murho.service.model_facts.typical_row import typical_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.data.schema import Feature
+    from murho.model.tables.schema import Feature
     from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["overview"]
@@ -173,7 +173,7 @@ def _candidates(training: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _curves(report: Mapping[str, Any] | None) -> list[dict[str, Any]] | None:
-    """Returns the curves of the fits that led to the served one, as `model.report.training_facts.curves` made them.
+    """Returns the curves of the fits that led to the served one, as `model.report.facts.curves` made them.
 
     The report's file is not covered by the checkpoint's checksum: a fit that is not of that form is left out.
     """

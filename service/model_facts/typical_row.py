@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murho.model.data.cells import format_date
-from murho.model.data.schema import FeatureKind
+from murho.model.tables.cells import format_date
+from murho.model.tables.schema import FeatureKind
 from murho.service.examples import example_row
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Feature
     from murho.model.encoding.feature_distribution import FeatureDistribution
     from murho.model.encoding.quantile_scores import QuantileScores
+    from murho.model.tables.schema import Feature
     from murho.service.scheduling.jobs import ModelLike
 
 __all__ = ["typical_row"]

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope
 
-from murho.model.engines.answer_fields import answer_size
+from murho.model.predictive.prediction import answer_size
 from murho.service.call import Call
 from murho.service.codecs.compression import accepts_gzip
 from murho.service.codecs.decoding import LARGE_ANSWER_VALUES, Coding

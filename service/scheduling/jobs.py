@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns, Schema, UnfamiliarValue
-    from murho.model.engines.prediction import PredictOptions, Question
-    from murho.model.engines.target_models import AnyPrediction
-    from murho.model.posterior.model_spec import ModelSpec
+    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.predictive.prediction import PredictOptions, Question
+    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.tables.schema import Columns, Schema, UnfamiliarValue
 
 __all__ = ["Answer", "Job", "ModelLike", "Reservation", "Slice", "Timing"]
 
 
 class ModelLike(Protocol):
-    """The interface of a loaded checkpoint; `model.posterior.posterior.Posterior` implements it."""
+    """The interface of a loaded checkpoint; `model.checkpoint.posterior.Posterior` implements it."""
 
     @property
     def name(self) -> str:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.data.schema import UnfamiliarValue
-from murho.model.engines.answer_fields import number_arrays
-from murho.model.engines.prediction import Question
+from murho.model.checkpoint.questions import in_one
 from murho.model.errors import MurhoError
-from murho.model.posterior.questions import in_one
+from murho.model.predictive.prediction import Question, number_arrays
+from murho.model.tables.schema import UnfamiliarValue
 from murho.service.errors import ComputationError, NotReadyError
 from murho.service.scheduling.jobs import Answer, Job, Slice
 from murho.service.scheduling.scheduler import PASS_SECONDS
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.data.schema import Columns
-    from murho.model.engines.prediction import PredictOptions
-    from murho.model.engines.target_models import AnyPrediction
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.predictive.target_models import AnyPrediction
+    from murho.model.tables.schema import Columns
     from murho.service.scheduling.jobs import ModelLike, Reservation
     from murho.service.scheduling.scheduler import Outcome, Scheduler
     from murho.service.scheduling.waiting import Receive, Waiting

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from prometheus_client import Counter
 
-from murho.model.engines.prediction import Prediction
+from murho.model.predictive.prediction import Prediction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from prometheus_client import CollectorRegistry
 
-    from murho.model.engines.target_models import AnyPrediction
+    from murho.model.predictive.target_models import AnyPrediction
 
 __all__ = ["DoubtMetrics", "ModelDoubt"]
 

@@ -14,7 +14,7 @@ from murho.service.telemetry.model_series import OTHERS, ModelSeries
 from murho.service.telemetry.served_versions import ServedVersions
 
 if TYPE_CHECKING:
-    from murho.model.engines.target_models import AnyPrediction
+    from murho.model.predictive.target_models import AnyPrediction
     from murho.service.checkpoints.registry import Snapshot
     from murho.service.scheduling.jobs import Answer, Timing
     from murho.service.scheduling.scheduler import Scheduler

@@ -12,16 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from murho.model.estimator import BBBClassifier, BBBRegressor
-    from murho.model.python_interface.load_and_train import load, train
+    from murho.model.python.estimators import BBBClassifier, BBBRegressor
+    from murho.model.python.interface import load, train
 
 __all__ = ["BBBClassifier", "BBBRegressor", "load", "train"]
 
 PLACES = {
-    "BBBClassifier": "murho.model.estimator",
-    "BBBRegressor": "murho.model.estimator",
-    "load": "murho.model.python_interface.load_and_train",
-    "train": "murho.model.python_interface.load_and_train",
+    "BBBClassifier": "murho.model.python.estimators",
+    "BBBRegressor": "murho.model.python.estimators",
+    "load": "murho.model.python.interface",
+    "train": "murho.model.python.interface",
 }
 """Where each name comes from."""
 

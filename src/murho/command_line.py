@@ -10,49 +10,49 @@ import typer
 from typer.core import TyperGroup
 
 from murho.model.errors import MurhoError, OptionError
-from murho.model.runtime.processors import let_threads_sleep
+from murho.model.runtime import let_threads_sleep
 
 __all__ = ["app", "main"]
 
 COMMANDS = {
     "train": (
-        "murho.model.commands.train",
+        "murho.cli.train",
         "Fit a Bayesian network to a table and save it as a checkpoint.",
         "Make a model",
     ),
     "update": (
-        "murho.model.commands.update",
+        "murho.cli.update",
         "Learn from new rows; writes the next version of a checkpoint.",
         "Make a model",
     ),
     "prune": (
-        "murho.model.commands.prune",
+        "murho.cli.prune",
         "Remove the weights with the lowest signal-to-noise ratio; writes the next version.",
         "Make a model",
     ),
     "predict": (
-        "murho.model.commands.predict",
+        "murho.cli.predict",
         "Score a file, offline or through a running service.",
         "Use and judge a model",
     ),
     "evaluate": (
-        "murho.model.commands.evaluate",
+        "murho.cli.evaluate",
         "Judge a checkpoint on labelled rows.",
         "Use and judge a model",
     ),
     "importance": (
-        "murho.model.commands.importance",
+        "murho.cli.importance",
         "Show which features the answers depend on.",
         "Use and judge a model",
     ),
     "report": (
-        "murho.model.commands.report",
+        "murho.cli.report",
         "Write the report of a checkpoint, or for new labelled rows.",
         "Use and judge a model",
     ),
-    "models": ("murho.model.commands.models", "List the checkpoints of a directory.", "Use and judge a model"),
+    "models": ("murho.cli.models", "List the checkpoints of a directory.", "Use and judge a model"),
     "publish": (
-        "murho.model.commands.publish",
+        "murho.cli.publish",
         "Put a version from disk into object storage.",
         "Run a service",
     ),

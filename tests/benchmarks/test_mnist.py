@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from benchmarks.mnist import main
-from murho.model.posterior.checkpoint import read_checkpoint
+from murho.model.checkpoint.checkpoint import read_checkpoint
 from tests.benchmarks.mnist_parts.made_images import write_images
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import quartic, sinusoid
-from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
+from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import training
 from benchmarks.processes import ProcessError
 from benchmarks.training import made_up_table, main, measure
-from murho.model.data.tables import read_table
+from murho.model.tables.files import read_table
 
 
 def test_a_table_is_the_same_every_time_and_has_the_shape_asked_for() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.posterior.posterior import Posterior
+from murho.model.checkpoint.posterior import Posterior
 from tests.e2e.browser import Visit, started_browser, visiting
 from tests.e2e.support import Service, serve
 from tests.service.classifiers import write_classifier

@@ -16,7 +16,7 @@ CODE = """
 import importlib.machinery, os, sys, time
 from pathlib import Path
 
-MODULE = "murho.model.engines.selection"
+MODULE = "murho.model.predictive.compiled_engine"
 SWITCH = Path(os.environ["ENGINE_FAULT"])
 
 

@@ -14,7 +14,7 @@ from tests.e2e.traffic import REFUSALS, Traffic, asks, wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 NOTICED = 1.0
 """Seconds in which a service that watches its directory would notice a change."""

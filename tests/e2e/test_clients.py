@@ -16,7 +16,7 @@ from tests.e2e.traffic import Traffic, asks, differences, offline, wait_until
 from tests.service.support import ROW
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
     from tests.e2e.support import Service
 
 BODY: dict[str, Any] = {"inputs": [ROW], "samples": 64}

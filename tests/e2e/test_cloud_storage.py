@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.storage.cache import CacheOptions
-from murho.model.storage.object_store import ObjectStore
+from murho.model.checkpoint.cache import CacheOptions
+from murho.model.checkpoint.object_store import ObjectStore
 from tests.e2e.support import serve
 from tests.e2e.test_object_storage import Load, listed
 from tests.e2e.test_versions import refused, until, version_of
-from tests.model.storage.cloud_servers import CLOUDS, cloud_server, in_cloud_environment
-from tests.model.storage.conftest import RENTS
-from tests.model.storage.s3_server import Proxy
+from tests.model.checkpoint.cloud_servers import CLOUDS, cloud_server, in_cloud_environment
+from tests.model.checkpoint.conftest import RENTS
+from tests.model.checkpoint.s3_server import Proxy
 from tests.support import ROOT, call_murho
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.model.storage.cloud_servers import Cloud
+    from tests.model.checkpoint.cloud_servers import Cloud
 
 pytestmark = pytest.mark.slow
 

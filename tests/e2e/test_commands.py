@@ -57,7 +57,7 @@ def test_help_answers_and_names_the_commands() -> None:
 def test_help_imports_neither_room() -> None:
     code = (
         "import sys; from murho.command_line import app; app(['--help'], standalone_mode=False); "
-        "rooms = ('torch', 'fastapi', 'murho.model.commands.train', 'murho.service.commands'); "
+        "rooms = ('torch', 'fastapi', 'murho.cli.train', 'murho.service.commands'); "
         "print([name for name in rooms if name in sys.modules])"
     )
     done = subprocess.run(

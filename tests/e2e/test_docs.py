@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from murho.cli.train import read_config
 from murho.command_line import COMMANDS
-from murho.model.training.config_files import read_config
 from murho.model.training.options import make_options
 from murho.service.configuration import OF_OTHERS
 from murho.service.settings import Settings

@@ -15,7 +15,7 @@ from tests.e2e.support import MURHO
 from tests.e2e.traffic import Traffic, asks, wait_until
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
     from tests.e2e.support import Service
 
 

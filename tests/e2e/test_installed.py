@@ -20,7 +20,7 @@ USE = """
 import model, service
 assert model.__file__ == {project!r} + "/model.py"
 assert service.__file__ == {project!r} + "/service/__init__.py"
-import murho.model.data.splits, murho.service.settings
+import murho.model.tables.splits, murho.service.settings
 import murho
 print(murho.__file__)
 """

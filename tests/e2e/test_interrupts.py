@@ -24,7 +24,7 @@ TRAIN = (
 )
 TALKATIVE = """
 from murho.command_line import app
-from murho.model.commands.training_progress import TerminalReporter
+from murho.model.python.progress import TerminalReporter
 TerminalReporter.epoch = lambda self, _: self.say("an epoch is done")
 TerminalReporter.scored = lambda self, _: self.say("a fit is scored")
 app()

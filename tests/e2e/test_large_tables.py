@@ -15,13 +15,13 @@ import pytest
 
 from benchmarks.service_parts.bodies import records
 from benchmarks.service_parts.posterior_rows import canonical
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 from tests.e2e.support import serve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
 ROWS = 600_000

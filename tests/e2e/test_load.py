@@ -17,7 +17,7 @@ from tests.service.support import ROW
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
     from tests.e2e.support import Service
 
 HOSTILE: dict[str, dict[str, Any]] = {

@@ -17,15 +17,15 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.engines.prediction import PredictOptions
-from murho.model.posterior.posterior import Posterior
-from murho.model.storage.cache import CacheOptions
-from murho.model.storage.object_store import ObjectStore
-from murho.model.storage.objects import ObjectStorage
+from murho.model.checkpoint.cache import CacheOptions
+from murho.model.checkpoint.object_store import ObjectStore
+from murho.model.checkpoint.objects import ObjectStorage
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import MURHO, Service, serve
 from tests.e2e.test_versions import refused, until, version_of
-from tests.model.storage.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
+from tests.model.checkpoint.s3_server import BUCKET, Proxy, in_environment, s3_environment, s3_server
 from tests.rents import RENTS, ROWS
 from tests.support import ROOT, call_murho
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.model.storage.s3_server import S3Server
+    from tests.model.checkpoint.s3_server import S3Server
 
 PAGE = ROOT / "docs" / "object_storage.md"
 

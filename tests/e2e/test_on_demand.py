@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 NAMES = [f"rents-{number:02}" for number in range(12)]

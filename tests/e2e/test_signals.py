@@ -15,7 +15,7 @@ from tests.e2e.traffic import Traffic, asks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ import pytest
 
 from benchmarks.service_parts.bodies import ARROW, records, rows_of
 from benchmarks.service_parts.posterior_rows import canonical
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 from murho.service.inference_protocol.binary import LENGTH_HEADER, encode_values
 from tests.e2e.support import serve
 from tests.e2e.traffic import Ask, Traffic, asks, offline, wait_until
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "2"))
 GROWTH = 1.05

@@ -15,10 +15,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.engines.prediction import PredictOptions
-from murho.model.posterior.checkpoint import read_checkpoint, write_checkpoint
-from murho.model.posterior.posterior import Posterior
+from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from tests.e2e.support import Service, serve
 from tests.service.support import ROW, train_checkpoint
 from tests.support import made_once

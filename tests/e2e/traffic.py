@@ -15,13 +15,13 @@ import numpy as np
 
 from benchmarks.service_parts.bodies import records, rows_of
 from benchmarks.service_parts.posterior_rows import canonical
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from murho.model.engines.prediction import Prediction
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.predictive.prediction import Prediction
 
 ACCURACY = 1e-5
 """Of the larger of |value| and std: the public contract."""

@@ -106,13 +106,13 @@ def _parent() -> socket.socket:
 
 def _import_the_service() -> None:
     """Imports what a service imports until it is ready, compiled code included, and starts no threads."""
-    from murho.model.runtime.processors import let_threads_sleep
+    from murho.model.runtime import let_threads_sleep
 
     let_threads_sleep()  # as `murho.command_line.main` does before PyTorch is imported
-    import murho.model.posterior.posterior
+    import murho.model.checkpoint.posterior
     import murho.service.commands
     import murho.service.server  # noqa: F401
-    from murho.model.engines.compiled.loader import load
+    from murho.model.predictive.compiled.loader import load
 
     load()
     gc.collect()

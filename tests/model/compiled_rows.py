@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from murho.model.distributions.quantile_steps import SQRT_HALF
-from murho.model.engines.compiled.moments_kernel import Scale, standardise
+from murho.model.distributions.steps import SQRT_HALF
+from murho.model.predictive.compiled.moments import Scale, standardise
 
 if TYPE_CHECKING:
     from murho.model.distributions.mixtures import Mixture

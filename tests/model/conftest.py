@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 import torch
 
-from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.fitting.fit_types import FitOptions
-from murho.model.networks.priors import GaussianPrior
-from murho.model.posterior.checkpoint import write_checkpoint
-from murho.model.posterior.posterior import Posterior
+from murho.model.bbb.fit_types import FitOptions
+from murho.model.bbb.priors import GaussianPrior
+from murho.model.bbb.rows import Rows
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from murho.model.fitting.fit_types import Epoch
+    from murho.model.bbb.fit_types import Epoch
     from murho.model.training.candidates import Attempt, Stage
     from murho.model.training.train import Trained
 

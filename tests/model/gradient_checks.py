@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from murho.model.fitting.gradients import GradientStep
-from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
+from murho.model.bbb.free_energy import GradientStep
+from murho.model.bbb.network import Architecture, BayesianNetwork
 from tests.model.oracles import free_energy
 
 if TYPE_CHECKING:
-    from murho.model.likelihoods.likelihood import Likelihood
-    from murho.model.networks.priors import Prior
+    from murho.model.bbb.likelihood import Likelihood
+    from murho.model.bbb.priors import Prior
 
 INPUTS = 4
 

@@ -8,12 +8,12 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.data.tables import read_table
-from murho.model.engines.prediction import PredictOptions
+from murho.cli.train import read_config
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.runtime.devices import use_threads_for_fitting
-from murho.model.training.config_files import read_config
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.runtime import use_threads_for_fitting
+from murho.model.tables.files import read_table
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, present

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from murho.model.distributions.mixtures import Mixture
-from murho.model.distributions.wide_component import WideRule
+from murho.model.distributions.mixtures import Mixture, WideRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

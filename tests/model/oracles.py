@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, Normal, kl_divergence
 
-from murho.model.fitting.objective import FreeEnergy
-from murho.model.networks.posterior_prior import PosteriorPrior
-from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
+from murho.model.bbb.free_energy import FreeEnergy
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, PosteriorPrior, ScaleMixturePrior
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from murho.model.likelihoods.likelihood import Likelihood
-    from murho.model.networks.bayesian_network import BayesianNetwork
-    from murho.model.networks.priors import Prior
+    from murho.model.bbb.likelihood import Likelihood
+    from murho.model.bbb.network import BayesianNetwork
+    from murho.model.bbb.priors import Prior
 
 __all__ = ["best_variance", "free_energy", "kl", "scale_mixture"]
 
@@ -78,7 +77,7 @@ def free_energy(
     draws: int = 1,
     generator: torch.Generator | None = None,
 ) -> FreeEnergy:
-    """That of a minibatch, to be differentiated automatically; see `model.fitting.gradients.GradientStep`."""
+    """That of a minibatch, to be differentiated automatically; see `model.bbb.free_energy.GradientStep`."""
     outputs = network(rows, generator, draws)
     log_density = likelihood.log_density(outputs, targets.repeat(*[1] * (targets.dim() - 1), draws))
     if row_weights is not None:

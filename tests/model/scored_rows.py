@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
+from murho.model.bbb.gaussian import HeteroscedasticNoise
+from murho.model.bbb.likelihood import NOISE_FLOOR
+from murho.model.bbb.network import inverse_softplus
+from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.training_range import Outside
-from murho.model.engines.target_model import TargetModel
-from murho.model.engines.torch_engine import TorchEngine
 from murho.model.evaluation.metrics import PERCENTILES, BandScores, band_levels
 from murho.model.evaluation.row_scores import RowScores, score_rows
-from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
-from murho.model.likelihoods.likelihood import NOISE_FLOOR
-from murho.model.networks.layers import inverse_softplus
-from murho.model.posterior.drawn_rows import DrawnRows
+from murho.model.predictive.target_models import TargetModel
+from murho.model.predictive.torch_engine import TorchEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from murho.model.distributions.calibration import ConformalMap
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.calibration.conformal import ConformalMap
+    from murho.model.checkpoint.posterior import Posterior
 
 ALL_LEVELS = sorted({*band_levels(), *PERCENTILES})
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import murho.ray
-from murho.model.commands.batch_prediction import LocalScorer, score_table
-from murho.model.engines.prediction import PredictOptions
+from murho.cli.batch_prediction import LocalScorer, score_table
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
-from murho.model.posterior.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
 from tests.support import ROOT
 
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"

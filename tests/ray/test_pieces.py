@@ -9,8 +9,8 @@ import pyarrow.csv
 import pytest
 from pyarrow import parquet
 
-from murho.model.data.tables import read_table
 from murho.model.errors import OptionError, TableError
+from murho.model.tables.files import read_table
 from murho.ray import pieces
 from murho.ray.pieces import find_sources, first_rows, read_piece, source_of
 

@@ -13,8 +13,8 @@ import pyarrow.csv
 import pytest
 from pyarrow import parquet
 
-from murho.model.engines.prediction import PredictOptions
 from murho.model.errors import OptionError, TableError
+from murho.model.predictive.prediction import PredictOptions
 from murho.ray.scoring import Scoring
 from murho.ray.scoring_job import FINISHED, prepare_job
 from tests.support import ROOT, call_murho

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import yaml
 
+from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError
-from murho.model.posterior.checkpoint import read_checkpoint, write_checkpoint
-from murho.model.posterior.posterior import Posterior
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.e2e.traffic import Traffic, asks, wait_until

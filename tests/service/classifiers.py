@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from murho.model.data.schema import Target
-from murho.model.distributions.class_calibration import ClassCalibration
-from murho.model.distributions.class_map import ClassMap
-from murho.model.distributions.prediction_sets import fit_prediction_sets
+from murho.model.bbb.network import Architecture
+from murho.model.calibration.class_map import ClassMap
+from murho.model.calibration.classes import ClassCalibration
+from murho.model.calibration.prediction_sets import fit_prediction_sets
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import ClassShares, LikelihoodSpec
 from murho.model.distributions.transforms import Identity, Standardisation
-from murho.model.networks.bayesian_network import Architecture
-from murho.model.posterior.checkpoint import write_checkpoint
-from murho.model.posterior.class_shares import ClassShares
-from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.spec_parts import LikelihoodSpec
+from murho.model.tables.schema import Target
 from tests.service.support import SCHEMA, FakeModel, spec_of
 
 if TYPE_CHECKING:
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from murho.model.data.schema import Columns, Schema
-    from murho.model.engines.prediction import PredictOptions, Question
-    from murho.model.posterior.model_spec import ModelSpec
+    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.predictive.prediction import PredictOptions, Question
+    from murho.model.tables.schema import Columns, Schema
 
 __all__ = ["CLASSES", "CLASS_SCHEMA", "Classifier", "class_spec", "write_classifier"]
 

@@ -41,7 +41,7 @@ from tests.service.support import NAMES, ROW, SCHEMA, FakeModel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from murho.model.data.schema import Schema
+    from murho.model.tables.schema import Schema
 
 __all__ = ["FORMS", "Findings", "Form", "Mutant", "mutants", "search"]
 

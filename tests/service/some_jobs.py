@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 from murho.service.scheduling.jobs import Answer, Job
 from tests.service.support import FakeModel
 

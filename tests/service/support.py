@@ -10,16 +10,15 @@ import anyio.from_thread
 import httpx
 import numpy as np
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.bbb.network import Architecture
+from murho.model.checkpoint.checkpoint import CheckpointReference
+from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
-from murho.model.engines.monte_carlo_error import MonteCarloError
-from murho.model.engines.prediction import Prediction, PredictOptions, Question
 from murho.model.errors import CheckpointError
-from murho.model.networks.bayesian_network import Architecture
-from murho.model.posterior.checkpoint import CheckpointReference
-from murho.model.posterior.model_spec import ModelSpec
-from murho.model.posterior.spec_parts import LikelihoodSpec
+from murho.model.predictive.monte_carlo_error import MonteCarloError
+from murho.model.predictive.prediction import Prediction, PredictOptions, Question
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.support import call_murho
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from starlette.types import Receive, Scope, Send
 
-    from murho.model.data.schema import Columns, UnfamiliarValue
+    from murho.model.tables.schema import Columns, UnfamiliarValue
     from murho.service.checkpoints.source import Stamp
     from murho.service.scheduling.jobs import ModelLike
 

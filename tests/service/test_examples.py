@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import orjson
 
-from murho.model.data.schema import Feature, FeatureKind
+from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.codecs.inputs import parse_inputs
 from murho.service.examples import curl_line, example_row
 from tests.service.support import ROW, SCHEMA, FakeModel

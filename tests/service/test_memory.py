@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from murho.model.engines.draw_room import DrawRoom
+from murho.model.predictive.draw_room import DrawRoom
 from murho.service import memory
 from murho.service.errors import DeadlineError, QueueFullError
 from murho.service.memory import SMALL_BYTES, AnswerRoom, RequestRoom, Share, keep_small

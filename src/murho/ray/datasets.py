@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.engines.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
+from murho.model.checkpoint.directories import find_checkpoint
 from murho.model.errors import OptionError, TableError
-from murho.model.posterior.checkpoint_directories import find_checkpoint
+from murho.model.predictive.prediction import DEFAULT_COVERAGE, DEFAULT_PERCENTILES, DEFAULT_SAMPLES, PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from murho.ray.library import processors_of_ray, require_ray
 from murho.ray.scoring import Scoring, TableScorer
 from murho.ray.scoring_job import CHECKED_ROWS, schema_of_checkpoint

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from murho.model.errors import OptionError
-from murho.model.runtime.processors import available_processors
+from murho.model.runtime import available_processors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from murho.model.data.csv_files import parse_csv, separator_and_names
-from murho.model.data.csv_records import file_chunks, record_ends
-from murho.model.data.file_checks import require_file
 from murho.model.errors import OptionError, TableError
+from murho.model.tables.files import require_file
+from murho.model.tables.formats import file_chunks, parse_csv, record_ends, separator_and_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

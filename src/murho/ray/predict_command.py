@@ -11,15 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from murho.model.commands.predict_options import read_asked, with_predict_options
-from murho.model.commands.scoring_notes import say_unusual_rows
-from murho.model.commands.shared_options import (
-    CheckpointsOption,
-    DeviceOption,
-    ModelOption,
-    VersionOption,
-    only_checkpoint,
-)
+from murho.cli.predict import read_asked, say_unusual_rows, with_predict_options
+from murho.cli.shared import CheckpointsOption, DeviceOption, ModelOption, VersionOption, only_checkpoint
 
 __all__ = ["predict"]
 
@@ -42,9 +35,8 @@ def predict(
     **given: Any,
 ) -> None:
     """Score data sets larger than memory with Ray, into a directory of Parquet files."""
-    from murho.model.runtime.devices import check_device
-    from murho.model.runtime.row_progress import advancing
-    from murho.model.storage.stores import store_at
+    from murho.model.checkpoint.stores import store_at
+    from murho.model.runtime import advancing, check_device
     from murho.ray.library import ray_running, require_ray
     from murho.ray.scoring import Scoring
     from murho.ray.scoring_job import prepare_job, schema_of_checkpoint

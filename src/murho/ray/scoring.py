@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from murho.model.errors import MurhoError, OptionError, TableError
-from murho.model.runtime.durable_files import written_whole
+from murho.model.runtime import written_whole
 from murho.ray.pieces import read_piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from murho.model.commands.batch_prediction import ScoredTable
-    from murho.model.engines.prediction import PredictOptions
+    from murho.cli.batch_prediction import ScoredTable
+    from murho.model.predictive.prediction import PredictOptions
     from murho.ray.pieces import Piece, Source
 
 __all__ = ["Done", "Scoring", "TableScorer", "Worker", "answer_columns_of", "done_of"]
@@ -33,7 +33,7 @@ class Scoring:
     Attributes:
         checkpoint: Directory of the version, on every machine.
         options: Options of the prediction.
-        engine: One of `model.engines.selection.ENGINES`.
+        engine: One of `model.predictive.compiled_engine.ENGINES`.
         device: ``auto``, ``cpu`` or ``cuda``.
         warnings: Whether to add the column of warnings.
         keep_inputs: Whether the input columns come first.
@@ -71,9 +71,9 @@ class TableScorer:
         """Load the checkpoint."""
         import torch
 
-        from murho.model.commands.batch_prediction import LocalScorer
-        from murho.model.posterior.posterior import Posterior
-        from murho.model.runtime.devices import resolve_device
+        from murho.cli.batch_prediction import LocalScorer
+        from murho.model.checkpoint.posterior import Posterior
+        from murho.model.runtime import resolve_device
 
         torch.set_num_threads(1)
         self.scoring = scoring
@@ -87,7 +87,7 @@ class TableScorer:
         Raises:
             TableError: The cells can't be used; the message names column and row.
         """
-        from murho.model.commands.batch_prediction import score_table
+        from murho.cli.batch_prediction import score_table
 
         scored = score_table(table, self._scorer, self.scoring.options)
         inputs = table if self.scoring.keep_inputs else None
@@ -100,7 +100,7 @@ def answer_columns_of(columns: Mapping[str, Any], inputs: pa.Table | None) -> pa
     Raises:
         OptionError: Both have a column of the same name.
     """
-    from murho.model.commands.written_cells import written_cells
+    from murho.cli.batch_prediction import written_cells
 
     clash = sorted(set(columns) & set([] if inputs is None else inputs.column_names))
     if clash:

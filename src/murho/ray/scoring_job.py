@@ -7,14 +7,12 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from murho.model.data.schema import Schema
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.engines.selection import engine_worth
+from murho.model.checkpoint.checkpoint import FACTS_FILE
 from murho.model.errors import CheckpointError, OptionError, TableError
-from murho.model.posterior.checkpoint import FACTS_FILE
-from murho.model.runtime.checkpoint_files import parse_json, read_bounded
-from murho.model.runtime.durable_files import replace_durably
-from murho.model.runtime.row_progress import ignore_rows
+from murho.model.predictive.compiled_engine import engine_worth
+from murho.model.runtime import ignore_rows, parse_json, read_bounded, replace_durably
+from murho.model.tables.schema import Schema
+from murho.model.tables.schema_inference import columns_from_table
 from murho.ray.library import processors_of_ray, quiet_data
 from murho.ray.pieces import find_sources, first_rows, source_of
 from murho.ray.scoring import Worker
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from murho.model.runtime.row_progress import Advance
+    from murho.model.runtime import Advance
     from murho.ray.pieces import Source
     from murho.ray.scoring import Scoring
 

@@ -46,7 +46,7 @@ def _asgi_app(settings: Settings) -> Callable[[], ReplicaApp]:
     def build() -> ReplicaApp:
         import ray
 
-        from murho.model.runtime.processors import let_threads_sleep
+        from murho.model.runtime import let_threads_sleep
         from murho.ray.asgi import ReplicaApp
         from murho.service.telemetry.log import configure_logging
 

@@ -8,7 +8,7 @@ import torch
 from benchmarks.engine_parts.murho_posterior import posterior_of
 from benchmarks.peers.engine_task import COLUMNS, EngineTask
 from benchmarks.peers.network_task import NOISE
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 
 TASK = EngineTask((6, 5))
 

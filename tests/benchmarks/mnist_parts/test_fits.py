@@ -20,15 +20,15 @@ from benchmarks.mnist_parts.point_fit import PointRecipe, fit_point_network
 from benchmarks.mnist_parts.pruning import decibels, pruning_table
 from benchmarks.mnist_parts.systems import as_tensors
 from benchmarks.mnist_parts.unlike_images import doubt_table, drawn_answers
-from murho.model.engines.prediction import PredictOptions
-from murho.model.networks.priors import GaussianPrior, ScaleMixturePrior
-from murho.model.posterior.posterior import Posterior
+from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
 from tests.benchmarks.mnist_parts.made_images import made_images
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.networks.bayesian_network import BayesianNetwork
+    from murho.model.bbb.network import BayesianNetwork
 
 RECIPE = Recipe((16, 16), ScaleMixturePrior(0.25, 0.37, 0.018), temperature=0.02, epochs=40, batch_size=30)
 

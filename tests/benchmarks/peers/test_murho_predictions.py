@@ -11,12 +11,12 @@ from benchmarks.engine_parts.reference import deviations, disagreement, exact_an
 from benchmarks.peers import murho_predictions
 from benchmarks.peers.engine_task import EngineTask
 from benchmarks.peers.murho_predictions import prepare
-from murho.model.engines.compiled_engine import CompiledEngine
+from murho.model.predictive.compiled_engine import CompiledEngine
 
 if TYPE_CHECKING:
     import torch
 
-    from murho.model.engines.draws import Draws
+    from murho.model.predictive.draws import Draws
 
 TASK = EngineTask((6, 5))
 

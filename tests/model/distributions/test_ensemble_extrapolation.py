@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.distributions.ensemble_extrapolation import ensemble_score
+from murho.model.bbb.rows import ensemble_score
 from murho.model.distributions.predictive import Predictive
 from murho.model.distributions.transforms import Identity
 

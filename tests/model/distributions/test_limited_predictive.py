@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.distributions.limited_predictive import LimitedPredictive
-from murho.model.distributions.limits import Limits
-from murho.model.distributions.predictive import Predictive
-from murho.model.distributions.transforms import Identity, Logarithm
-from murho.model.distributions.wide_component import WideRule
+from murho.model.distributions.mixtures import WideRule
+from murho.model.distributions.predictive import LimitedPredictive, Predictive
+from murho.model.distributions.transforms import Identity, Limits, Logarithm
 from murho.model.errors import OptionError
 
 if TYPE_CHECKING:

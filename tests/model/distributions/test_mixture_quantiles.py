@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.distributions.mixture_quantiles import mixture_quantiles
-from murho.model.distributions.mixtures import Mixture
+from murho.model.distributions.mixtures import Mixture, mixture_quantiles
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, assert_exact, make
 
 DENSE = torch.special.ndtri(torch.arange(1, 100, dtype=torch.float64) / 100.0)

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from murho.model.distributions import predictive as predictive_module
-from murho.model.distributions.mixtures import Mixture
+from murho.model.distributions.mixtures import Mixture, WideRule
 from murho.model.distributions.predictive import Predictive, function_exceedance, function_quantiles, split
 from murho.model.distributions.transforms import Logarithm
-from murho.model.distributions.wide_component import WideRule
 from tests.model.mixture_references import spelt_out
 
 

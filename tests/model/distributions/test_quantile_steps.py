@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from murho.model.distributions.mixture_quantiles import StandardMixture
-from murho.model.distributions.quantile_steps import DOUBLE, SINGLE, cornish_fisher, score_step, taylor_step
+from murho.model.distributions.mixtures import StandardMixture
+from murho.model.distributions.steps import DOUBLE, SINGLE, cornish_fisher, score_step, taylor_step
 from tests.model.mixture_references import HARD, SCORES, SMOOTH, bisect, make
 
 

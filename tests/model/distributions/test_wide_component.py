@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.distributions.wide_component import WideRule
-from murho.model.engines.prediction import PredictOptions
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions.mixtures import WideRule
 from murho.model.errors import CheckpointError
-from murho.model.posterior.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table, present, train_quickly
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murho.model.encoding.bin_edges import bin_edges
+from murho.model.encoding.piecewise import bin_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

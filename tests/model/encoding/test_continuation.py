@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.encoding.continuation import Continuation
-from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.encodings import ENCODINGS
+from murho.model.encoding.encoder import ENCODINGS, Encoder
 from murho.model.errors import CheckpointError
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 VALUES = np.linspace(0.0, 4.0, 81)
 HALF = Continuation(0.5, 1.0, 2.0)

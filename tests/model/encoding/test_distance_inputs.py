@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from murho.model.encoding.distance_inputs import LEAST_UNLIKE, DistanceInputs, isolated_numbers
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.row_distance import RowDistances
+from murho.model.encoding.unlike import LEAST_UNLIKE, DistanceInputs, RowDistances, isolated_numbers
 from tests.model.encoding.distribution_tables import numeric_columns, paired_columns, schema_of
 
 if TYPE_CHECKING:

@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.encoding.distance_warnings import distance_warnings
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.input_warnings import input_warnings
+from murho.model.encoding.warnings import distance_warnings, input_warnings
 from tests.model.encoding.distribution_tables import mixed_columns, schema_of
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import UnfamiliarValue
+    from murho.model.tables.schema import UnfamiliarValue
 
 COLUMNS = mixed_columns(500)
 SCHEMA = schema_of(COLUMNS)

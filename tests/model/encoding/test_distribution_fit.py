@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution, reach_of
-from murho.model.encoding.row_distance import RowDistances, distance_of
+from murho.model.encoding.unlike import RowDistances, distance_of
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from murho.model.data.cells import parse_date
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
-from murho.model.data.tables import read_table
-from murho.model.encoding.encoder import LARGEST, Encoder
-from murho.model.encoding.encodings import ENCODINGS
+from murho.model.encoding.encoder import ENCODINGS, LARGEST, Encoder
 from murho.model.errors import CheckpointError, OptionError, TableError
+from murho.model.tables.cells import parse_date
+from murho.model.tables.files import read_table
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from tests.support import ROOT
 
 CARS = ROOT / "examples" / "cars.csv"

@@ -7,7 +7,7 @@ import pytest
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.feature_distribution import MOST_COLUMNS, FeatureDistribution
-from murho.model.encoding.row_distance import RowDistances, distance_of
+from murho.model.encoding.unlike import RowDistances, distance_of
 from murho.model.errors import CheckpointError
 from tests.model.encoding.distribution_tables import mixed_columns, numeric_columns, schema_of
 

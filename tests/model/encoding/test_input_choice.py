@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from murho.model.encoding.input_choice import InputChoice
+from murho.model.encoding.encoder import InputChoice
 
 
 @pytest.mark.parametrize(

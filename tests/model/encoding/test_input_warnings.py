@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.input_warnings import input_warnings
+from murho.model.encoding.warnings import input_warnings
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 COLUMNS = {"heat": np.array([0.0, 1.0, 9.0, 10.0]), "place": np.array(["A", "B"] * 2, dtype=object)}
 FEATURES = (

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.data.schema import Feature, FeatureKind
-from murho.model.encoding.level_shares import LevelShares
+from murho.model.encoding.feature_distribution import LevelShares
 from murho.model.errors import CheckpointError
+from murho.model.tables.schema import Feature, FeatureKind
 
 KIND = Feature("kind", FeatureKind.CATEGORICAL, None, True, None, None, ("A", "B", "C", "D"))
 LIFT = Feature("lift", FeatureKind.BOOLEAN, None, False, 0.0, 1.0, ())

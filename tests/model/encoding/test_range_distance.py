@@ -8,12 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
-from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.encodings import ENCODINGS
-from murho.model.encoding.feature_encodings import Scaled, Standard
-from murho.model.encoding.scaling import Scale
+from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.transforms import Scale, Scaled, Standard
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from tests.model.conftest import make_table
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murho.model.encoding.distribution_fit import fit_feature_distribution
-from murho.model.encoding.row_distance import RowDistances, odd_combinations
+from murho.model.encoding.unlike import RowDistances, odd_combinations
 from tests.model.encoding.distribution_tables import numeric_columns, paired_columns, schema_of
 
 if TYPE_CHECKING:

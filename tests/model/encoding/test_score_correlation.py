@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.score_correlation import best_shrinkage, row_sums, sample_correlation, shrunk
+from murho.model.encoding.feature_distribution import best_shrinkage, row_sums, sample_correlation, shrunk
 
 
 @pytest.mark.parametrize(("columns", "outputs"), [(1, 1), (3, 2), (9, 16), (40, 40), (120, 3)])

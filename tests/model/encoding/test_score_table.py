@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.encoding.quantile_scores import QuantileScores
-from murho.model.encoding.score_table import ScoreTable
+from murho.model.encoding.quantile_scores import QuantileScores, ScoreTable
 
 GENERATOR = np.random.default_rng(0)
 COLUMNS = [GENERATOR.normal(size=500), GENERATOR.integers(0, 3, 500).astype(float), np.full(500, 7.0)]

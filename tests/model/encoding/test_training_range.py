@@ -14,7 +14,7 @@ from murho.model.encoding.training_range import BEYOND, FURTHEST_TARGET, BeyondR
 from murho.model.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 RANGE = TrainingRange(torch.tensor([-1.0, 0.0, -torch.inf]), torch.tensor([2.0, 0.0, torch.inf]))
 ROWS = torch.tensor([[-1.0, 0.0, 9.0], [2.0, 0.0, -9.0], [2.1, 0.0, 0.0], [0.0, 1.0, 0.0], [-5.0, -1.0, 0.0]])

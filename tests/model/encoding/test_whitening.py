@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.encodings import ENCODINGS
+from murho.model.encoding.encoder import ENCODINGS, Encoder
 from murho.model.encoding.whitening import HIDDEN_VARIANCE, MOST_DIRECTIONS
 from murho.model.errors import CheckpointError
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 
 def numeric(name: str, column: npt.NDArray[np.float64]) -> Feature:

@@ -9,12 +9,15 @@ import pytest
 from mapie.metrics.calibration import expected_calibration_error
 from sklearn import metrics as sklearn_metrics
 
-from murho.model.evaluation.class_confusion import confusion_matrix, scores_by_class
-from murho.model.evaluation.class_metrics import class_scores, roc_auc, row_log_loss
-from murho.model.evaluation.class_reliability import (
+from murho.model.evaluation.class_metrics import (
     calibration_error,
     class_reliability,
+    class_scores,
     classwise_calibration_error,
+    confusion_matrix,
+    roc_auc,
+    row_log_loss,
+    scores_by_class,
 )
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from mapie.metrics.classification import classification_coverage_score, classification_mean_width_score
 
-from murho.model.evaluation.class_sets import set_scores, set_scores_by_class
-from murho.model.evaluation.selective_accuracy import accuracy_of_kept
+from murho.model.evaluation.class_metrics import accuracy_of_kept, set_scores, set_scores_by_class
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from murho.model.evaluation.class_summary import class_summary, per_cent
+from murho.model.evaluation.class_metrics import class_summary, per_cent
 
 SETS = {"coverage": {"90": 0.912}, "size": {"90": 1.234}}
 SCORES: dict[str, Any] = {

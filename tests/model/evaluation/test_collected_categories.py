@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.evaluation.collected_categories import CollectedCategories
+from murho.model.evaluation.row_scores import CollectedCategories
+from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_blocks_make_the_columns_that_have_groups(rent: Posterior) -> None:

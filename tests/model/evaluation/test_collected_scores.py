@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murho.model.distributions.calibration import fit_conformal_map
-from murho.model.evaluation.collected_scores import CollectedScores
-from murho.model.evaluation.row_scores import ROW_ARRAYS
+from murho.model.calibration.conformal import fit_conformal_map
+from murho.model.evaluation.row_scores import ROW_ARRAYS, CollectedScores
 from tests.model.scored_rows import score_gaussians
 
 

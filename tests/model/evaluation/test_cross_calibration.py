@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.data.splits import HeldOut, split_rows
-from murho.model.distributions.calibration import CROSS, POOLED, SPLIT, fit_conformal_map
+from murho.model.bbb.gaussian import HeteroscedasticNoise
+from murho.model.bbb.likelihood import NOISE_FLOOR
+from murho.model.bbb.network import inverse_softplus
+from murho.model.calibration.conformal import CROSS, POOLED, SPLIT, fit_conformal_map
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.row_answers import DrawnRows
 from murho.model.distributions.transforms import Identity
 from murho.model.encoding.training_range import Outside
-from murho.model.engines.target_model import TargetModel
-from murho.model.engines.torch_engine import TorchEngine
-from murho.model.evaluation import judged_rows as judging
+from murho.model.evaluation import held_out as judging
 from murho.model.evaluation.cross_calibration import SAMPLES, calibrate_and_score
 from murho.model.evaluation.metrics import summary
 from murho.model.evaluation.row_scores import score_rows
-from murho.model.likelihoods.heteroscedastic import HeteroscedasticNoise
-from murho.model.likelihoods.likelihood import NOISE_FLOOR
-from murho.model.networks.layers import inverse_softplus
-from murho.model.posterior.drawn_rows import DrawnRows
-from murho.model.posterior.posterior import Posterior
+from murho.model.predictive.target_models import TargetModel
+from murho.model.predictive.torch_engine import TorchEngine
+from murho.model.tables.schema_inference import columns_from_table
+from murho.model.tables.splits import HeldOut, split_rows
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.evaluation.ensemble_estimate import extrapolated, narrowing_of
-from murho.model.evaluation.judged_rows import JudgedRows
-from murho.model.evaluation.weighted_means import RowWeights
+from murho.model.evaluation.held_out import JudgedRows, extrapolated, narrowing_of
+from murho.model.evaluation.metrics import RowWeights
 
 
 def _judged(alone: np.ndarray, together: np.ndarray, judges: int, members: int) -> JudgedRows:

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from murho.model.data import row_blocks
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.data.targets import read_targets
-from murho.model.engines.prediction import PredictOptions
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
-from murho.model.evaluation import judged_classes
+from murho.model.evaluation import evaluate_classes
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.posterior.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables import files
+from murho.model.tables.schema_inference import columns_from_table, read_targets
 from tests.model.rooms import CLASSES, rooms_table
 from tests.support import ROOT
 
@@ -124,7 +123,7 @@ def test_the_surest_rows_are_right_more_often(report: dict[str, Any]) -> None:
 
 
 def test_blocks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_blocks, "ROWS_PER_BLOCK", 33)
+    monkeypatch.setattr(files, "ROWS_PER_BLOCK", 33)
     parts = evaluate_table(rooms, rooms_table(rows=200, seed=5))
     assert parts["log_loss"] == pytest.approx(report["log_loss"], rel=1e-5)
     for key in ("confusion", "n", "left_out"):
@@ -134,8 +133,8 @@ def test_blocks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeyp
 
 
 def test_chunks_change_nothing(rooms: Posterior, report: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judged_classes, "ROWS_PER_CHUNK", 33)
-    monkeypatch.setattr(judged_classes, "MOST_ROWS_PER_PASS", 10)
+    monkeypatch.setattr(evaluate_classes, "ROWS_PER_CHUNK", 33)
+    monkeypatch.setattr(evaluate_classes, "MOST_ROWS_PER_PASS", 10)
     done: list[int] = []
     parts = evaluate_table(rooms, rooms_table(rows=200, seed=5), advance=done.append)
     assert sum(done) == 200

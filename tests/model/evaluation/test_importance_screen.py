@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.evaluation import importance_screen
-from murho.model.evaluation.importance_screen import screened_features
-from murho.model.evaluation.permutation_importance import permutation_importance
+from murho.model.evaluation import importance
+from murho.model.evaluation.importance import permutation_importance, screened_features
+from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
     import pytest
 
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_few_features_are_all_kept_in_the_order_of_the_schema(rent: Posterior) -> None:
@@ -45,7 +44,7 @@ def test_it_does_not_depend_on_how_many_features_go_through_in_a_pass(
 ) -> None:
     columns = columns_from_table(make_table(rows=60, seed=3), rent.schema)
     together = screened_features(rent, columns, 2)
-    monkeypatch.setattr(importance_screen, "CELLS_OF_A_PASS", 1)
+    monkeypatch.setattr(importance, "CELLS_OF_A_PASS", 1)
     assert screened_features(rent, columns, 2) == together
 
 

@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murho.model.evaluation.metrics import (
-    COVERAGES,
-    PERCENTILES,
-    BandScores,
-    band_levels,
-    point_scores,
-    summary,
-)
+from murho.model.evaluation.metrics import COVERAGES, PERCENTILES, BandScores, band_levels, point_scores, summary
 
 numbers = st.floats(-100.0, 100.0)
 

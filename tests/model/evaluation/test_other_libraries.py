@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from mapie.metrics import regression as mapie
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.engines.prediction import PredictOptions
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.evaluation.metrics import COVERAGES, band_levels
-from murho.model.evaluation.pit import pit_of, reliability
+from murho.model.evaluation.metrics import COVERAGES, band_levels, pit_of, reliability
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from tests.model.conftest import make_table
 from tests.model.scored_rows import score_gaussians
 
@@ -23,8 +22,8 @@ with warnings.catch_warnings():
     import uncertainty_toolbox as toolbox
 
 if TYPE_CHECKING:
+    from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.row_scores import RowScores
-    from murho.model.posterior.posterior import Posterior
 
 
 class Predictions(NamedTuple):

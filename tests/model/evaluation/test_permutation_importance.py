@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from murho.model.data.schema_inference import columns_from_table, target_from_table
-from murho.model.engines.prediction import DEFAULT_SAMPLES, PredictOptions
 from murho.model.errors import OptionError
 from murho.model.evaluation.evaluate import score_columns
-from murho.model.evaluation.permutation_importance import choose_rows, permutation_importance
+from murho.model.evaluation.importance import choose_rows, permutation_importance
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.tables.schema_inference import columns_from_table, target_from_table
 from tests.model.conftest import make_table
 from tests.model.rooms import rooms_table
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_it_approaches_the_mean_over_all_pairs_of_rows(rent: Posterior) -> None:

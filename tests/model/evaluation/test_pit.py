@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from murho.model.distributions.calibration import fit_conformal_map
-from murho.model.evaluation.pit import calibration_error, kolmogorov_smirnov, pit_of, reliability
+from murho.model.calibration.conformal import fit_conformal_map
+from murho.model.evaluation.metrics import calibration_error, kolmogorov_smirnov, pit_of, reliability
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,16 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.distributions.calibration import ConformalMap, fit_conformal_map
+from murho.model.calibration.conformal import ConformalMap, fit_conformal_map
 from murho.model.errors import OptionError
 from murho.model.evaluation import row_scores as row_scores_module
-from murho.model.evaluation.metrics import PERCENTILES
-from murho.model.evaluation.pit import kolmogorov_smirnov, pit_of
+from murho.model.evaluation.metrics import PERCENTILES, kolmogorov_smirnov, pit_of
 from murho.model.evaluation.row_scores import RowScores, score_rows
 from tests.model.scored_rows import gaussian_posterior, score_gaussians
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_of_a_standard_normal_everything_is_known() -> None:

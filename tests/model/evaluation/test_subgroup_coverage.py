@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.evaluation.subgroup_coverage import coverage_by_category, coverage_by_std, spearman
+from murho.model.evaluation.subgroups import coverage_by_category, coverage_by_std, spearman
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from tests.model.scored_rows import scored_rows
 
 small_whole = arrays(np.int64, 30, elements=st.integers(0, 8))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.model.fitting.training_data import select_rows
+from murho.model.bbb.rows import select_rows
 from murho.model.report.facts import facts_of_training
-from murho.model.report.shown_rows import shown_rows
+from murho.model.report.held_out_facts import shown_rows
 from tests.model.conftest import make_table, train_quickly
 
 if TYPE_CHECKING:

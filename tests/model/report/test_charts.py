@@ -8,10 +8,10 @@ from unittest import mock
 
 import pytest
 
-from murho.model.report import rendering
+from murho.model.report import page
 from murho.model.report.chart_style import COLOURS
 from murho.model.report.charts import charts
-from murho.model.report.rendering import Drawing, draw
+from murho.model.report.page import Drawing, draw
 
 ALL = [
     "predicted",
@@ -90,7 +90,7 @@ def test_a_picture_is_a_png(facts: dict[str, Any]) -> None:
 
 
 def test_without_the_extra_nothing_is_drawn(facts: dict[str, Any]) -> None:
-    with mock.patch.object(rendering, "find_spec", return_value=None):
+    with mock.patch.object(page, "find_spec", return_value=None):
         assert draw(facts) == []
 
 

@@ -11,9 +11,8 @@ import pytest
 from murho.model.report.charts import charts
 from murho.model.report.facts import facts_of_training
 from murho.model.report.files import training_report
-from murho.model.report.html_page import html_page
 from murho.model.report.labelled_rows import report_of_rows
-from murho.model.report.rendering import can_draw
+from murho.model.report.page import can_draw, html_page
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from murho.model.posterior.checkpoint import write_checkpoint
+from murho.model.checkpoint.checkpoint import write_checkpoint
 from murho.model.report.facts import FACTS_PATH, facts_of_spec, facts_of_training, report_facts
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_of_many_features_the_strongest_are_judged_and_all_are_counted(
 ) -> None:
     assert [feature["name"] for feature in facts["importance"]["features"]] == ["size", "district", "lift", "day"]
     assert facts["importance"]["of_features"] == 4
-    monkeypatch.setattr("murho.model.report.facts.MOST_FEATURES", 2)
+    monkeypatch.setattr("murho.model.report.facts.MOST_BARS", 2)
     importance = facts_of_training(trained)["importance"]
     means = {feature["name"]: feature["mean"]["value"] for feature in facts["importance"]["features"]}
     assert [feature["name"] for feature in importance["features"]] == [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from murho.model.posterior.checkpoint import list_checkpoints, read_stored, write_checkpoint
+from murho.model.checkpoint.checkpoint import list_checkpoints, read_stored, write_checkpoint
 from murho.model.report.files import training_report
 
 if TYPE_CHECKING:

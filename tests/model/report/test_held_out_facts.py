@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
-from murho.model.evaluation.held_out_rows import HeldOutRows
-from murho.model.evaluation.weighted_means import RowWeights
+from murho.model.evaluation.held_out import HeldOutRows
+from murho.model.evaluation.metrics import RowWeights
 from murho.model.report.held_out_facts import held_out_facts
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
 pytestmark = pytest.mark.fast
 

@@ -9,9 +9,8 @@ from unittest import mock
 
 import pytest
 
-from murho.model.report import html_page as module
-from murho.model.report.html_page import html_page
-from murho.model.report.rendering import HOW_TO_GET_CHARTS, draw
+from murho.model.report import page as module
+from murho.model.report.page import HOW_TO_GET_CHARTS, draw, html_page
 
 VOID = {"meta", "br", "img", "link"}
 

@@ -15,7 +15,7 @@ from murho.model.report.labelled_rows import report_of_rows
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 
 def test_scores_and_coverage_are_those_of_an_evaluation(rent: Posterior) -> None:

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from murho.model.report.facts import facts_of_spec, facts_of_training
+from murho.model.report.facts import facts_of_pruning, facts_of_spec, facts_of_training, facts_of_update
 from murho.model.report.files import pruning_report, update_report
-from murho.model.report.revision_facts import facts_of_pruning, facts_of_update
-from murho.model.revision.pruning import prune
-from murho.model.revision.revisions import Revision, labelled_rows
-from murho.model.revision.update_fit import UpdateOptions
-from murho.model.revision.updating import update
+from murho.model.training.pruning import prune
+from murho.model.training.revisions import Revision, labelled_rows
+from murho.model.training.updating import UpdateOptions, update
 from tests.model.conftest import Notes, make_table
 
 if TYPE_CHECKING:
-    from murho.model.revision.pruning import Pruned
-    from murho.model.revision.revisions import LabelledRows
-    from murho.model.revision.updating import Updated
+    from murho.model.training.pruning import Pruned
+    from murho.model.training.revisions import LabelledRows
     from murho.model.training.train import Trained
+    from murho.model.training.updating import Updated
 
 
 @pytest.fixture(scope="module")

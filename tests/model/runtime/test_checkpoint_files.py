@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.runtime.checkpoint_files import MOST_VALUES, memory_size, parse_json, read_bounded
+from murho.model.runtime import MOST_VALUES, memory_size, parse_json, read_bounded
 
 STATUS = Path("/proc/self/status")
 

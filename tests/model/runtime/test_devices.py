@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from murho.model import runtime as runtime_module
 from murho.model.errors import OptionError
-from murho.model.runtime import devices
-from murho.model.runtime.devices import resolve_device, use_threads_for_answering, use_threads_for_fitting
+from murho.model.runtime import resolve_device, use_threads_for_answering, use_threads_for_fitting
 
 
 def test_auto_takes_what_there_is() -> None:
@@ -41,7 +41,7 @@ def test_threads_are_given_back_after_a_fit() -> None:
 
 def test_answers_take_the_processors_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr(devices, "available_processors", lambda: 3)
+    monkeypatch.setattr(runtime_module, "available_processors", lambda: 3)
     try:
         use_threads_for_answering()
         assert torch.get_num_threads() == 3

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from murho.model.runtime.interrupts import interrupts_held_back
+from murho.model.runtime import interrupts_held_back
 
 pytestmark = pytest.mark.usefixtures("heed_interrupts")
 

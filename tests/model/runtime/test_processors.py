@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.runtime.processors import available_processors, let_threads_sleep
+from murho.model.runtime import available_processors, let_threads_sleep
 
 if TYPE_CHECKING:
     from pathlib import Path

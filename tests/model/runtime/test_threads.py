@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from murho.model.encoding.training_range import Outside
-from murho.model.engines.prediction import PredictOptions
-from murho.model.runtime.threads import FEW_PRODUCTS, in_parts, threads_for, use_threads
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.runtime import FEW_PRODUCTS, in_parts, threads_for, use_threads
 
 if TYPE_CHECKING:
-    from murho.model.posterior.posterior import Posterior
+    from murho.model.checkpoint.posterior import Posterior
 
 
 pytestmark = pytest.mark.usefixtures("two_threads")

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from murho.model.errors import FitError
-from murho.model.training import search_budget
+from murho.model.training import candidates as candidates_module
 from murho.model.training.candidate_fits import CandidateFits
 from tests.model.conftest import Notes, make_table, train_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from murho.model.fitting.fit_types import Epoch
+    from murho.model.bbb.fit_types import Epoch
 
 
 class _Fails(Notes):
@@ -92,7 +92,7 @@ class _Slow(Notes):
 
 
 def test_a_slow_machine_changes_no_bit_of_a_fit_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_budget, "default_budget", lambda _: 0.08)
+    monkeypatch.setattr(candidates_module, "default_budget", lambda _: 0.08)
     changes: dict[str, Any] = {"members": 3, "noise": "auto", "temperature": None, "epochs": 400}
     slow = _Slow()
     quick, later = (train_quickly(make_table(rows=90), notes, **changes) for notes in (Notes(), slow))

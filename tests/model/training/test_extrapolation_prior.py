@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from murho.model.engines.draw_maker import make_draws
-from murho.model.engines.forward import forward
-from murho.model.networks.bayesian_network import Architecture, BayesianNetwork
-from murho.model.training.extrapolation_prior import NEGLIGIBLE_SIGMA, with_extrapolation_prior
+from murho.model.bbb.network import Architecture, BayesianNetwork
+from murho.model.predictive.draws import make_draws
+from murho.model.predictive.torch_engine import forward
+from murho.model.training.extrapolation import NEGLIGIBLE_SIGMA, with_extrapolation_prior
 
 
 def _tensors(architecture: Architecture) -> dict[str, torch.Tensor]:

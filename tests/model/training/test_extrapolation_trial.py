@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.bbb.network import Architecture
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
-from murho.model.networks.bayesian_network import Architecture
-from murho.model.posterior.model_spec import ModelSpec
-from murho.model.posterior.posterior import Posterior
-from murho.model.posterior.spec_parts import LikelihoodSpec
-from murho.model.training.extrapolation_trial import FOLLOWED, INNER, LEAST_SHARE, MOST_DOUBT, extrapolation_trial
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
+from murho.model.training.extrapolation import FOLLOWED, INNER, LEAST_SHARE, MOST_DOUBT, extrapolation_trial
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Columns
+    from murho.model.tables.schema import Columns
 
 ROWS = 240
 COLUMNS: dict[str, np.ndarray] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from murho.model.data.splits import split_rows
-from murho.model.training import learnable_rows
-from murho.model.training.holding_out import HoldingOut
+from murho.model.tables.splits import split_rows
+from murho.model.training import rows
+from murho.model.training.rows import HoldingOut
 from tests.model.conftest import make_table, train_quickly
 
 
@@ -21,7 +21,7 @@ def test_the_example_row_can_be_asked() -> None:
 def test_standardisation_uses_training_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
     split = split_rows(160, 0)
-    monkeypatch.setattr(learnable_rows, "hold_out", lambda *_: HoldingOut(split, {}, {}, ()))
+    monkeypatch.setattr(rows, "hold_out", lambda *_: HoldingOut(split, {}, {}, ()))
     target = train_quickly(table, members=1).spec.target
     rent = table.column("rent").to_numpy()[split.training]
     assert target.location == pytest.approx(rent.mean())

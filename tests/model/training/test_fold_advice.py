@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema_inference import columns_from_table, plan_columns, target_from_table
-from murho.model.training.fold_advice import Advice, advise
+from murho.model.tables.schema_inference import columns_from_table, plan_columns, target_from_table
+from murho.model.training.rows import Advice, advise
 from tests.model.conftest import Notes, make_table, train_quickly
 
 

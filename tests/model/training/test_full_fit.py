@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from murho.model.networks.read_inputs import inputs_read
-from murho.model.training import full_fit
+from murho.model.bbb.network import inputs_read
+from murho.model.training import search
 from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.options import make_options
 from murho.model.training.train import train
@@ -18,7 +18,7 @@ from tests.model.rooms import rooms_table
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from murho.model.fitting.fit_types import Fit
+    from murho.model.bbb.fit_types import Fit
     from murho.model.training.candidates import Attempt, Candidate
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
@@ -74,7 +74,7 @@ def test_of_classes_the_better_of_the_full_and_the_settling_fit_is_kept(
 def test_all_members_read_alike_where_one_kind_is_better_alone(
     monkeypatch: pytest.MonkeyPatch, binned: float, plain: float, kept: str
 ) -> None:
-    monkeypatch.setattr(full_fit, "scores_of_judges", lambda *_, **__: torch.tensor([binned, plain, 0.2]))
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([binned, plain, 0.2]))
     options = make_options({"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3})
     trained = train(rooms_table(rows=120), "room", options, reporter=Notes())
     tried = [(one["stage"], one["encoding"]) for one in trained.spec.training["candidates"]]
@@ -84,7 +84,7 @@ def test_all_members_read_alike_where_one_kind_is_better_alone(
 
 
 def test_a_mixed_encoding_that_was_asked_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full_fit, "scores_of_judges", lambda *_, **__: torch.tensor([0.1, 0.3, 0.2]))
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([0.1, 0.3, 0.2]))
     options = make_options(
         {"epochs": 4, "hidden": (6,), "members": 10, "temperature": 0.3, "encoding": "mixed"},
     )

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.data.column_overrides import ColumnOverride, FeatureKind
-from murho.model.data.schema_inference import columns_from_table, make_schema, plan_columns
 from murho.model.encoding.encoder import Encoder
-from murho.model.encoding.input_warnings import input_warnings
+from murho.model.encoding.warnings import input_warnings
 from murho.model.errors import OptionError, TableError
-from murho.model.training.holding_out import HoldingOut, hold_out
+from murho.model.tables.schema import ColumnOverride, FeatureKind
+from murho.model.tables.schema_inference import columns_from_table, make_schema, plan_columns
 from murho.model.training.options import make_options
+from murho.model.training.rows import HoldingOut, hold_out
 from tests.model.conftest import Notes, make_table, train_quickly
 
 

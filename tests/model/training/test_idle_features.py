@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.engines.prediction import PredictOptions
-from murho.model.fitting.cross_fit_rows import Rows
-from murho.model.posterior.checkpoint import write_checkpoint
-from murho.model.posterior.posterior import Posterior
-from murho.model.training import stages
-from murho.model.training.candidate_fits import CandidateFits
-from murho.model.training.idle_features import idle_by_member
+from murho.model.bbb.rows import Rows
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
+from murho.model.training import candidates as candidates_module
+from murho.model.training.candidate_fits import CandidateFits, idle_by_member
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, rescored
@@ -25,7 +24,7 @@ from tests.support import call_murho, write_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.fitting.fit_types import Fit
+    from murho.model.bbb.fit_types import Fit
     from murho.model.training.candidates import Attempt, Candidate
     from murho.model.training.train import Trained
 
@@ -119,7 +118,7 @@ def test_an_update_says_that_it_learns_nothing_of_an_unread_feature(trained: Tra
 def test_all_features_are_read_where_rows_are_many_or_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], few_rows: int
 ) -> None:
-    monkeypatch.setattr(stages, "FEW_ROWS", few_rows)
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", few_rows)
     trained = train(_table(), "y", make_options(QUICK | {"epochs": 4} | options), reporter=Notes())
     assert trained.spec.encoder.unread == ()
     assert {tuple(one["unread"]) for one in trained.spec.training["candidates"]} == {()}

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from murho.model.training.learnable_rows import LearnableRows, learnable_rows
 from murho.model.training.options import make_options
-from murho.model.training.prepared_table import prepare_table
+from murho.model.training.rows import LearnableRows, learnable_rows, prepare_table
 from tests.model.conftest import make_table
 
 

@@ -10,7 +10,8 @@ import pyarrow.compute
 import pytest
 import torch
 
-from murho.model.training import full_fit, stages
+from murho.model.training import candidates as candidates_module
+from murho.model.training import search
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
@@ -35,7 +36,7 @@ def test_whitening_that_is_asked_for_is_done_where_there_is_something_to_whiten(
 def test_whitening_is_tried_where_a_difference_is_well_hidden_and_rows_are_many(
     monkeypatch: pytest.MonkeyPatch, few_rows: int, apart: float, tried: set[bool]
 ) -> None:
-    monkeypatch.setattr(stages, "FEW_ROWS", few_rows)
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", few_rows)
     load, difference = np.random.default_rng(0).normal(size=(2, 300))
     table = pa.table({"left": load, "right": load + apart * difference, "wear": difference})
     options = make_options(QUICK | {"noise": "homoscedastic", "transform": "none", "encoding": "standard"})
@@ -66,7 +67,7 @@ def test_classes_of_few_rows_start_from_the_mixed_encoding(monkeypatch: pytest.M
         spec = train(given, "room", make_options(quick | options), reporter=Notes()).spec
         return {one["encoding"] for one in spec.training["candidates"]}
 
-    monkeypatch.setattr(full_fit, "scores_of_judges", lambda *_, **__: torch.tensor([0.3, 0.3, 0.2]))
+    monkeypatch.setattr(search, "scores_of_judges", lambda *_, **__: torch.tensor([0.3, 0.3, 0.2]))
     assert encodings(table) == {"mixed"}
     assert encodings(table, encoding="standard") == {"standard"}
     assert encodings(table, members=2) == {"standard", "piecewise"}  # one judge a row
@@ -75,7 +76,7 @@ def test_classes_of_few_rows_start_from_the_mixed_encoding(monkeypatch: pytest.M
 
 
 def test_from_many_rows_on_classes_try_one_encoding_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "FEW_ROWS", 100)
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
     options = make_options({"epochs": 2, "hidden": (6,), "members": 10})
     spec = train(rooms_table(rows=200), "room", options, reporter=Notes()).spec
     assert {one["encoding"] for one in spec.training["candidates"]} == {"standard", "piecewise"}

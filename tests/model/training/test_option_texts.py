@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from murho.model.training.option_texts import option_texts
-from murho.model.training.options import TrainOptions
+from murho.model.training.options import TrainOptions, option_texts
 
 
 class Further(TrainOptions):

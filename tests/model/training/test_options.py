@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from murho.model.data.schema import FeatureKind
+from murho.cli.train import read_config
+from murho.model.bbb.free_energy import KL_WEIGHTS
+from murho.model.bbb.gaussian import MOST_COMPONENTS
+from murho.model.bbb.network import ACTIVATIONS, MAXIMUM_LAYERS, MAXIMUM_MEMBERS, MAXIMUM_WIDTH
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, prior_to_json
+from murho.model.bbb.registry import NOISE_KINDS
 from murho.model.distributions.transforms import TRANSFORMS
-from murho.model.encoding.encodings import ENCODINGS, MIXED
+from murho.model.encoding.encoder import ENCODINGS, MIXED
 from murho.model.errors import OptionError
-from murho.model.fitting.objective import KL_WEIGHTS
-from murho.model.likelihoods.mixture import MOST_COMPONENTS
-from murho.model.likelihoods.registry import NOISE_KINDS
-from murho.model.networks.bayesian_network import (
-    ACTIVATIONS,
-    MAXIMUM_LAYERS,
-    MAXIMUM_MEMBERS,
-    MAXIMUM_WIDTH,
-)
-from murho.model.networks.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, prior_to_json
-from murho.model.training.config_files import read_config
+from murho.model.tables.schema import FeatureKind
 from murho.model.training.options import TrainOptions, make_options
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from murho.model.data.data_report_lines import report_lines
-from murho.model.data.table_notes import with_notes
 from murho.model.errors import TableError
+from murho.model.tables.data_report import report_lines
+from murho.model.tables.formats import with_notes
 from murho.model.training.options import make_options
-from murho.model.training.prepared_table import prepare_table
+from murho.model.training.rows import prepare_table
 
 ROWS = 60
 TABLE = with_notes(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from murho.model.training.options import make_options
-from murho.model.training.quick import QUICK_MEMBERS, FullSearch, default_budget, quick_budget
+from murho.model.training.options import QUICK_MEMBERS, FullSearch, default_budget, make_options, quick_budget
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
 

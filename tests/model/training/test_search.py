@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from murho.model.fitting.gradients import GradientStep
-from murho.model.likelihoods.registry import NOISE_KINDS
-from murho.model.training import stages
+from murho.model.bbb.free_energy import GradientStep
+from murho.model.bbb.registry import NOISE_KINDS
+from murho.model.training import candidates as candidates_module
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table
@@ -18,7 +18,7 @@ from tests.model.conftest import Notes, make_table
 if TYPE_CHECKING:
     import pytest
 
-    from murho.model.fitting.fit_types import Epoch
+    from murho.model.bbb.fit_types import Epoch
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
 
@@ -43,7 +43,7 @@ def test_every_open_choice_is_tried_and_what_has_settled_is_kept() -> None:
 
 
 def test_from_many_rows_on_the_temperature_is_found_along_the_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "FEW_ROWS", 100)
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
     notes = Notes()
     spec = train(make_table(), "rent", make_options(QUICK), reporter=notes).spec
     tried = spec.training["candidates"]

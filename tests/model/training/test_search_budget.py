@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from murho.model.training.candidates import LEAST, SearchBudget
 from murho.model.training.options import make_options
-from murho.model.training.search_budget import LEAST, SearchBudget
 
 
 def test_a_fit_gets_its_share_of_the_work_that_is_left_however_long_the_fits_took() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from murho.model.training.search_space import next_temperature
+from murho.model.training.tasks import next_temperature
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from murho.model.training.stages import (
+from murho.model.training.candidates import (
     FEW_ROWS,
     FULL,
     SETTLING,

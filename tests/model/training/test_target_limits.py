@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.engines.compiled_engine import CompiledEngine
-from murho.model.engines.prediction import PredictOptions
+from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
 from murho.model.errors import OptionError, TableError
-from murho.model.posterior.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.predictive.compiled_engine import CompiledEngine
+from murho.model.predictive.prediction import PredictOptions
 from murho.model.training.options import make_options
-from murho.model.training.target_limits import is_cap, target_limits
+from murho.model.training.tasks import is_cap, target_limits
 from tests.model.conftest import Notes, present, train_quickly
 
 if TYPE_CHECKING:

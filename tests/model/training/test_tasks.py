@@ -9,16 +9,13 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.data.targets import read_targets
-from murho.model.engines.class_prediction import ClassPrediction
-from murho.model.engines.prediction import PredictOptions
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
 from murho.model.errors import OptionError, TableError
-from murho.model.posterior.checkpoint import write_checkpoint
-from murho.model.posterior.posterior import Posterior
+from murho.model.predictive.prediction import ClassPrediction, PredictOptions
+from murho.model.tables.schema_inference import columns_from_table, read_targets
 from murho.model.training.options import make_options
-from murho.model.training.prepared_table import prepare_table
-from murho.model.training.target_classes import choose_classes
+from murho.model.training.rows import choose_classes, prepare_table
 from murho.model.training.train import Trained, train
 from tests.model.conftest import Notes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from murho.model.training.time_to_finish import TimeToFinish
+from murho.model.training.candidates import TimeToFinish
 
 ROWS = 2_400
 SIXTY = TimeToFinish(60.0, ROWS)

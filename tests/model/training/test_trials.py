@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.model.training import stages
+from murho.model.training import candidates as candidates_module
 from murho.model.training.candidate_fits import CandidateFits
 from murho.model.training.options import make_options
 from murho.model.training.train import train
 from tests.model.conftest import Notes, make_table, present, rescored
 
 if TYPE_CHECKING:
-    from murho.model.fitting.fit_types import Fit
+    from murho.model.bbb.fit_types import Fit
     from murho.model.training.candidates import Attempt, Candidate
 
 QUICK = {"epochs": 12, "hidden": (6,), "members": 2}
@@ -33,7 +33,7 @@ def test_a_choice_made_by_a_narrow_margin_is_made_again_when_the_others_are_know
         return rescored(attempt, nll), outcome
 
     fit = CandidateFits.fit
-    monkeypatch.setattr(stages, "FEW_ROWS", 100)
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
     monkeypatch.setattr(CandidateFits, "fit", scored)
     options = make_options(QUICK | {"noise": "heteroscedastic"})
     spec = train(make_table(), "rent", options, reporter=Notes()).spec
@@ -60,7 +60,7 @@ def test_on_few_rows_trials_have_all_members(monkeypatch: pytest.MonkeyPatch) ->
     options = make_options(QUICK | {"members": 10} | fixed)
     train(make_table(), "rent", options, reporter=Notes())
     assert members == [10] * 4  # two trials, the full fit and the settling fit
-    monkeypatch.setattr(stages, "FEW_ROWS", 100)
+    monkeypatch.setattr(candidates_module, "FEW_ROWS", 100)
     members.clear()
     train(make_table(), "rent", options, reporter=Notes())
     assert members == [5, 5, 10, 10]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.posterior.checkpoint import CheckpointReference
+from murho.model.checkpoint.checkpoint import CheckpointReference
 from murho.service.checkpoints.kept_versions import KeptVersions, Look, StoppingError
 from murho.service.checkpoints.loading import load_warm
 from tests.service.support import FakeModel, FakeSource

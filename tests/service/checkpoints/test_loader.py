@@ -16,7 +16,7 @@ from murho.service.version_policy import VersionPolicy
 from tests.service.support import FakeModel, FakeSource
 
 if TYPE_CHECKING:
-    from murho.model.posterior.checkpoint import CheckpointReference
+    from murho.model.checkpoint.checkpoint import CheckpointReference
     from murho.service.checkpoints.kept_versions import Outcome
 
 

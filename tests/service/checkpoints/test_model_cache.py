@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.posterior.checkpoint import CheckpointReference
+from murho.model.checkpoint.checkpoint import CheckpointReference
 from murho.service.checkpoints.loading import LoadingError
 from murho.service.checkpoints.model_cache import LOADS_AT_ONCE, ModelCache
 from murho.service.checkpoints.on_demand import ListedVersion, at_hand

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from murho.model.checkpoint.cache import CacheOptions
+from murho.model.checkpoint.object_store import ObjectStore, publish
 from murho.model.errors import StorageError
-from murho.model.storage.cache import CacheOptions
-from murho.model.storage.object_store import ObjectStore
-from murho.model.storage.publishing import publish
 from murho.service.app import create_app
 from murho.service.checkpoints.loader import Loader
 from murho.service.checkpoints.on_demand import at_hand
@@ -29,8 +28,8 @@ RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.posterior.checkpoint import CheckpointReference
-    from murho.model.storage.cache import Lease
+    from murho.model.checkpoint.cache import Lease
+    from murho.model.checkpoint.checkpoint import CheckpointReference
 
 
 class Bench:

@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 import pytest
 
-from murho.model.data.schema import UnfamiliarValue
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
+from murho.model.tables.schema import UnfamiliarValue
 from murho.service.codecs.answer import MAX_WARNINGS, describe_outside, encode_answer
 from murho.service.codecs.answer_models import PredictResponse
 from murho.service.codecs.inputs import parse_inputs

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.data.cells import LONGEST_TEXT
-from murho.model.data.date_readings import DateReading
-from murho.model.data.number_readings import NumberReading
-from murho.model.data.schema import Feature, FeatureKind
+from murho.model.tables.cells import LONGEST_TEXT
+from murho.model.tables.readings import DateReading, NumberReading
+from murho.model.tables.schema import Feature, FeatureKind
 from murho.service.codecs.cells import ABSENT, PIECE_CELLS, decode_cells, explain_cell
 
 NUMERIC = Feature("x", FeatureKind.NUMERIC, None, False, 0.0, 1.0, ())

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import orjson
 
-from murho.model.engines.answer_fields import Unit
+from murho.model.predictive.prediction import Unit
 from murho.service.codecs.class_names import ClassNames
 from murho.service.codecs.json_output import PIECE_VALUES, encode_document
 

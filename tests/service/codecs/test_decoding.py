@@ -18,7 +18,7 @@ from tests.service.support import ROW, SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from murho.model.data.schema import Schema
+    from murho.model.tables.schema import Schema
     from murho.service.codecs.codec import Asked
 
 

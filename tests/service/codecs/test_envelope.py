@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from murho.model.data.schema import Target
+from murho.model.tables.schema import Target
 from murho.service.codecs.envelope import parse_document, predict_options
 from murho.service.errors import BadInputError
 

@@ -20,7 +20,7 @@ from tests.service.{module} import {model}
 def bodies():
     values = {{name: [value] for name, value in ROW.items()}}
     yield "text/csv", (",".join(ROW) + "\\n" + ",".join(map(str, ROW.values()))).encode()
-    from murho.model.data.arrow_values import number_array, text_array
+    from murho.model.tables.columns import number_array, text_array
     table = pa.table({{name: text_array([str(value)]) for name, value in ROW.items()}})
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:

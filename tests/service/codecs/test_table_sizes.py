@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from murho.model.data.cells import LONGEST_TEXT
+from murho.model.tables.cells import LONGEST_TEXT
 from murho.service.codecs.arrow_blocks import TEXT_BYTES
 from murho.service.codecs.formats import reader_of
 from murho.service.codecs.table_sizes import stream_size

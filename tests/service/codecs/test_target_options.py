@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from murho.model.data.schema import Target
+from murho.model.tables.schema import Target
 from murho.service.codecs.envelope import check_document, predict_options
 from murho.service.errors import BadInputError
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from murho.model.engines.answer_fields import AnswerField, Axis, Unit
-from murho.model.engines.prediction import Prediction, PredictOptions
+from murho.model.predictive.prediction import AnswerField, Axis, Prediction, PredictOptions, Unit
 from murho.service.codecs.codec import Answered
 from murho.service.codecs.inputs import Form, Inputs
 from murho.service.inference_protocol.answers import infer_response

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from murho.model.data.schema import Feature, FeatureKind, Schema, Target
+from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 from murho.service.app import create_app
 from murho.service.codecs.formats import MEDIA_TYPES
 from murho.service.settings import Settings

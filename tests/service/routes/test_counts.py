@@ -8,19 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murho.model.data.schema_inference import columns_from_table
-from murho.model.distributions.limits import Limits
-from murho.model.engines.prediction import Prediction, PredictOptions
+from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions.transforms import Limits
 from murho.model.errors import OptionError, TableError
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.posterior.checkpoint import write_checkpoint
-from murho.model.posterior.posterior import Posterior
-from murho.model.revision.revisions import Revision, labelled_rows
-from murho.model.revision.update_fit import UpdateOptions
-from murho.model.revision.updating import update
-from murho.model.training.noise_choice import suits
+from murho.model.predictive.prediction import Prediction, PredictOptions
+from murho.model.tables.schema_inference import columns_from_table
 from murho.model.training.options import make_options
+from murho.model.training.revisions import Revision, labelled_rows
+from murho.model.training.tasks import suits
 from murho.model.training.train import train
+from murho.model.training.updating import UpdateOptions, update
 from murho.service.app import create_app
 from murho.service.settings import Settings
 from tests.model.conftest import Notes

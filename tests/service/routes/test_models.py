@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from murho.model.distributions.calibration import fit_conformal_map
+from murho.model.calibration.conformal import fit_conformal_map
 from tests.service.classifiers import Classifier
 from tests.service.support import NAMES, AppClient, FakeModel, make_client, pointers
 

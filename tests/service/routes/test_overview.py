@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.distributions.calibration import ConformalMap
+from murho.model.calibration.conformal import ConformalMap
 from murho.model.encoding.distribution_fit import fit_feature_distribution
 from murho.model.encoding.quantile_scores import QuantileScores
 from murho.model.report.charts import charts

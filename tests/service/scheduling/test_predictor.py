@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
-from murho.model.data.schema import UnfamiliarValue
-from murho.model.engines.answer_fields import number_arrays
-from murho.model.engines.prediction import NUMBER_FIELDS, Prediction, PredictOptions
+from murho.model.predictive.prediction import NUMBER_FIELDS, Prediction, PredictOptions, number_arrays
+from murho.model.tables.schema import UnfamiliarValue
 from murho.service.errors import ComputationError, NotReadyError
 from murho.service.scheduling import predictor, scheduler
 from murho.service.scheduling.jobs import Answer, Job, Slice
@@ -20,7 +19,7 @@ from tests.service.classifiers import Classifier
 from tests.service.support import FakeModel
 
 if TYPE_CHECKING:
-    from murho.model.data.schema import Columns
+    from murho.model.tables.schema import Columns
 
 ARRAYS = (*(field.name for field in NUMBER_FIELDS if not field.parts), "outside", "warned")
 

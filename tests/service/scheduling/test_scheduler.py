@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 from murho.service.errors import DeadlineError, NotReadyError, QueueFullError, TooLargeError
 from murho.service.scheduling import scheduler as scheduling
 from murho.service.scheduling.scheduler import Scheduler

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murho.model.engines.prediction import PredictOptions
+from murho.model.predictive.prediction import PredictOptions
 from murho.service.scheduling.turns import Turns
 from tests.service.some_jobs import job_of
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from murho.model.engines.class_prediction import ClassPrediction
-from murho.model.engines.prediction import Prediction
+from murho.model.predictive.prediction import ClassPrediction, Prediction
 from murho.service.telemetry.doubt_metrics import DoubtMetrics, ModelDoubt
 from tests.service.support import ROW, AppClient
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from prometheus_client import generate_latest
 
-from murho.model.engines.prediction import Prediction
+from murho.model.predictive.prediction import Prediction
 from murho.service.scheduling.jobs import Timing
 from murho.service.scheduling.scheduler import Scheduler
 from murho.service.telemetry.metrics import Telemetry

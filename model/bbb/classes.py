@@ -1,0 +1,122 @@
+"""Classes: one logit for two classes, one logit each for more.
+
+C classes: one logit each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch.nn import functional
+
+from murho.model.bbb.likelihood import ClassLikelihood
+from murho.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from murho.model.bbb.likelihood import LikelihoodOptions
+
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+]
+
+
+class Bernoulli(ClassLikelihood):
+    """``p(second class) = sigmoid(output)``."""
+
+    kind = "bernoulli"
+    outputs = 1
+    means = 1
+    classes = 2
+
+    @classmethod
+    def make(cls, options: LikelihoodOptions) -> Self:
+        """The model of two classes; see `Likelihood.make`."""
+        if options.classes not in (None, 2):
+            raise OptionError(f"a bernoulli likelihood has two classes, not {options.classes}")
+        return cls()
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Log probabilities of both classes, ``[..., 2]``; see `ClassLikelihood.log_probabilities`."""
+        logit = outputs[..., 0]
+        return torch.stack((functional.logsigmoid(-logit), functional.logsigmoid(logit)), dim=-1)
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log probability of the observed class, ``[M, B]``; see `Likelihood.log_density`."""
+        return functional.logsigmoid((2.0 * targets - 1.0) * outputs[..., 0])
+
+    def gradient(
+        self,
+        outputs: Tensor,
+        targets: Tensor,
+        factor: float,
+        beta: float = 0.0,  # noqa: ARG002 - there is no noise
+        weights: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Log probability and its derivative, ``target - sigmoid(output)``; see `Likelihood.gradient`."""
+        by_output = (targets - torch.sigmoid(outputs[..., 0])).mul_(factor)
+        if weights is not None:
+            by_output = by_output * weights
+        return self.log_density(outputs, targets), by_output.unsqueeze(-1)
+
+
+class Categorical(ClassLikelihood):
+    """``p(class) = softmax(outputs)``: one logit for each of C classes."""
+
+    kind = "categorical"
+
+    def __init__(self, classes: int) -> None:
+        """Store the number of classes.
+
+        Args:
+            classes: C.
+
+        Raises:
+            OptionError: There are fewer than two.
+        """
+        super().__init__()
+        if classes < 2:
+            raise OptionError(f"a categorical likelihood has two or more classes, not {classes}")
+        self.classes = self.outputs = self.means = classes
+
+    @classmethod
+    def make(cls, options: LikelihoodOptions) -> Self:
+        """The model of the C classes of the options; see `Likelihood.make`."""
+        if options.classes is None:
+            raise OptionError("a categorical likelihood needs its number of classes")
+        return cls(options.classes)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Log probabilities of the C classes; see `ClassLikelihood.log_probabilities`."""
+        return torch.log_softmax(outputs, dim=-1)
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log probability of the observed class, ``[M, B]``; see `Likelihood.log_density`."""
+        return self._observed(self.log_probabilities(outputs), targets).squeeze(-1)
+
+    def gradient(
+        self,
+        outputs: Tensor,
+        targets: Tensor,
+        factor: float,
+        beta: float = 0.0,  # noqa: ARG002 - there is no noise
+        weights: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Log probability and its derivative, ``[class observed] - softmax``; see `Likelihood.gradient`."""
+        log_probabilities = self.log_probabilities(outputs)
+        log_density = self._observed(log_probabilities, targets)
+        gradient = log_probabilities.exp_().neg_()
+        index = targets.long().expand(outputs.shape[:-1]).unsqueeze(-1)
+        gradient.scatter_add_(-1, index, torch.ones_like(log_density))
+        if weights is not None:
+            gradient.mul_(weights.unsqueeze(-1))
+        return log_density.squeeze(-1), gradient.mul_(factor)
+
+    @staticmethod
+    def _observed(log_probabilities: Tensor, targets: Tensor) -> Tensor:
+        """The entry of the observed class, ``[M, B, 1]``."""
+        index = targets.long().expand(log_probabilities.shape[:-1]).unsqueeze(-1)
+        return log_probabilities.gather(-1, index)

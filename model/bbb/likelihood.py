@@ -1,0 +1,292 @@
+"""`Likelihood`, the base class of observation models: the distribution of a target given one draw.
+
+`NumericLikelihood` is the base of those for numbers, `class_likelihood.ClassLikelihood` of those
+for classes. A model reads P network outputs per row. A model may have learned parameters of its own. They are point
+estimates, one set per member.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from torch import nn
+
+from murho.model.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.distributions.mixtures import WideRule
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.distributions.transforms import Limits, Standardisation
+
+__all__ = [
+    "INITIAL_NOISE",
+    "NOISE_FLOOR",
+    "ClassLikelihood",
+    "Likelihood",
+    "LikelihoodOptions",
+    "NumericLikelihood",
+    "beta_weights",
+]
+
+NOISE_FLOOR = 1e-3
+"""Smallest learned noise, as a fraction of the target's standard deviation.
+
+Without a floor, a table without noise would drive the likelihood to infinity."""
+
+INITIAL_NOISE = 0.5
+"""Noise at the start of a fit, as a fraction of the target's standard deviation."""
+
+
+def beta_weights(noise: Tensor, beta: float, weights: Tensor | None) -> Tensor:
+    """``noise^(2 beta)`` over its mean over the rows, see ``beta`` in `Likelihood.gradient`.
+
+    Args:
+        noise: ``[M, B]``, or ``[M, B, K]``.
+        beta: The exponent.
+        weights: Weight of each row in the mean, ``[B]`` or ``[M, B]``; None: equal weights.
+    """
+    factors = noise.pow(2.0 * beta)
+    if weights is None:
+        return factors.div_(factors.mean(dim=1, keepdim=True))
+    shares = weights / weights.sum(dim=-1, keepdim=True)
+    shares = shares.expand(factors.shape[:2])
+    mean = (factors * shares.reshape(*shares.shape, *[1] * (noise.dim() - 2))).sum(dim=1, keepdim=True)
+    return factors.div_(mean)
+
+
+@dataclass(frozen=True, slots=True)
+class LikelihoodOptions:
+    """Options of an observation model.
+
+    Attributes:
+        members: M.
+        sigma: Known noise in standardised units, for ``fixed``.
+        components: K, for ``mixture``.
+        classes: C, for the models of classes.
+    """
+
+    members: int
+    sigma: float | None = None
+    components: int | None = None
+    classes: int | None = None
+
+
+class Likelihood(nn.Module, ABC):
+    """An observation model, as fits, draws and answers use it.
+
+    Attributes:
+        kind: Its name on the command line and in ``model.json``.
+        target: What it describes: ``number`` or ``class``.
+        outputs: Network outputs per row, P.
+        means: Number of means among the outputs, K. The means come first; the other outputs describe the scatter.
+        mixture_outputs: Whether compiled code can read the outputs. They are then K means, K noises and K weights, in
+            this order. A noise is ``NOISE_FLOOR + softplus(output)``. The weights are the softmax of the last K
+            outputs. If the outputs are K means only, the noise is the same for every row and comes from `components`.
+            Without weights K is 1.
+        limits: Minimum and maximum of the target, standardised. A target at a limit counts as a value at or beyond it
+            (`model.bbb.gaussian`). None: there are none. `learn_target` sets it; draws and answers do not
+            need it.
+        only_transform: The one transform of the target that goes with the model; None: all do.
+        wide_tails: Whether predictives get a wide component (`model.distributions.mixtures`).
+    """
+
+    kind: ClassVar[str]
+    target: ClassVar[str] = "number"
+    outputs: int
+    means: int
+    mixture_outputs: ClassVar[bool] = False
+    limits: tuple[float, float] | None = None
+    only_transform: ClassVar[str | None] = None
+    wide_tails: ClassVar[bool] = True
+
+    @classmethod
+    def first_refused(cls, targets: NDArray[np.float64]) -> tuple[int, str] | None:  # noqa: ARG003 - most take all
+        """The first target that the model can't describe.
+
+        Args:
+            targets: ``[N]``, the target's unit; NaN where it is missing.
+
+        Returns:
+            Its place, and what the model describes, in words; None: it describes all targets.
+        """
+        return None
+
+    @classmethod
+    def require_targets(cls, targets: NDArray[np.float64], name: str) -> None:
+        """Check that the model can describe the targets.
+
+        Args:
+            targets: ``[N]``, the target's unit; NaN where it is missing.
+            name: Name of the target, for messages.
+
+        Raises:
+            TableError: It can't describe one of them; its row is named.
+        """
+        refused = cls.first_refused(targets)
+        if refused is not None:
+            place, needed = refused
+            raise TableError(
+                f"column {name!r}, row {place + 1}: the target {targets[place]:.15g} is not {needed}, as {cls.kind} "
+                "noise needs; correct the cell or leave the row out, or train with another --noise",
+                row=place + 1,
+            )
+
+    @classmethod
+    def allows(cls, limits: Limits) -> bool:  # noqa: ARG003 - most allow any
+        """Whether the model can describe a target with these limits."""
+        return True
+
+    @classmethod
+    def make(cls, options: LikelihoodOptions) -> Self:  # noqa: ARG003 - some models need no option
+        """Make the model with its initial parameters.
+
+        Args:
+            options: Options of the model.
+
+        Raises:
+            OptionError: A required option is missing or out of range.
+        """
+        return cls()
+
+    def to_json(self) -> dict[str, Any]:
+        """Kind and known parameters, for ``model.json``. Parameters that the model does not have are null."""
+        return {"kind": self.kind, "sigma": None, "components": None}
+
+    def learn_target(self, standardisation: Standardisation) -> None:
+        """Take what the model needs of the target's transform, location, scale and limits, before a fit."""
+        self.limits = standardisation.standard_limits()
+
+    def function_values(self, outputs: Tensor, members: Tensor) -> Tensor:  # noqa: ARG002 - some models have parameters
+        """Function values of every row and draw, standardised; by default all outputs, as if of further draws.
+
+        Args:
+            outputs: Network outputs, ``[S, B, P]``.
+            members: Member of each draw, ``[S]``.
+
+        Returns:
+            ``[S, B]``, or ``[S P, B]``.
+        """
+        return outputs.movedim(-1, 0).flatten(0, 1)
+
+    def remember(self, share: float) -> None:
+        """Hold the present noise as that of earlier rows, where it is a parameter without a prior of its own.
+
+        The loss of every minibatch then counts these rows, too: ``share`` rows for each row of the fit.
+
+        Args:
+            share: Number of the earlier rows over that of the rows of the fit.
+        """
+
+    @property
+    def initial_outputs(self) -> dict[int, float]:
+        """Number of a network output → its initial value, for outputs that start near the same value in every row."""
+        return {}
+
+    @abstractmethod
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log density of every row under every draw.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``.
+            targets: Standardised targets, ``[B]`` or ``[M, B]``.
+
+        Returns:
+            ``[M, B]``, nats.
+        """
+
+    def gradient(
+        self,
+        outputs: Tensor,
+        targets: Tensor,
+        factor: float,
+        beta: float = 0.0,  # noqa: ARG002 - written-out gradients use it
+        weights: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """`log_density`, and ``factor`` times the derivative of its weighted sum over rows.
+
+        By automatic differentiation, unless a model writes it out, which takes about half of the time.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``.
+            targets: Standardised targets, ``[B]`` or ``[M, B]``.
+            factor: Multiplies the derivative.
+            beta: Weights the derivative by the means with ``noise^(2 beta)`` (Seitzer et al. 2022, "On the pitfalls of
+                heteroscedastic uncertainty estimation", equation 5). 0 gives the exact derivative. 1 removes the effect
+                of a row's noise on the fit of its mean. With 0 from the start, a row that is fitted badly early on gets
+                a large noise, and its mean then stays badly fitted.
+            weights: Weight of each row, ``[B]`` or ``[M, B]``; None: 1 for every row.
+
+        Returns:
+            Log density without the weights, ``[M, B]``, and the derivative by the outputs ``[M, B, P]``. The derivative
+            by the model's own parameters is written to their ``grad``.
+        """
+        parameters = list(self.parameters())
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            log_density = self.log_density(leaf, targets)
+            weighted = log_density if weights is None else log_density * weights
+            by_output, *by_parameters = torch.autograd.grad(weighted.sum() * factor, [leaf, *parameters])
+        for parameter, gradient in zip(parameters, by_parameters, strict=True):
+            parameter.grad = gradient
+        return log_density.detach(), by_output
+
+    def with_scatter_of(self, outputs: Tensor, others: Tensor) -> Tensor:
+        """Outputs with the function values of one row and the scatter of another; all outputs may be function values.
+
+        Args:
+            outputs: Network outputs of the rows that give the function values, ``[S, B, P]``.
+            others: Network outputs of the rows that give the scatter, mixture weights included, ``[S, B, P]``.
+
+        Returns:
+            ``[S, B, P]``.
+        """
+        return torch.cat((outputs[..., : self.means], others[..., self.means :]), dim=-1)
+
+
+class NumericLikelihood(Likelihood):
+    """An observation model of numbers. `gaussian_mixture.GaussianMixtureLikelihood` is the base of most of them."""
+
+    @abstractmethod
+    def parts(self, outputs: Tensor, members: Tensor | None = None) -> tuple[Tensor, ...]:
+        """What `predictive` needs of the outputs: one tensor or more, broadcastable to ``[S, B, K]``, standardised.
+
+        Args:
+            outputs: Network outputs, ``[M, B, P]``, or ``[S, B, P]`` with ``members``.
+            members: Member of each entry of the first dimension, ``[S]``; by default the M members in order.
+        """
+
+    @abstractmethod
+    def predictive(
+        self, parts: Sequence[Tensor], standardisation: Standardisation, wide: WideRule | None = None
+    ) -> Predictive:
+        """The raw predictive of B rows in the target's unit: the equal-weight mixture over S draws.
+
+        Args:
+            parts: `parts` of the S draws, float64.
+            standardisation: Transform, location, scale and limits of the target.
+            wide: The rule of wide components; None: there are none.
+        """
+
+
+class ClassLikelihood(Likelihood):
+    """The probability of each of C classes given a draw. All outputs are function values, none is scatter.
+
+    Attributes:
+        classes: C.
+    """
+
+    target: ClassVar[str] = "class"
+    classes: int
+
+    @abstractmethod
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Log probability of every class, ``[..., C]`` for outputs ``[..., P]``; any type of float."""

@@ -1,0 +1,452 @@
+"""The Bayesian network: mu and rho of its layers, as named tensors, and the inputs that each member reads.
+
+Which inputs each member reads: half of the members of a mixed encoding do without the bins.
+
+Networks that read the same rows in two ways err on different rows, so their mixture is better than either kind alone,
+as mixtures of networks with other hyperparameters are (Wenzel et al. 2020, "Hyperparameter ensembles for robustness and
+uncertainty quantification"). All members of a checkpoint have the same shapes: weights from inputs that their member
+does not read are zero, and answers are computed as for any other checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from murho.model.errors import OptionError
+from murho.model.json_validation import (
+    expect_fields,
+    expect_flag,
+    expect_list,
+    expect_text,
+    expect_whole,
+    option_errors_at,
+)
+from murho.model.tables.splits import folds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "ACTIVATIONS",
+    "NOISE_RHO",
+    "UNREAD_RHO",
+    "Architecture",
+    "BayesianNetwork",
+    "are_alike",
+    "inputs_read",
+    "inverse_softplus",
+    "is_unread",
+    "learned_tensors",
+    "load_noise_tensors",
+    "local_reparameterisation",
+    "mixed_reading",
+    "noise_tensors",
+    "tensor_bytes",
+    "tensor_problem",
+    "weights_from_inputs",
+    "without_unread",
+]
+
+
+def inverse_softplus(values: Tensor) -> Tensor:
+    """Return ``rho`` such that ``softplus(rho) = values``, for positive values of any shape."""
+    return values + torch.log(-torch.expm1(-values))
+
+
+def local_reparameterisation(
+    inputs: Tensor,
+    weight_mu: Tensor,
+    weight_variance: Tensor,
+    bias_mu: Tensor,
+    bias_variance: Tensor,
+    generator: torch.Generator | None,
+    draws: int = 1,
+) -> Tensor:
+    """Sample a layer's outputs, independently for every row.
+
+    The outputs of a row are Gaussian with mean ``x W_mu + b_mu`` and variance ``x^2 W_sigma^2 + b_sigma^2``. Sampling
+    outputs instead of weights gives each row its own draw, and a gradient of far lower variance (Kingma, Salimans &
+    Welling 2015, equation 6).
+
+    Args:
+        inputs: ``[M, B, inputs]``.
+        weight_mu: ``[M, inputs, outputs]``.
+        weight_variance: ``sigma^2``, ``[M, inputs, outputs]``.
+        bias_mu: ``[M, 1, outputs]``.
+        bias_variance: ``sigma^2``, ``[M, 1, outputs]``.
+        generator: Source of the draws, on the device of the inputs.
+        draws: Draws per row, S; all share one computation of mean and variance.
+
+    Returns:
+        ``[M, S * B, outputs]``; draw-major.
+    """
+    mean = torch.baddbmm(bias_mu, inputs, weight_mu)
+    variance = torch.baddbmm(bias_variance, inputs.square(), weight_variance)
+    if draws > 1:
+        mean, variance = mean.repeat(1, draws, 1), variance.repeat(1, draws, 1)
+    epsilon = torch.empty_like(mean).normal_(generator=generator)
+    return torch.addcmul(mean, variance.sqrt(), epsilon)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "silu": functional.silu,
+    "sigmoid": torch.sigmoid,
+}
+
+INITIAL_RELATIVE_SIGMA = 0.05
+"""Initial sigma of a layer as a fraction of the standard deviation of its initial means."""
+
+MAXIMUM_WIDTH = 16_384
+MAXIMUM_LAYERS = 16
+MAXIMUM_MEMBERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Layer sizes, activation and number of members of a network.
+
+    Attributes:
+        inputs: Encoded features, D.
+        hidden: Width of each hidden layer; empty for a linear model.
+        outputs: Outputs per row, P, as the likelihood needs.
+        activation: A key of `ACTIVATIONS`.
+        members: Number of members, M.
+        skip: Whether the last layer also reads the inputs, so that linear effects bypass the hidden layers.
+    """
+
+    inputs: int
+    hidden: tuple[int, ...]
+    outputs: int
+    activation: str = "relu"
+    members: int = 1
+    skip: bool = False
+
+    def __post_init__(self) -> None:
+        if self.inputs < 1:
+            raise OptionError(f"a network needs at least one input, not {self.inputs}")
+        if len(self.hidden) > MAXIMUM_LAYERS:
+            raise OptionError(f"hidden: at most {MAXIMUM_LAYERS} layers, not {len(self.hidden)}")
+        for width in self.hidden:
+            if not 1 <= width <= MAXIMUM_WIDTH:
+                raise OptionError(f"hidden: widths lie between 1 and {MAXIMUM_WIDTH}, not {width}")
+        if self.activation not in ACTIVATIONS:
+            raise OptionError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation!r}")
+        if not 1 <= self.members <= MAXIMUM_MEMBERS:
+            raise OptionError(f"members must lie between 1 and {MAXIMUM_MEMBERS}, not {self.members}")
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """``(inputs, outputs)`` of each layer; with a skip, the network's inputs come last."""
+        layers = list(pairwise((self.inputs, *self.hidden, self.outputs)))
+        if self.skip and self.hidden:
+            layers[-1] = (self.hidden[-1] + self.inputs, self.outputs)
+        return tuple(layers)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the architecture as data for ``model.json``."""
+        return {
+            "inputs": self.inputs,
+            "hidden": list(self.hidden),
+            "outputs": self.outputs,
+            "activation": self.activation,
+            "members": self.members,
+            "skip": self.skip,
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Read the data of `to_json`.
+
+        Raises:
+            CheckpointError: A field is missing, unknown, of another type or out of range.
+        """
+        fields = expect_fields(data, "architecture", tuple(cls.__dataclass_fields__))
+        inputs, outputs, members = (
+            expect_whole(fields[name], f"architecture.{name}", least=1) for name in ("inputs", "outputs", "members")
+        )
+        hidden = tuple(
+            expect_whole(width, f"architecture.hidden[{index}]", least=1)
+            for index, width in enumerate(expect_list(fields["hidden"], "architecture.hidden"))
+        )
+        activation = expect_text(fields["activation"], "architecture.activation")
+        skip = expect_flag(fields["skip"], "architecture.skip")
+        with option_errors_at("architecture"):
+            return cls(inputs, hidden, outputs, activation, members, skip)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return name → shape of every tensor, in the order in which draws consume random numbers."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for index, (inputs, outputs) in enumerate(self.layers):
+            for part, shape in (
+                ("weight", (self.members, inputs, outputs)),
+                ("bias", (self.members, 1, outputs)),
+            ):
+                shapes[f"layers.{index}.{part}.mu"] = shape
+                shapes[f"layers.{index}.{part}.rho"] = shape
+        return shapes
+
+
+class BayesianNetwork(nn.Module):
+    """M independent mean-field networks, with mu and rho of all layers in one flat tensor each.
+
+    With one tensor instead of many, an optimiser step is a handful of operations at any depth. On small networks, the
+    number of operations determines the time of a step.
+
+    Attributes:
+        mu: Means of all P weights and biases, ``[M, P]``, in the order of `Architecture.shapes`.
+        rho: Unconstrained scales, ``[M, P]``, in the same order; ``sigma = softplus(rho)``.
+        groups: Index of the tensor of each of the P entries, ``[P]``; the weights of a skip are a group of their own.
+        reads: 1 where a member reads an input, else 0, ``[M, 1, D]``; None: every member reads all
+            (`model.bbb.network`).
+    """
+
+    groups: Tensor
+    reads: Tensor | None
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        generator: torch.Generator,
+        initial_outputs: Mapping[int, float] | None = None,
+        reads: Tensor | None = None,
+    ) -> None:
+        """Initialise the means as He-normal, and each sigma as a small fraction of their scale.
+
+        With a large initial sigma BBB is known to learn nothing: the noise of the draws dominates the gradient of the
+        mean.
+
+        Args:
+            architecture: Layer sizes, activation and members.
+            generator: Source of the initial means, on the CPU.
+            initial_outputs: Output → constant that it starts near (`model.bbb.likelihood.Likelihood`).
+            reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
+        """
+        super().__init__()
+        self.architecture = architecture
+        last = len(architecture.layers) - 1
+        means: list[Tensor] = []
+        scales: list[Tensor] = []
+        groups: list[Tensor] = []
+        for index, (inputs, outputs) in enumerate(architecture.layers):
+            scale = (1.0 if index == last else 2.0**0.5) / inputs**0.5
+            weight = torch.randn((architecture.members, inputs, outputs), generator=generator) * scale
+            if index == 0 and reads is not None:
+                # He's scale is that of the inputs which a member reads.
+                weight = weight * (inputs / reads.sum(dim=1).clamp_min(1)).sqrt()[:, None, None]
+            bias = torch.zeros(architecture.members, 1, outputs)
+            if index == last:
+                for output, start in (initial_outputs or {}).items():
+                    weight[..., output] *= 0.1
+                    bias[..., output] = start
+            for part in (weight, bias):
+                means.append(part.flatten(start_dim=1))
+                scales.append(torch.full_like(means[-1], INITIAL_RELATIVE_SIGMA * scale))
+                groups.append(torch.full((means[-1].shape[1],), len(groups)))
+        if architecture.skip and architecture.hidden:
+            # The weights of the skip form a group of their own, with its own prior scale.
+            groups[-2][architecture.hidden[-1] * architecture.outputs :] = len(groups)
+        self.mu = nn.Parameter(torch.cat(means, dim=1))
+        self.rho = nn.Parameter(inverse_softplus(torch.cat(scales, dim=1)))
+        self.register_buffer("groups", torch.cat(groups), persistent=False)
+        self.register_buffer("reads", None if reads is None else reads.float().unsqueeze(1), persistent=False)
+        self._shapes = [shape for name, shape in architecture.shapes().items() if name.endswith(".mu")]
+        self._sizes = [part.shape[1] for part in means]
+        self.activation = ACTIVATIONS[architecture.activation]
+
+    def sigma(self) -> Tensor:
+        """Return the standard deviations of all weights and biases, ``[M, P]``."""
+        return functional.softplus(self.rho)
+
+    def forward(self, rows: Tensor, generator: torch.Generator | None, draws: int = 1) -> Tensor:
+        """Compute the outputs of every row, each under its own draws (local reparameterisation).
+
+        The outputs of a single row have exactly the same distribution as under draws of the weights. Rows do not share
+        draws; where they must, use `model.predictive.draws`.
+
+        Args:
+            rows: Encoded rows, ``[B, D]``, or ``[M, B, D]`` with different rows for each member.
+            generator: Source of the draws, on the device of the rows.
+            draws: Draws per row, S.
+
+        Returns:
+            ``[M, S * B, P]``, standardised; draw-major.
+        """
+        means, variances = self.parts(self.mu), self.parts(self.sigma().square())
+        inputs = rows.expand(self.architecture.members, -1, -1)
+        if self.reads is not None:
+            inputs = inputs * self.reads
+        hidden = local_reparameterisation(inputs, means[0], variances[0], means[1], variances[1], generator, draws)
+        for first in range(2, len(means), 2):
+            hidden = self.activation(hidden)
+            if self.architecture.skip and first == len(means) - 2:
+                hidden = torch.cat((hidden, inputs.repeat(1, draws, 1)), dim=2)
+            hidden = local_reparameterisation(
+                hidden, means[first], variances[first], means[first + 1], variances[first + 1], generator
+            )
+        return hidden
+
+    def named_tensors(self) -> dict[str, Tensor]:
+        """Return every mu and rho by its name in a checkpoint (`Architecture.shapes`), as views."""
+        parts = {"mu": self.parts(self.mu), "rho": self.parts(self.rho)}
+        tensors = {}
+        for index in range(len(self.architecture.layers)):
+            for offset, part in enumerate(("weight", "bias")):
+                for parameter in ("mu", "rho"):
+                    tensors[f"layers.{index}.{part}.{parameter}"] = parts[parameter][2 * index + offset]
+        return tensors
+
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        """Split ``[M, P]``, any M, into views: ``[M, inputs, outputs]`` per weight, ``[M, 1, outputs]`` per bias."""
+        return [
+            part.view(-1, *shape[1:])
+            for part, shape in zip(torch.split(flat, self._sizes, dim=1), self._shapes, strict=True)
+        ]
+
+
+_NOISE = "noise."
+NOISE_RHO = f"{_NOISE}rho"
+"""Name of the tensor of homoscedastic noise, the only noise model with a parameter of its own."""
+
+
+def noise_tensors(likelihood: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters of the observation model as ``noise.NAME``: detached views."""
+    return {f"{_NOISE}{name}": parameter.detach() for name, parameter in likelihood.named_parameters()}
+
+
+def load_noise_tensors(likelihood: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy each ``noise.NAME`` into the observation model; other tensors are ignored."""
+    for name, parameter in noise_tensors(likelihood).items():
+        parameter.copy_(tensors[name])
+
+
+def learned_tensors(network: BayesianNetwork, likelihood: nn.Module) -> dict[str, Tensor]:
+    """Return every mu and rho of the network, and the `noise_tensors`: detached views."""
+    tensors = {name: tensor.detach() for name, tensor in network.named_tensors().items()}
+    return tensors | noise_tensors(likelihood)
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return the tensors as the content of a safetensors file."""
+    import safetensors.torch
+
+    content: bytes = safetensors.torch.save(
+        {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    )
+    return content
+
+
+def tensor_problem(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str | None:
+    """Describe the first problem of tensors from a file, or return None if there is none.
+
+    Args:
+        found: Name → tensor of the file.
+        expected: Name → tensor with the expected shape and type; its values are ignored.
+    """
+    for name in found:
+        if name not in expected:
+            return f"tensor {name!r} is not expected"
+    for name, template in expected.items():
+        tensor = found.get(name)
+        if tensor is None:
+            return f"tensor {name!r} is missing, expected shape {list(template.shape)}"
+        if tensor.dtype != template.dtype:
+            return f"tensor {name!r} is {tensor.dtype}, expected {template.dtype}"
+        if tensor.shape != template.shape:
+            return f"tensor {name!r} has shape {list(tensor.shape)}, expected {list(template.shape)}"
+        if not bool(torch.isfinite(tensor).all()):
+            return f"tensor {name!r} holds NaN or infinity"
+    return None
+
+
+UNREAD_RHO = -39.0
+"""rho of a weight from an input that its member does not read: its sigma is 1e-17, and its mean is 0. As with a pruned
+weight (`model.training.pruning.PRUNED_RHO`, from which it differs), a draw of it vanishes in a float32 sum."""
+
+
+def is_unread(mu: Tensor, rho: Tensor) -> Tensor:
+    """Mask of the weights from inputs that their member does not read; the shape of ``mu`` and ``rho``."""
+    return (mu == 0.0) & (rho == UNREAD_RHO)
+
+
+def mixed_reading(members: int, inputs: int, bins: Sequence[int]) -> Tensor:
+    """Whether each member of a mixed encoding reads each input, ``[M, D]``, bool.
+
+    Members of every second partition into folds read no bins, so that a row's judges are of both kinds. With one
+    partition these are the members of odd numbers.
+
+    Args:
+        members: M.
+        inputs: D.
+        bins: Numbers of the inputs that are bins of a number.
+    """
+    folds = folds_of(members)
+    together = folds if members > folds else 1
+    reads = torch.ones(members, inputs, dtype=torch.bool)
+    plain = [member for member in range(members) if member // together % 2]
+    reads[torch.tensor(plain, dtype=torch.long)[:, None], torch.tensor(bins, dtype=torch.long)] = False
+    return reads
+
+
+def are_alike(reads: Tensor | None) -> bool:
+    """Whether members differ in what they read by chance alone, if at all, and not as two kinds.
+
+    They are of two kinds where all members of one partition into folds read an input that none of the other reads.
+
+    Args:
+        reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
+    """
+    if reads is None:
+        return True
+    shares = torch.stack([part.float().mean(dim=0) for part in reads.split(folds_of(len(reads)))])
+    return not bool((shares.amax(dim=0) - shares.amin(dim=0) == 1.0).any())
+
+
+def weights_from_inputs(architecture: Architecture, index: int, inputs: Tensor) -> Tensor:
+    """Mask of the weights of a layer that come from given inputs, ``[M, inputs of the layer, outputs]``.
+
+    Args:
+        architecture: The network's sizes.
+        index: Number of the layer.
+        inputs: Mask of the inputs of each member, ``[M, D]``.
+    """
+    width, outputs = architecture.layers[index]
+    found = torch.zeros(architecture.members, width, outputs, dtype=torch.bool)
+    # The first layer reads the inputs alone; with a skip, the weights of the inputs come last in the last layer.
+    before = 0 if index == 0 else architecture.hidden[index - 1]
+    found[:, before:] = inputs[:, : width - before, None]
+    return found
+
+
+def without_unread(
+    tensors: Mapping[str, Tensor], architecture: Architecture, reads: Tensor | None
+) -> dict[str, Tensor]:
+    """The tensors of a network without the weights from inputs that their member does not read.
+
+    Args:
+        tensors: mu, rho and noise parameters by name; not changed.
+        architecture: The network's sizes.
+        reads: Whether each member reads each input, ``[M, D]``, bool; None: all do.
+    """
+    kept = dict(tensors)
+    if reads is None:
+        return kept
+    for index in range(len(architecture.layers)):
+        gone = weights_from_inputs(architecture, index, ~reads.cpu()).to(next(iter(tensors.values())).device)
+        for part, value in (("mu", 0.0), ("rho", UNREAD_RHO)):
+            name = f"layers.{index}.weight.{part}"
+            kept[name] = tensors[name].masked_fill(gone, value)
+    return kept
+
+
+def inputs_read(tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """Whether each member of a checkpoint reads each input, ``[M, D]``, bool; None: all members read all."""
+    mu, rho = (tensors[f"layers.0.weight.{part}"].cpu() for part in ("mu", "rho"))
+    reads = ~is_unread(mu, rho).any(dim=2)
+    return None if bool(reads.all()) else reads

@@ -1,0 +1,1 @@
+"""Conformal maps of numbers, and calibrated probabilities and sets of classes."""

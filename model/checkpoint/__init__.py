@@ -1,0 +1,1 @@
+"""Checkpoints: their specification, their files, where they are kept, and a loaded posterior that answers."""

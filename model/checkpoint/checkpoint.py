@@ -1,0 +1,457 @@
+"""Checkpoints on disk: ``NAME/VERSION/`` with ``model.safetensors`` and ``model.json``.
+
+A version is written to a temporary name, flushed to the disk, then renamed: a reader sees all of it or none of it.
+Every tensor that is read is checked against the shapes in ``model.json``; nothing is ever unpickled. Both files are
+covered by hashes (`model.checkpoint.spec`), and a few answers are stored with them (`model.checkpoint.proof`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import math
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from murho.model.checkpoint.directories import (
+    NAME_PATTERN,
+    VERSION_PATTERN,
+    CheckpointReference,
+    default_root,
+    find_checkpoint,
+    list_checkpoints,
+    name_and_version,
+    validate_name,
+)
+from murho.model.checkpoint.spec import check_seal, sealed
+from murho.model.errors import CheckpointError, StorageError
+from murho.model.runtime import MOST_FACTS_BYTES, memory_size, parse_json, read_bounded, sync_directory, write_durably
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from torch import Tensor
+
+    from murho.model.checkpoint.proof import Proof, Prover
+    from murho.model.checkpoint.spec import ModelSpec
+
+__all__ = [
+    "FACTS_FILE",
+    "FORMAT",
+    "TENSORS_FILE",
+    "CheckpointReference",
+    "CheckpointSummary",
+    "StoredCheckpoint",
+    "check_writable",
+    "default_root",
+    "find_checkpoint",
+    "list_checkpoints",
+    "name_and_version",
+    "read_checkpoint",
+    "read_stored",
+    "summaries",
+    "summaries_of",
+    "validate_name",
+    "write_checkpoint",
+]
+
+FORMAT = 1
+"""Version of the layout of ``model.json``; a reader refuses a newer one."""
+
+TENSORS_FILE = "model.safetensors"
+FACTS_FILE = "model.json"
+WRITING, PROBE = ".writing-", ".probe-"
+DEAD_SECONDS = 3_600.0
+"""Age from which a version that is being written counts as left behind: its content is there before, so it takes
+seconds."""
+HEADER_BYTES = 512
+"""More than the header of a file of tensors takes for each of them."""
+LARGEST_SHARE = 0.25
+"""Of the memory, for tensors: they are there as a file, as numbers, as mu and sigma of draws, and as draws."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredCheckpoint:
+    """The content of a version on disk, read and checked.
+
+    Attributes:
+        directory: ``NAME/VERSION``.
+        spec: The specification in ``model.json``.
+        tensors: Float32 tensors on the CPU, by name.
+        proof: Rows with the answers that the writer got.
+    """
+
+    directory: Path
+    spec: ModelSpec
+    tensors: dict[str, Tensor]
+    proof: Proof
+
+    def require_answers(self, prover: Prover) -> None:
+        """Check that the posterior made of this content gives the answers that the writer got.
+
+        Args:
+            prover: The posterior, on the device and with the engine that will answer.
+
+        Raises:
+            CheckpointError: It gives other answers; the message names the file and the row.
+        """
+        try:
+            self.proof.check(prover)
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.directory / FACTS_FILE}: {error}") from error
+
+
+def read_checkpoint(directory: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
+    """Read the specification and the tensors of a version; see `read_stored`."""
+    stored = read_stored(directory)
+    return stored.spec, stored.tensors
+
+
+def read_stored(directory: Path) -> StoredCheckpoint:
+    """Read and check the two files of a version.
+
+    Args:
+        directory: ``NAME/VERSION``.
+
+    Raises:
+        CheckpointError: A file is missing or damaged, the format is newer, a field of ``model.json`` is not as
+            expected, or the tensors don't fit it. The message names the file, and the field or the tensor.
+    """
+    from murho.model.checkpoint.proof import Proof
+    from murho.model.checkpoint.spec import ModelSpec
+
+    path = directory / FACTS_FILE
+    facts = _read_json(path)
+    try:
+        check_seal(facts)
+        spec = ModelSpec.from_json(facts)
+        proof = Proof.from_json(facts.get("proof"), spec.schema)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    recorded = facts.get("tensors")
+    sha256 = recorded.get("sha256") if isinstance(recorded, dict) else None
+    tensors = _read_tensors(directory / TENSORS_FILE, sha256, spec.tensor_shapes())
+    return StoredCheckpoint(directory, spec, tensors, proof)
+
+
+def _read_bytes(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
+    try:
+        return read_bounded(path, most, least)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: the file is missing") from error
+    except OSError as error:
+        raise CheckpointError(f"{path}: can't be read: {error.strerror or error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Read ``model.json``, and check its format and name only."""
+    try:
+        facts = parse_json(_read_bytes(path))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error}); the file is damaged") from error
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, found {type(facts).__name__}")
+    version = facts.get("format")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointError(f"{path}: format must be a whole number from 1, found {version!r}")
+    if version > FORMAT:
+        raise CheckpointError(
+            f"{path}: format {version} is newer than {FORMAT}, the newest that this Murho reads; upgrade Murho"
+        )
+    name = facts.get("name")
+    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
+        raise CheckpointError(f"{path}: name {name!r} is not a valid checkpoint name")
+    return facts
+
+
+def _read_tensors(path: Path, sha256: object, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Read the tensors of a file, and check each one.
+
+    Args:
+        path: The file.
+        sha256: Hash of its content, from ``model.json``.
+        shapes: Name and shape of every tensor that the file must hold.
+    """
+    import safetensors.torch
+    import torch
+
+    from murho.model.bbb.network import tensor_problem
+
+    size = _bytes_of(shapes, path)
+    content = _read_bytes(path, size + HEADER_BYTES * (len(shapes) + 1), size)
+    actual = hashlib.sha256(content).hexdigest()
+    if sha256 != actual:
+        raise CheckpointError(
+            f"{path}: sha256 is {actual[:12]}…, {FACTS_FILE} says {str(sha256)[:12]}…: "
+            "the file was truncated or edited; restore it or train again"
+        )
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+    except Exception as error:
+        raise CheckpointError(f"{path}: not a safetensors file ({error})") from error
+    template = {name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()}
+    problem = tensor_problem(tensors, template)
+    if problem is not None:
+        raise CheckpointError(f"{path}: {problem}")
+    return tensors
+
+
+def _bytes_of(shapes: Mapping[str, tuple[int, ...]], path: Path) -> int:
+    """Bytes of the tensors of a file.
+
+    Raises:
+        CheckpointError: They are more than this machine can load.
+    """
+    size, memory = 4 * sum(math.prod(shape) for shape in shapes.values()), memory_size()
+    if memory is not None and size > LARGEST_SHARE * memory:
+        raise CheckpointError(
+            f"{path}: {FACTS_FILE} describes {size / 2**30:,.1f} GiB of tensors, and this machine or container has "
+            f"{memory / 2**30:,.1f} GiB of memory: loading takes four times the tensors"
+        )
+    return size
+
+
+def check_writable(root: Path, name: str) -> None:
+    """Check that a checkpoint can be written, so that a fit fails before it starts, not at its end.
+
+    Raises:
+        CheckpointError: The name is forbidden or the directory can't be written.
+    """
+    validate_name(name)
+    try:
+        home = root / name
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=PROBE, dir=home):
+            pass
+        with contextlib.suppress(OSError):
+            home.rmdir()  # only if it is empty: a fit that fails leaves no trace
+    except OSError as error:
+        raise CheckpointError(f"{root / name}: can't write checkpoints here: {error.strerror or error}") from error
+
+
+def write_checkpoint(
+    root: Path,
+    name: str,
+    spec: ModelSpec,
+    tensors: Mapping[str, Tensor],
+    *,
+    extras: Mapping[str, bytes] | None = None,
+) -> Path:
+    """Write the next version of a checkpoint, all of it or nothing.
+
+    Args:
+        root: Directory of checkpoints.
+        name: Name of the checkpoint.
+        spec: The content of ``model.json`` except `model.checkpoint.spec.FILE_FIELDS`, which are added here.
+        tensors: mu, rho and noise parameters by name, float32.
+        extras: Further files by path, such as those of a report. No reader of checkpoints needs them; where they can't
+            be written, the checkpoint is written without.
+
+    Returns:
+        The directory ``root/name/version``; the version is one above the highest existing one.
+
+    Raises:
+        CheckpointError: The name is forbidden, the posterior gives no finite answer, or the disk is full or not
+            writable. Then nothing of the new version
+            is visible, and older ones are untouched.
+    """
+    from murho.model.bbb.network import tensor_bytes
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.checkpoint.proof import Proof
+
+    validate_name(name)
+    content = tensor_bytes(tensors)
+    on_cpu = {key: tensor.detach().cpu() for key, tensor in tensors.items()}
+    proof = Proof.of(Posterior(spec, on_cpu, engine="torch"))
+    complete = {
+        "format": FORMAT,
+        "name": name,
+        **spec.to_json(),
+        "tensors": {
+            "file": TENSORS_FILE,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "bytes": len(content),
+        },
+        "proof": proof.to_json(),
+    }
+    home = root / name
+    temporary: Path | None = None
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _clear_left(home)
+        temporary = Path(tempfile.mkdtemp(prefix=WRITING, dir=home))
+        temporary.chmod(0o755)
+        write_durably(temporary / TENSORS_FILE, content)
+        write_durably(temporary / FACTS_FILE, sealed(complete))
+        _write_extras(temporary, extras or {})
+        sync_directory(temporary)
+        goal = _rename_to_next_version(temporary, home)
+        sync_directory(home)
+        sync_directory(root)
+    except OSError as error:
+        raise CheckpointError(
+            f"{home}: the checkpoint could not be written: {error.strerror or error}; "
+            "nothing of it was left behind, older versions are untouched"
+        ) from error
+    finally:
+        if temporary is not None and temporary.exists():
+            shutil.rmtree(temporary, ignore_errors=True)
+    return goal
+
+
+def _clear_left(home: Path) -> None:
+    """Remove what killed commands have left. A living one, on this machine or another, has written of late."""
+    for left in (*home.glob(f"{WRITING}*"), *home.glob(f"{PROBE}*")):
+        with contextlib.suppress(OSError):
+            if time.time() - max(path.stat().st_mtime for path in (left, *left.rglob("*"))) > DEAD_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _write_extras(directory: Path, extras: Mapping[str, bytes]) -> None:
+    """Write all further files, or none of them."""
+    made: list[Path] = []
+    try:
+        for name, content in extras.items():
+            path = directory / name
+            if path.parent != directory:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            made.append(path)
+            path.write_bytes(content)
+    except OSError:
+        for path in made:
+            path.unlink(missing_ok=True)
+            if path.parent != directory:
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _rename_to_next_version(temporary: Path, home: Path) -> Path:
+    """Rename to the first free number above the highest version, or to a later one if another writer takes it first."""
+    taken = [int(entry.name) for entry in home.iterdir() if VERSION_PATTERN.fullmatch(entry.name)]
+    version = max(taken, default=0) + 1
+    while True:
+        goal = home / str(version)
+        try:
+            temporary.rename(goal)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            version += 1
+        else:
+            return goal
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSummary:
+    """One name of a directory of checkpoints; all but ``name``, ``versions`` and ``problem`` are of its latest version.
+
+    Attributes:
+        name: Name of the checkpoint.
+        versions: Its versions, the latest last; empty if there is none.
+        target: The predicted column; None, as the next ones, where the file does not tell.
+        unit: Its unit.
+        rows: Number of rows learned from.
+        crps: CRPS on held-out rows, the target's unit; None for classes.
+        created: When it was made.
+        problem: Why the latest version can't be used, or None.
+        task: ``regression`` or ``classification``.
+        log_loss: Log loss on held-out rows, nats; None for numbers.
+        accuracy: Share of the held-out rows whose class is the likeliest one; None for numbers.
+    """
+
+    name: str
+    versions: tuple[str, ...]
+    target: str | None = None
+    unit: str | None = None
+    rows: int | None = None
+    crps: float | None = None
+    created: datetime | None = None
+    problem: str | None = None
+    task: str | None = None
+    log_loss: float | None = None
+    accuracy: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as JSON data."""
+        return {
+            "name": self.name,
+            "versions": list(self.versions),
+            "task": self.task,
+            "target": self.target,
+            "unit": self.unit,
+            "rows": self.rows,
+            "crps": self.crps,
+            "log_loss": self.log_loss,
+            "accuracy": self.accuracy,
+            "created": None if self.created is None else self.created.isoformat(),
+            "problem": self.problem,
+        }
+
+
+def summaries(root: Path) -> list[CheckpointSummary]:
+    """The checkpoints of a directory, by name.
+
+    Raises:
+        CheckpointError: The directory can't be read.
+    """
+    return summaries_of(list_checkpoints(root), lambda reference: read_bounded(reference.path / FACTS_FILE))
+
+
+def summaries_of(
+    references: Iterable[CheckpointReference], read_facts: Callable[[CheckpointReference], bytes]
+) -> list[CheckpointSummary]:
+    """The checkpoints of any place, by name.
+
+    Args:
+        references: Every version, by name, then by rising version.
+        read_facts: Returns the content of ``model.json`` of a version.
+    """
+    by_name: dict[str, list[CheckpointReference]] = {}
+    for reference in references:
+        by_name.setdefault(reference.name, []).append(reference)
+    return [_summary(name, versions, read_facts) for name, versions in by_name.items()]
+
+
+def _summary(
+    name: str, references: list[CheckpointReference], read_facts: Callable[[CheckpointReference], bytes]
+) -> CheckpointSummary:
+    versions = tuple(reference.version for reference in references if reference.problem is None)
+    if not versions:
+        return CheckpointSummary(name, (), problem=references[-1].problem)
+    latest = next(reference for reference in reversed(references) if reference.problem is None)
+    try:
+        facts = parse_json(read_facts(latest))
+        check_seal(facts)
+        return CheckpointSummary(name, versions, **_fields(facts))
+    except StorageError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"{FACTS_FILE} can't be read: {error.strerror or error}"
+    except (CheckpointError, AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"{FACTS_FILE} is damaged: {error}"
+    return CheckpointSummary(name, versions, problem=problem)
+
+
+def _fields(facts: dict[str, Any]) -> dict[str, Any]:
+    target, training = facts["schema"]["target"], facts.get("training", {})
+    rows = facts.get("update", {}).get("total_rows") or training.get("rows")
+    metrics = facts.get("metrics", {})
+    created = facts.get("created")
+    when = None if created is None else datetime.fromisoformat(created)
+    return {
+        "task": "regression" if target.get("classes") is None else "classification",
+        "target": str(target["name"]),
+        "unit": target["unit"],
+        "rows": None if rows is None else int(rows),
+        **{name: _finite(metrics.get(name)) for name in ("crps", "log_loss", "accuracy")},
+        "created": when if when is None or when.tzinfo else when.replace(tzinfo=UTC),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None

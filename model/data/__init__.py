@@ -1,1 +1,0 @@
-"""Tables: files, cells, columns, the schema, and the split into training and held-out rows."""

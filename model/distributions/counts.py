@@ -1,0 +1,200 @@
+"""The predictive distribution of a count: an equal-weight mixture over draws of negative binomials.
+
+Distribution functions, percentiles and CRPS come from a table of the mixture's distribution function at some whole
+numbers, the knots of each row. While the spread is small the knots are all whole numbers, and the table is exact. For
+larger counts they lie at most a sixteenth of the narrowest draw's standard deviation apart. Between knots the
+distribution function is a line, off by at most 0.0003 or so.
+
+A line between whole numbers is also the distribution function of the jittered count ``Y - 1 + U`` with U uniform on
+[0, 1]. So scores and calibration, which need a continuous distribution, are those of the jittered count: its
+probability integral transform is the randomised one (Czado, Gneiting & Held 2009, "Predictive model assessment for
+count data"), and its percentiles, rounded up, are those of the count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+
+from murho.model.distributions.mixtures import Mixture, normal_cdf, score_of_tails
+from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.transforms import Identity
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "CountPredictive",
+    "log_mass",
+]
+
+CELLS_AT_A_TIME, ROWS_AT_A_TIME = 16, 64
+QUARTERS = 4
+FURTHEST_SCORE = 6.0
+"""Largest size of a normal score: the table ends at tails of about 1e-9."""
+ROUNDING = 1e-7
+GOLDEN = 0.6180339887498949
+"""Multiples of it, without their whole part, are spread evenly over [0, 1] (Weyl)."""
+
+
+def log_mass(counts: Tensor, means: Tensor, dispersion: Tensor) -> Tensor:
+    """Log probability of counts under negative binomials with variance ``mean + dispersion mean^2``, nats.
+
+    With ``r = 1 / dispersion``: ``lgamma(y + r) - lgamma(r) - lgamma(y + 1) - r log(1 + mean / r) + y log(mean / (r +
+    mean))`` (Cameron & Trivedi 2013, "Regression analysis of count data", NB2). The limit of no dispersion is Poisson.
+
+    Args:
+        counts: At least 0; between whole numbers the result is a smooth continuation. Float64, as the others.
+        means: Positive, broadcastable to ``counts``.
+        dispersion: Positive, broadcastable to ``counts``.
+    """
+    size = dispersion.reciprocal()
+    growth = torch.log1p(dispersion * means)
+    binomial = torch.lgamma(counts + size) - torch.lgamma(size) - torch.lgamma(counts + 1.0)
+    return binomial - size * growth + counts * (torch.log(dispersion * means) - growth)
+
+
+@dataclass(frozen=True)
+class CountPredictive(Predictive):
+    """The predictive distribution of the counts of B rows; float64.
+
+    ``means`` and ``noise`` are mean and standard deviation of the negative binomial of each draw. ``mixture`` has
+    Gaussians of these moments: Monte Carlo standard errors are estimated by them.
+
+    Attributes:
+        dispersion: ``(variance - mean) / mean^2`` given each draw, ``[S, B]``.
+    """
+
+    dispersion: Tensor = None  # type: ignore[assignment]  # `of_counts` always gives it
+
+    @classmethod
+    def of_counts(cls, means: Tensor, dispersion: Tensor) -> CountPredictive:
+        """Build the predictive from mean and dispersion under each draw, ``[S, B]`` each, float64."""
+        noise = (means + dispersion * means.square()).sqrt()
+        return cls(means, noise, Mixture(means, noise), Identity(), None, dispersion)
+
+    def of_rows(self, rows: Tensor) -> CountPredictive:
+        """See `Predictive.of_rows`."""
+        return CountPredictive.of_counts(self.means[:, rows], self.dispersion[:, rows])
+
+    def normal_score(self, values: Tensor) -> Tensor:
+        """Normal scores of the randomised probability integral transform of counts ``[..., B]``, within ±6.
+
+        The uniform numbers behind it depend on a row's place among the B alone.
+        """
+        place = torch.arange(values.shape[-1], dtype=values.dtype, device=values.device)
+        below = self._below(values - (1.0 - (0.5 + GOLDEN * place).frac()))
+        return score_of_tails(below, 1.0 - below).clamp_(-FURTHEST_SCORE, FURTHEST_SCORE)
+
+    def quantiles(self, scores: Tensor) -> Tensor:
+        """Quantiles of the jittered count, ``[B, K]``; `reported` makes percentiles of the count of them."""
+        knots, below = self._table
+        scores = scores.to(below).clamp(-FURTHEST_SCORE, FURTHEST_SCORE).expand(len(below), -1)
+        levels = normal_cdf(scores).contiguous()
+        end = torch.searchsorted(below, levels).clamp_(1, below.shape[1] - 1)
+        start, stop, least, most = (part.gather(1, index) for part in (knots, below) for index in (end - 1, end))
+        share = (levels - least) / (most - least).clamp_min(torch.finfo(below.dtype).tiny)
+        return torch.lerp(start, stop, share.clamp_(0.0, 1.0))
+
+    def reported(self, quantiles: Tensor) -> Tensor:
+        """See `Predictive.reported`: the least count with at least this probability up to it."""
+        return torch.ceil(quantiles - ROUNDING).clamp_min_(0.0) + 0.0  # no -0
+
+    def log_density(self, values: Tensor) -> Tensor:
+        """Log probability of one count per row, ``[B]``, nats."""
+        masses = log_mass(values, self.means, self.dispersion)
+        return torch.logsumexp(masses, dim=0) - torch.log(masses.new_tensor(float(len(masses))))
+
+    def tails(self, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+        """``P(Y <= t)`` and ``P(Y > t)`` of every row at thresholds ``[T]``, ``[B, T]`` each."""
+        values = thresholds.to(self.means).floor().unsqueeze(-1).expand(-1, self.means.shape[1])
+        below = self._below(values).T
+        return below, 1.0 - below
+
+    def crps(self, values: Tensor) -> Tensor:
+        """Continuous ranked probability score at one count per row, ``[B]``: the sum of ``(F(k) - [k >= y])^2``.
+
+        Exact where the table is; else to a relative error of about 3e-4.
+        """
+        knots, below = self._table
+        widths, first = knots.diff(dim=1), below[:, :-1]
+        rise = below.diff(dim=1) / widths.clamp_min(1.0)
+        rest = first - 1.0
+        total = widths * rest.square() + rest * rise * widths * (widths + 1.0)
+        total = total + rise.square() * widths * (widths + 1.0) * (2.0 * widths + 1.0) / 6.0
+        smaller = (values.unsqueeze(1) - knots[:, :-1] - 1.0).clamp_min_(0.0).minimum(widths)  # counts k < y of a cell
+        total = total + smaller * (2.0 * first - 1.0) + rise * smaller * (smaller + 1.0)
+        beyond = (values - 1.0 - knots[:, -1]).clamp_min_(0.0) + (knots[:, 0] + 1.0 - values).clamp_min_(0.0)
+        return total.sum(dim=1) + beyond
+
+    def _below(self, values: Tensor) -> Tensor:
+        """Distribution function of the jittered count at values ``[..., B]``."""
+        knots, below = self._table
+        wanted = values.to(below).reshape(-1, len(below)).T.contiguous()
+        end = torch.searchsorted(knots, wanted).clamp_(1, knots.shape[1] - 1)
+        start, stop, least, most = (part.gather(1, index) for part in (knots, below) for index in (end - 1, end))
+        share = ((wanted - start) / (stop - start).clamp_min(1.0)).clamp_(0.0, 1.0)
+        return torch.lerp(least, most, share).T.reshape(values.shape)
+
+    @cached_property
+    def _table(self) -> tuple[Tensor, Tensor]:
+        """Knots of each row, and the distribution function there, ``[B, J]`` each. Equal knots are padding."""
+        parts = []
+        for rows in torch.arange(self.means.shape[1], device=self.means.device).split(ROWS_AT_A_TIME):
+            means, dispersion = self.means[:, rows], self.dispersion[:, rows]
+            parts.append(_masses(_knots(means, self.noise[:, rows], dispersion), means, dispersion))
+        length = max(knots.shape[1] for knots, _ in parts)
+        knots = torch.cat([torch.cat((part, part[:, -1:].expand(-1, length - part.shape[1])), 1) for part, _ in parts])
+        masses = torch.cat([torch.nn.functional.pad(part, (0, length - part.shape[1])) for _, part in parts])
+        below = masses.cumsum(dim=1)
+        return knots, below / below[:, -1:]
+
+
+def _knots(means: Tensor, noise: Tensor, dispersion: Tensor) -> Tensor:
+    """Knots that depend on a row's own draws alone, ``[B, J]``: whole numbers from a tail of 1e-9 to the other."""
+    least = (means - 7.0 * noise).amin(dim=0).floor().clamp_min(-1.0)
+    # The upper tail is between that of a Gaussian and that of a Gamma distribution of shape 1 / dispersion.
+    most = (means + (6.5 + 14.0 * dispersion.sqrt()) * noise + 12.0).amax(dim=0).ceil()
+    smallest, narrowest = dispersion.amin(dim=0), noise.amin(dim=0)
+    knots = [least]
+    while bool((knots[-1] < most).any()):
+        last = knots[-1] + 1.0
+        spread = torch.maximum(narrowest, (last + smallest * last.square()).sqrt())  # of a draw with its mean here
+        step = torch.minimum(spread / 4.0, last / 8.0).floor().clamp_min(1.0)
+        knots.append(torch.minimum(knots[-1] + step, most))
+    return torch.stack(knots, dim=1)
+
+
+def _masses(knots: Tensor, means: Tensor, dispersion: Tensor) -> tuple[Tensor, Tensor]:
+    """Knots that split each cell in four, ``[B, J]``, and the probability of the counts up to each from the one before.
+
+    Two nodes ``centre ± sqrt((h^2 - 1) / 12)`` sum a cubic over the h whole numbers of a cell exactly. They also give
+    its slope, by which the parts of the cell differ.
+    """
+    starts, widths = knots[:, :-1], knots.diff(dim=1)
+    centres = starts + 0.5 * (widths + 1.0)
+    reach = ((widths.square() - 1.0).clamp_min(0.0) / 12.0).sqrt()
+    means, dispersion = means.unsqueeze(2), dispersion.unsqueeze(2)
+    heights, slopes = torch.empty_like(widths), torch.zeros_like(widths)
+    for cells in torch.arange(widths.shape[1], device=knots.device).split(CELLS_AT_A_TIME):
+        centre, apart = centres[:, cells], reach[:, cells]
+        if not bool(apart.any()):
+            heights[:, cells] = log_mass(centre, means, dispersion).exp_().mean(dim=0)
+            continue
+        left, right = (
+            log_mass(side, means, dispersion).exp_().mean(dim=0) for side in (centre - apart, centre + apart)
+        )
+        heights[:, cells] = 0.5 * (left + right)
+        slopes[:, cells] = torch.where(apart > 0.0, 0.5 * (right - left) / apart, 0.0)
+    steepest = 2.0 * heights / widths.clamp_min(1.0)  # no part of a cell gets less than nothing
+    slopes = slopes.maximum(-steepest).minimum(steepest).unsqueeze(2)
+    quarters = torch.arange(1, QUARTERS + 1, dtype=knots.dtype, device=knots.device) / QUARTERS
+    counts = (widths.unsqueeze(2) * quarters).floor()
+    upto = counts * (heights.unsqueeze(2) + 0.5 * slopes * (counts - widths.unsqueeze(2)))
+    masses = torch.cat((upto[..., :1], upto.diff(dim=2)), dim=2).clamp_min_(0.0).flatten(1)
+    ends = (starts.unsqueeze(2) + counts).flatten(1)
+    first = starts[:, :1]
+    return torch.cat((first, ends), dim=1), torch.nn.functional.pad(masses, (1, 0))

@@ -1,1 +1,0 @@
-"""The engines that compute answers: draws of the weights, the forward pass, PyTorch and compiled code."""

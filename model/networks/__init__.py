@@ -1,1 +1,0 @@
-"""The Bayesian network of variational layers, and priors over its weights."""

@@ -1,1 +1,0 @@
-"""Checkpoints on disk, and the posterior loaded from one, which answers requests."""

@@ -1,0 +1,295 @@
+"""The engine of compiled code, for CPUs: the forward pass of many rows, and answers from its outputs in one pass.
+
+PyTorch answers ``samples=0``, and the percentiles of the few rows that compiled code can't prove to be accurate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from murho.model.bbb.likelihood import NOISE_FLOOR
+from murho.model.distributions.classes import SettledDraws, share_of_entropy
+from murho.model.distributions.transforms import LEAST_DEVIATION, NEAR_SEAM, Identity, Logarithm
+from murho.model.predictive.compiled.loader import load
+from murho.model.predictive.plans import SPREADS
+from murho.model.predictive.torch_engine import FEW_ROWS, TorchEngine, forward
+from murho.model.runtime import in_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.bbb.gaussian import GaussianMixtureLikelihood
+    from murho.model.encoding.training_range import Outside
+    from murho.model.predictive.compiled.loader import Kernels
+    from murho.model.predictive.draws import Draws
+    from murho.model.predictive.engine import Engine
+    from murho.model.predictive.plans import ClassPlan, PredictionPlan
+    from murho.model.predictive.target_models import AnyTargetModel, ClassTargetModel, TargetModel
+
+__all__ = ["ENGINES", "CompiledClassEngine", "CompiledEngine", "CompiledForward", "engine_worth", "select_engine"]
+
+
+TILE_FLOATS = 2**19
+"""Hidden values of a layer in a tile of a thread's forward pass: two buffers of 2 MiB."""
+LEAST_ROWS, MOST_ROWS = 256, 1024
+"""Limits of the rows in such a tile."""
+
+
+class CompiledForward:
+    """The engine of compiled code for any kind of target, see `model.predictive.engine.Engine`."""
+
+    name = "compiled"
+
+    def __init__(self, target: AnyTargetModel, kernels: Kernels) -> None:
+        """Keep the target model and the compiled functions."""
+        self._reference, self._kernels = TorchEngine(target), kernels
+        self.draw_weights: Callable[..., None] | None = kernels.draw_weights
+
+    def forward(self, draws: Draws, rows: Tensor) -> Tensor:
+        """See `Engine.forward`: compiled code for many rows of a network with SiLU, else PyTorch."""
+        forward_draws = self._kernels.forward_draws
+        if forward_draws is None or draws.activation != "silu" or len(draws.layers) == 1 or len(rows) <= FEW_ROWS:
+            return forward(draws, rows)
+        samples, batch = len(draws), len(rows)
+        inputs = rows.new_ones((rows.shape[1] + 1, batch))
+        inputs[:-1] = rows.T
+        outputs = rows.new_empty((samples, draws.layers[-1].shape[1], batch))
+        widest = max(layer.shape[1] for layer in draws.layers[:-1])
+        most = max(LEAST_ROWS, min(MOST_ROWS, TILE_FLOATS // widest))
+        at_a_time = -(-batch // -(-batch // most))
+        arrays = draws.layers, inputs.numpy(), outputs.numpy(), len(inputs) if draws.skip else 0, at_a_time
+        in_parts(samples, 1, lambda part: forward_draws(*arrays, part.start, part.stop))
+        return outputs.transpose(1, 2)
+
+    def answer(self, plan: Any, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
+        """See `Engine.answer`."""
+        return self._reference.answer(plan, outputs, members, outside)
+
+
+NOTHING = np.empty(0)
+
+
+class CompiledEngine(CompiledForward):
+    """The engine of compiled code, see `model.predictive.engine.Engine`."""
+
+    def __init__(self, target: TargetModel, kernels: Kernels, *, components_per_thread: int = 2**16) -> None:
+        """Prepare the constants of a target model.
+
+        Args:
+            target: A target model that `supports` accepts.
+            kernels: The compiled functions.
+            components_per_thread: Rows times components that justify one more thread: about a millisecond of work.
+        """
+        super().__init__(target, kernels)
+        self._target: TargetModel = target
+        self._components_per_thread = components_per_thread
+        self._noise = _noise_of_members(cast("GaussianMixtureLikelihood", target.likelihood), target.members)
+        wide, transform = target.wide, target.transform
+        self._wide = (0.0, 0.0, 0.0) if wide is None else (wide.weight, wide.widening, 1.0)
+        seam = (transform.top, transform.shift) if isinstance(transform, Logarithm) else (math.inf, 0.0)
+        self._logarithm = (*seam, NEAR_SEAM, LEAST_DEVIATION)
+
+    @staticmethod
+    def supports(target: TargetModel) -> bool:
+        """Whether there is compiled code for the observation model and the transform of a target model.
+
+        There is none for a target with limits.
+        """
+        known = target.likelihood.mixture_outputs and isinstance(target.transform, Identity | Logarithm)
+        return known and target.limits is None
+
+    def answer(
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+    ) -> dict[str, NDArray[Any]]:
+        """See `Engine.answer`."""
+        if plan.options.samples == 0:
+            return self._reference.answer(plan, outputs, members, outside)
+        answer, quantiles, settled = self._answer(plan, outputs, members, outside)
+        if plan.options.noise:
+            unsettled = (~settled).nonzero()[0]
+            if len(unsettled):
+                rows = torch.from_numpy(unsettled)
+                predictive = self._target.predictive(outputs[:, rows], members)
+                quantiles[unsettled] = plan.quantiles(predictive, outside.of_rows(rows)).numpy()
+            spreads = {name: torch.from_numpy(answer[name]) for name in SPREADS}
+            of_quantiles = plan.of_quantiles(spreads, torch.from_numpy(quantiles), outside)
+            answer |= {name: part.numpy() for name, part in of_quantiles.items()}
+        return answer
+
+    def _answer(
+        self, plan: PredictionPlan, outputs: Tensor, members: Tensor, outside: Outside
+    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64], NDArray[np.bool_]]:
+        """The answer without what follows from quantiles; the quantiles, ``[B, L]``; the rows where all are proved."""
+        options, likelihood = plan.options, self._target.likelihood
+        samples, batch = outputs.shape[:2]
+        scores, ranks, thresholds = np.empty((batch, 0)), None, NOTHING
+        if options.noise:
+            scores, ranks = (part.numpy() for part in plan.rising_scores(outside))
+            thresholds = self._standardised(plan.thresholds) if options.thresholds else NOTHING
+        moments, settled = np.empty((4, batch)), np.empty(batch, np.bool_)
+        values, tails = np.empty(scores.shape), np.empty((2, batch, len(thresholds)))
+        draws = np.empty((batch, samples if options.draws or not options.noise else 0))
+        arrays = (
+            outputs.transpose(1, 2).numpy(),
+            likelihood.means,
+            self._noise[members.numpy()],
+            NOISE_FLOOR,
+            scores,
+            thresholds,
+            (self._target.location, self._target.scale),
+            self._wide,
+            self._logarithm,
+        )
+        in_parts(
+            batch,
+            -(-self._components_per_thread // (samples * likelihood.means)),
+            lambda rows: self._kernels.answer_rows(
+                *arrays, rows.start, rows.stop, moments, values, settled, tails, draws
+            ),
+        )
+        mean, epistemic, aleatoric, std = moments
+        answer = {"mean": mean, "epistemic_std": epistemic, "aleatoric_std": aleatoric}
+        if options.noise:
+            answer["std"] = std
+            if options.thresholds:
+                below, above = map(torch.from_numpy, tails)
+                answer["exceedance"] = plan.exceedance(below, above, outside).numpy()
+        else:
+            answer["std"] = epistemic
+            of_functions = plan.of_functions(torch.from_numpy(draws).T)
+            answer |= {name: part.numpy() for name, part in of_functions.items()}
+        if options.draws:
+            answer["draws"] = draws
+        if ranks is not None:
+            values = np.take_along_axis(values, ranks, axis=1)
+        return answer, values, settled
+
+    def _standardised(self, thresholds: Tensor) -> NDArray[np.float64]:
+        """Standardised thresholds of thresholds in the target's unit, ``[T]``."""
+        target = self._target
+        return (target.transform.forward(thresholds).numpy() - target.location) / target.scale
+
+
+def _noise_of_members(likelihood: GaussianMixtureLikelihood, members: int) -> NDArray[np.float32]:
+    """Noise of each member where it is no output of the network, else 0; ``[M]``, standardised."""
+    if likelihood.outputs > likelihood.means:
+        return np.zeros(members, dtype=np.float32)
+    with torch.inference_mode():
+        _, noise, _ = likelihood.components(torch.zeros((members, 1, 1)))
+        return np.broadcast_to(noise.flatten().cpu().numpy(), members).copy()
+
+
+VALUES_PER_THREAD = 2**15
+"""Rows times draws times classes that justify one more thread: about a millisecond of work."""
+
+
+class CompiledClassEngine(CompiledForward):
+    """The engine of compiled code for classes, see `model.predictive.engine.Engine`."""
+
+    def __init__(self, target: ClassTargetModel, kernels: Kernels) -> None:
+        """Keep the target model and the compiled functions."""
+        super().__init__(target, kernels)
+        self._target = target
+
+    def answer(self, plan: ClassPlan, outputs: Tensor, members: Tensor, outside: Outside) -> dict[str, NDArray[Any]]:
+        """See `Engine.answer`."""
+        if plan.options.samples == 0:
+            return self._reference.answer(plan, outputs, members, outside)
+        predictive = _CompiledPredictive.of(self._target, self._kernels, outputs)
+        return {name: part.numpy() for name, part in plan.answer(predictive, outside).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledPredictive:
+    """A `model.distributions.classes.ClassPredictive` in compiled code."""
+
+    shares: Tensor
+    least: float
+    kernels: Kernels
+    draws: NDArray[np.float64]
+    means: NDArray[np.float64]
+    entropies: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, target: ClassTargetModel, kernels: Kernels, outputs: Tensor) -> _CompiledPredictive:
+        samples, rows, _ = outputs.shape
+        classes = len(target.classes)
+        draws, means, entropies = np.empty((rows, classes, samples)), np.empty((rows, classes)), np.empty(rows)
+        logits = np.ascontiguousarray(outputs.transpose(1, 2).numpy())
+        least_rows = max(1, VALUES_PER_THREAD // (samples * classes))
+        in_parts(
+            rows, least_rows, lambda part: kernels.pool_draws(logits, draws, means, entropies, part.start, part.stop)
+        )
+        return cls(target.shares, target.least, kernels, draws, means, entropies)
+
+    def pooled(self) -> Tensor:
+        """See `ClassPredictive.pooled`."""
+        return torch.lerp(torch.from_numpy(self.means), self.shares, self.least)
+
+    def epistemic_share(self) -> Tensor:
+        """See `ClassPredictive.epistemic_share`."""
+        return share_of_entropy(torch.from_numpy(self.means), torch.from_numpy(self.entropies))
+
+    def settled(self, goal: Tensor) -> SettledDraws:
+        """See `ClassPredictive.settled`; the draws are changed in place."""
+        rows, classes, samples = self.draws.shape
+        spreads, entropies = np.empty((rows, classes)), np.empty(rows)
+        wanted = np.ascontiguousarray(goal.numpy())
+        in_parts(
+            rows,
+            max(1, VALUES_PER_THREAD // (samples * classes)),
+            lambda part: self.kernels.settle_draws(self.draws, wanted, spreads, entropies, part.start, part.stop),
+        )
+        return SettledDraws(*(torch.from_numpy(part) for part in (self.draws, spreads, entropies)))
+
+
+WORTH_COMPILED_CODE = 2**22
+"""Rows times draws above which compiled code saves more than the second that it takes to load."""
+
+
+ENGINES = ("auto", "torch")
+"""``auto``: compiled code on a CPU, where it is available; ``torch``: PyTorch, which saves a second of loading."""
+
+
+def select_engine(target: AnyTargetModel, device: torch.device, choice: str = "auto") -> Engine:
+    """Select the engine for a target model.
+
+    ``auto`` selects compiled code on a CPU, if Numba is installed and works, for the observation models and transforms
+    that it supports, and else PyTorch. If compiled code can't be loaded, `compiled.loader.load` logs the reason once.
+
+    Args:
+        target: Maps the network's outputs to the distribution of the target.
+        device: The device of the draws.
+        choice: One of `ENGINES`.
+
+    Raises:
+        ValueError: The choice is not one of `ENGINES`.
+    """
+    if choice not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {choice!r}")
+    reference = TorchEngine(target)
+    if choice == "torch" or device.type != "cpu":
+        return reference
+    kernels = load()
+    if kernels is None:
+        return reference
+    from murho.model.predictive.target_models import ClassTargetModel, TargetModel
+
+    if isinstance(target, ClassTargetModel):
+        return CompiledClassEngine(target, kernels)
+    if isinstance(target, TargetModel) and CompiledEngine.supports(target):
+        return CompiledEngine(target, kernels)
+    return reference
+
+
+def engine_worth(rows: int, samples: int) -> str:
+    """The choice of engine for a process that answers this number of rows once, and then ends."""
+    return "auto" if rows * samples > WORTH_COMPILED_CODE else "torch"

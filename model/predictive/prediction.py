@@ -1,0 +1,482 @@
+"""The options of a prediction and its answer: plain data, shared with the service and the command line.
+
+The fields of an answer: what each array is called, its axes, its unit, and when it is asked for.
+
+Each kind of prediction has a table of its fields. Whatever writes answers (JSON, tables, `/openapi.json`, the command
+line) or checks them goes over that table, and does not know whether the target is a number or a class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from murho.model.predictive.monte_carlo_error import MonteCarloError
+
+__all__ = [
+    "CLASS_FIELDS",
+    "COVERAGE",
+    "DEFAULT_COVERAGE",
+    "DEFAULT_PERCENTILES",
+    "DEFAULT_SAMPLES",
+    "LEVELS",
+    "NUMBER_FIELDS",
+    "NUMBER_UNITS",
+    "THRESHOLDS",
+    "AnswerField",
+    "Axis",
+    "ClassMonteCarloError",
+    "ClassPrediction",
+    "Detail",
+    "Fielded",
+    "Place",
+    "PredictOptions",
+    "Prediction",
+    "Question",
+    "Unit",
+    "answer_size",
+    "level_hint",
+    "number_arrays",
+]
+
+
+class Axis(StrEnum):
+    """What an axis of an array counts."""
+
+    ROWS = "rows"
+    CLASSES = "classes"
+    LEVELS = "levels"
+    THRESHOLDS = "thresholds"
+    SAMPLES = "samples"
+
+
+class Unit(StrEnum):
+    """What the values of an array are."""
+
+    TARGET = "target"
+    """Numbers in the target's unit."""
+    PROBABILITY = "probability"
+    NATS = "nats"
+    CLASS = "class"
+    """Indices of classes, whole numbers."""
+    CLASS_SET = "set of classes"
+    """Whether each class, the last axis, is in a set; truth values."""
+
+
+NUMBER_UNITS = frozenset({Unit.TARGET, Unit.PROBABILITY, Unit.NATS})
+
+
+class Place(IntEnum):
+    """Where the columns of a field stand in a table."""
+
+    FIRST = 0
+    """Among the columns that `murho predict` writes."""
+    NEXT = 1
+    LAST = 2
+    """A list in each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What the answer says with a field: the percentile levels, for example.
+
+    Attributes:
+        name: Its key in the answer.
+        of: Gives it from the options.
+        listed: Whether it is a list of numbers, or one number.
+        whole: Whether whole numbers are written without a fraction.
+    """
+
+    name: str
+    of: Callable[[PredictOptions], Any]
+    listed: bool = True
+    whole: bool = False
+
+
+LEVELS = Detail("levels", lambda options: list(options.percentiles), whole=True)
+THRESHOLDS = Detail("thresholds", lambda options: list(options.thresholds))
+COVERAGE = Detail("coverage", lambda options: options.coverage, listed=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerField:
+    """One array of an answer, or a few that belong together. It is equal to itself alone.
+
+    Attributes:
+        name: Its attribute in the prediction, and its key in the JSON answer.
+        axes: What its axes count; the first are the rows. Empty for a field of parts.
+        unit: What its values are.
+        about: What it is, for people.
+        column: Name of its columns in a table: a pattern with the axes that each column has one entry of, such as
+            ``p{levels}``.
+        place: Where its columns stand.
+        asked: Whether the answer to some options has it; None: every answer has it, if only as null.
+        without_draws: Whether it is known without draws; if not it is null with ``samples=0``.
+        detail: What the answer says with it; the values are then under ``values``.
+        parts: The fields of an object within the prediction, such as Monte Carlo errors.
+    """
+
+    name: str
+    axes: tuple[Axis, ...] = ()
+    unit: Unit = Unit.TARGET
+    about: str = ""
+    column: str = ""
+    place: Place = Place.FIRST
+    asked: Callable[[PredictOptions], bool] | None = None
+    without_draws: bool = False
+    detail: Detail | None = None
+    parts: tuple[AnswerField, ...] = ()
+    numeric: bool = field(init=False)
+    """Whether its values are numbers. Every answer asks that, and an enumeration is slow to look up."""
+
+    def __post_init__(self) -> None:
+        """Note whether the values are numbers."""
+        object.__setattr__(self, "numeric", self.unit in NUMBER_UNITS)
+
+    def is_in(self, options: PredictOptions) -> bool:
+        """Whether the answer to some options has it."""
+        return self.asked is None or self.asked(options)
+
+
+class Fielded(Protocol):
+    """A prediction with a table of its fields: `prediction.Prediction` or `class_prediction.ClassPrediction`."""
+
+    @property
+    def answer_fields(self) -> tuple[AnswerField, ...]:
+        """Its fields, in the order of the JSON answer."""
+        ...
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the classes; None for a number."""
+        ...
+
+    def __len__(self) -> int:
+        """B."""
+        ...
+
+
+def number_arrays(prediction: Fielded) -> list[NDArray[np.float64]]:
+    """All arrays of numbers of a prediction, ``[B, …]`` each; these have to be finite."""
+    return [array for each, array in _arrays(prediction) if each.numeric]
+
+
+def answer_size(prediction: Fielded) -> int:
+    """Number of values in a prediction."""
+    return sum(array.size for _, array in _arrays(prediction))
+
+
+def _arrays(prediction: Fielded) -> Iterator[tuple[AnswerField, NDArray[Any]]]:
+    for each in prediction.answer_fields:
+        value = getattr(prediction, each.name)
+        if value is None:
+            continue
+        if not each.parts:
+            yield each, value
+            continue
+        for part in each.parts:
+            yield part, getattr(value, part.name)
+
+
+DEFAULT_SAMPLES = 256
+DEFAULT_PERCENTILES = (5.0, 50.0, 95.0)
+DEFAULT_COVERAGE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class PredictOptions:
+    """Options of a prediction.
+
+    Attributes:
+        samples: S, the number of draws; 0 requests the mu-only mean.
+        percentiles: Levels, strictly between 0 and 100.
+        seed: Seed of the draws; None: the checkpoint's default.
+        noise: Whether to describe a new observation, or the function alone.
+        thresholds: Values of the target; the answer gives the probability of exceeding each.
+        draws: Whether to add the function value of every draw.
+        calibrated: Whether std, its parts, percentiles and exceedance are to be calibrated, if the checkpoint has a
+            calibration and the answer describes a new observation.
+        mc_error: Whether to add Monte Carlo standard errors.
+        coverage: Coverage of prediction sets, strictly between 0 and 1; for classes alone.
+    """
+
+    samples: int = DEFAULT_SAMPLES
+    percentiles: tuple[float, ...] = DEFAULT_PERCENTILES
+    seed: int | None = None
+    noise: bool = True
+    thresholds: tuple[float, ...] = ()
+    draws: bool = False
+    calibrated: bool = True
+    mc_error: bool = False
+    coverage: float = DEFAULT_COVERAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Consecutive rows of a batch, and what is asked about them.
+
+    Attributes:
+        rows: The rows, ``slice(start, stop)``.
+        options: Options of the request, already validated.
+    """
+
+    rows: slice
+    options: PredictOptions
+
+
+_LEVELS = (Axis.ROWS, Axis.LEVELS)
+
+NUMBER_FIELDS = (
+    AnswerField("mean", (Axis.ROWS,), column="mean", without_draws=True),
+    AnswerField(
+        "std",
+        (Axis.ROWS,),
+        about="Standard deviation of the distribution that the percentiles describe; its square is epistemic_std² + "
+        "aleatoric_std².",
+        column="std",
+    ),
+    AnswerField(
+        "epistemic_std",
+        (Axis.ROWS,),
+        about="Part of std: spread of the function values over draws. Calibration leaves the proportion of both parts "
+        "as it is.",
+        column="epistemic_std",
+    ),
+    AnswerField(
+        "aleatoric_std", (Axis.ROWS,), about="Part of std: spread of the observation noise.", column="aleatoric_std"
+    ),
+    AnswerField(
+        "percentiles",
+        _LEVELS,
+        about="Percentiles of the predictive distribution, in the target's unit.",
+        column="p{levels}",
+        asked=lambda options: bool(options.percentiles) or options.samples == 0,
+        detail=LEVELS,
+    ),
+    AnswerField(
+        "exceedance",
+        (Axis.ROWS, Axis.THRESHOLDS),
+        Unit.PROBABILITY,
+        "Probabilities that the target exceeds thresholds.",
+        column="exceedance_{thresholds}",
+        place=Place.NEXT,
+        asked=lambda options: bool(options.thresholds),
+        detail=THRESHOLDS,
+    ),
+    AnswerField(
+        "draws",
+        (Axis.ROWS, Axis.SAMPLES),
+        about="Function value of every draw.",
+        column="draws",
+        place=Place.LAST,
+        asked=lambda options: options.draws,
+    ),
+    AnswerField(
+        "mc_error",
+        about="Standard errors for the finite number of draws, in the target's unit.",
+        place=Place.NEXT,
+        asked=lambda options: options.mc_error,
+        parts=(
+            AnswerField("mean", (Axis.ROWS,), column="mean_mc_error"),
+            AnswerField("std", (Axis.ROWS,), column="std_mc_error"),
+            AnswerField(
+                "percentiles", _LEVELS, column="p{levels}_mc_error", asked=lambda options: bool(options.percentiles)
+            ),
+        ),
+    ),
+)
+"""The fields of the answer about a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """An answer; every number in the target's own unit, float64.
+
+    Attributes:
+        samples: S.
+        seed: Seed of the draws.
+        calibrated: Whether std, its parts, percentiles and exceedance are calibrated, or all raw.
+        mean: ``[B]``.
+        std: Standard deviation, ``[B]``: the root of ``epistemic_std^2 + aleatoric_std^2``. None if S is 0, as are the
+            next four.
+        epistemic_std: Spread of the function values over draws, ``[B]``.
+        aleatoric_std: Spread of the observation noise, ``[B]``.
+        percentiles: ``[B, K]``.
+        exceedance: ``[B, T]`` for T thresholds; None also if there are no thresholds.
+        draws: Function values, ``[B, S]``; None unless requested.
+        mc_error: Monte Carlo standard errors; None unless requested, and if S is 0.
+        outside: Whether each row lies beyond the training rows (`model.encoding.training_range`), ``[B]``; None: not
+            known.
+        warned: The rows of which `model.encoding.warnings` may have something to say, ``[B]``: it lists nothing
+            of any other row. These are the rows outside, those with imputed cells, and those with a value that is
+            listed although the row is not outside (`model.encoding.warnings.listed_rows`). None: not known.
+    """
+
+    answer_fields: ClassVar[tuple[AnswerField, ...]] = NUMBER_FIELDS
+    classes: ClassVar[tuple[str, ...] | None] = None
+
+    samples: int
+    seed: int
+    calibrated: bool
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64] | None = None
+    epistemic_std: NDArray[np.float64] | None = None
+    aleatoric_std: NDArray[np.float64] | None = None
+    percentiles: NDArray[np.float64] | None = None
+    exceedance: NDArray[np.float64] | None = None
+    draws: NDArray[np.float64] | None = None
+    mc_error: MonteCarloError | None = None
+    outside: NDArray[np.bool_] | None = None
+    warned: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        """B."""
+        return len(self.mean)
+
+
+_CLASSES = (Axis.ROWS, Axis.CLASSES)
+
+CLASS_FIELDS = (
+    AnswerField(
+        "prediction", (Axis.ROWS,), Unit.CLASS, "The likeliest class.", column="prediction", without_draws=True
+    ),
+    AnswerField(
+        "probabilities",
+        _CLASSES,
+        Unit.PROBABILITY,
+        "Probability of each class, in the order of classes; they sum to 1.",
+        column="p_{classes}",
+        without_draws=True,
+    ),
+    AnswerField(
+        "epistemic_std",
+        _CLASSES,
+        Unit.PROBABILITY,
+        "Standard deviation of a class's probability over draws.",
+        column="epistemic_std_{classes}",
+        place=Place.NEXT,
+    ),
+    AnswerField("entropy", (Axis.ROWS,), Unit.NATS, "Entropy of the probabilities, in nats.", column="entropy"),
+    AnswerField(
+        "epistemic_entropy",
+        (Axis.ROWS,),
+        Unit.NATS,
+        "Part of the entropy: mutual information of class and weights, in nats.",
+        column="epistemic_entropy",
+    ),
+    AnswerField(
+        "percentiles",
+        (*_CLASSES, Axis.LEVELS),
+        Unit.PROBABILITY,
+        "Percentiles of a class's probability over draws.",
+        column="p{levels}_{classes}",
+        place=Place.NEXT,
+        asked=lambda options: bool(options.percentiles) or options.samples == 0,
+        detail=LEVELS,
+    ),
+    AnswerField(
+        "prediction_set",
+        _CLASSES,
+        Unit.CLASS_SET,
+        "Classes that hold the true one with the probability coverage; never empty.",
+        column="prediction_set",
+        detail=COVERAGE,
+    ),
+    AnswerField(
+        "draws",
+        (Axis.ROWS, Axis.SAMPLES, Axis.CLASSES),
+        Unit.PROBABILITY,
+        "Probabilities under every draw.",
+        column="draws",
+        place=Place.LAST,
+        asked=lambda options: options.draws,
+    ),
+    AnswerField(
+        "mc_error",
+        about="Standard errors for the finite number of draws.",
+        place=Place.NEXT,
+        asked=lambda options: options.mc_error,
+        parts=(AnswerField("probabilities", _CLASSES, Unit.PROBABILITY, column="mc_error_{classes}"),),
+    ),
+)
+"""The fields of the answer about a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMonteCarloError:
+    """Monte Carlo standard errors of an answer.
+
+    Attributes:
+        probabilities: ``[B, C]``.
+    """
+
+    probabilities: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPrediction:
+    """An answer; float64 unless noted otherwise.
+
+    Attributes:
+        samples: S.
+        seed: Seed of the draws.
+        calibrated: Whether everything in the answer is calibrated, or all raw.
+        classes: Names of the C classes, sorted.
+        prediction: Index of the likeliest class, ``[B]``, integer.
+        probabilities: ``[B, C]``, sums of 1.
+        epistemic_std: Standard deviation of a class's probability over draws, ``[B, C]``. None if S is 0, as are all
+            the following.
+        entropy: Entropy of the probabilities, nats, ``[B]``.
+        epistemic_entropy: Mutual information of class and weights, nats, ``[B]``.
+        percentiles: Percentiles of a class's probability over draws, ``[B, C, K]``.
+        prediction_set: Whether each class is in the row's prediction set, ``[B, C]``, bool.
+        draws: Probabilities under each draw, ``[B, S, C]``; None unless requested.
+        mc_error: Monte Carlo standard errors; None unless requested.
+        outside: Whether each row lies beyond the training rows, ``[B]``; None: not known.
+        warned: See `model.predictive.prediction.Prediction`.
+    """
+
+    answer_fields: ClassVar[tuple[AnswerField, ...]] = CLASS_FIELDS
+
+    samples: int
+    seed: int
+    calibrated: bool
+    classes: tuple[str, ...]
+    prediction: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    epistemic_std: NDArray[np.float64] | None = None
+    entropy: NDArray[np.float64] | None = None
+    epistemic_entropy: NDArray[np.float64] | None = None
+    percentiles: NDArray[np.float64] | None = None
+    prediction_set: NDArray[np.bool_] | None = None
+    draws: NDArray[np.float64] | None = None
+    mc_error: ClassMonteCarloError | None = None
+    outside: NDArray[np.bool_] | None = None
+    warned: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        """B."""
+        return len(self.prediction)
+
+
+def level_hint(levels: Sequence[float]) -> str | None:
+    """What to say where all levels are below 1: they are answered as they are, for 0.5 % is a level, too.
+
+    Args:
+        levels: Percentile levels, strictly between 0 and 100.
+
+    Returns:
+        A sentence for people, or None.
+    """
+    if not levels or max(levels) >= 1.0:
+        return None
+    meant = ", ".join(f"{100.0 * level:g}" for level in levels)
+    given = ", ".join(f"{level:g}" for level in levels)
+    return f"Levels are per cent, and {given} are all below 1 %. If they are meant as shares, ask for {meant}."

@@ -1,0 +1,230 @@
+"""What engines and posteriors need of a kind of target: numbers, or classes. A new kind is one more implementation.
+
+From the network's outputs to the distribution of a number, in its own unit.
+
+A target model is what a posterior knows about the kind of its target; that of classes is `class_target_model`. It makes
+the predictive distribution from the outputs, the plan of a request, and the Monte Carlo standard errors of an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import torch
+
+from murho.model.distributions.classes import ClassPredictive
+from murho.model.distributions.transforms import Standardisation
+from murho.model.predictive.monte_carlo_error import MonteCarloError, error_of_averages, monte_carlo_error
+from murho.model.predictive.plans import ClassPlan, PredictionPlan
+from murho.model.predictive.prediction import ClassMonteCarloError, ClassPrediction, Prediction, PredictOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from murho.model.bbb.likelihood import ClassLikelihood, NumericLikelihood
+    from murho.model.calibration.classes import ClassCalibration
+    from murho.model.calibration.conformal import ConformalMap
+    from murho.model.distributions.mixtures import WideRule
+    from murho.model.distributions.predictive import Predictive
+    from murho.model.distributions.transforms import Limits, Transform
+    from murho.model.encoding.training_range import Outside
+
+__all__ = ["TILE_ROWS", "AnyPlan", "AnyPrediction", "AnyTargetModel", "ClassTargetModel", "TargetModel"]
+
+
+TILE_ROWS = 256
+"""Least number of rows in a tile where the draws leave room for them: matrix products of fewer rows are slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """Maps the outputs of a checkpoint's network to the distribution of the target.
+
+    Attributes:
+        likelihood: The observation model, on the device of the outputs.
+        location: Mean of the transformed training targets.
+        scale: Their standard deviation.
+        transform: Transform of the target.
+        wide: The rule of wide components; None: there are none.
+        members: M.
+        limits: Limits of the target; None: there are none.
+    """
+
+    likelihood: NumericLikelihood
+    location: float
+    scale: float
+    transform: Transform
+    wide: WideRule | None
+    members: int = 1
+    limits: Limits | None = None
+
+    @property
+    def least_tile_rows(self) -> int:
+        """Rows that a tile should have at least where its memory allows: products of fewer rows are slow."""
+        return TILE_ROWS
+
+    def plan(self, options: PredictOptions, calibration: ConformalMap | None, device: torch.device) -> PredictionPlan:
+        """The prepared plan of a request's options."""
+        return PredictionPlan.of(options, calibration, device)
+
+    def errors(
+        self,
+        drawn: Predictive,
+        mirror: Predictive,
+        answer: Mapping[str, Any],
+        options: PredictOptions,
+        *,
+        calibrated: bool,
+    ) -> MonteCarloError:
+        """Monte Carlo standard errors of an answer; see `model.predictive.monte_carlo_error.monte_carlo_error`.
+
+        Args:
+            drawn: Predictive of the draws.
+            mirror: Predictive of their mirror images.
+            answer: The answer's arrays.
+            options: Options of the request.
+            calibrated: Whether the answer is calibrated.
+        """
+        device = drawn.means.device
+        errors = monte_carlo_error(
+            drawn,
+            mirror,
+            torch.from_numpy(answer["percentiles"]).to(device),
+            members=self.members,
+            noise=options.noise,
+            calibrated_std=torch.from_numpy(answer["std"]).to(device) if calibrated else None,
+        )
+        return MonteCarloError(*(error.cpu().numpy() for error in errors))
+
+    def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
+        """Options that make the code of every kind of answer run once."""
+        return PredictOptions(), PredictOptions(samples=0), PredictOptions(noise=False, thresholds=(0.0,))
+
+    def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Predictive:
+        """The raw predictive distribution of the target of each row.
+
+        Args:
+            outputs: Outputs of the network, ``[S, B, P]``, standardised.
+            members: Member of each draw, ``[S]``.
+            widened: Whether to add the wide component, if there is a rule for it.
+        """
+        parts = [part.double() for part in self.likelihood.parts(outputs, members)]
+        standardisation = Standardisation(self.transform, self.location, self.scale, self.limits)
+        return self.likelihood.predictive(parts, standardisation, self.wide if widened else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTargetModel:
+    """Maps the outputs of a classifier's network to the distribution of the class.
+
+    Attributes:
+        likelihood: The observation model, on the device of the outputs.
+        classes: Names of the C classes.
+        shares: Share of each class among the training rows, ``[C]``, float64.
+        least: Least weight of the shares in an answer.
+        members: M.
+    """
+
+    likelihood: ClassLikelihood
+    classes: tuple[str, ...]
+    shares: Tensor
+    least: float
+    members: int = 1
+
+    limits = None
+    """A class has no limits, as a number may have."""
+
+    @property
+    def least_tile_rows(self) -> int:
+        """Rows that a tile should have at least: outputs of many classes fill the memory of a tile by themselves."""
+        return 1
+
+    def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> ClassPredictive:  # noqa: ARG002 - only numbers have wide components
+        """The raw predictive distribution of the class of each row.
+
+        Args:
+            outputs: Outputs of the network, ``[S, B, P]``.
+            members: Member of each draw, ``[S]``.
+            widened: Not used: classes have no wide component.
+        """
+        return ClassPredictive.of(self.likelihood.log_probabilities(outputs.double()), self.shares, self.least)
+
+    def plan(self, options: PredictOptions, calibration: ClassCalibration | None, device: torch.device) -> ClassPlan:
+        """The prepared plan of a request's options."""
+        return ClassPlan.of(options, calibration, device, self.classes)
+
+    def errors(
+        self,
+        drawn: ClassPredictive,
+        mirror: ClassPredictive,
+        answer: Mapping[str, Any],  # noqa: ARG002 - errors of numbers depend on the percentiles asked for
+        options: PredictOptions,  # noqa: ARG002
+        *,
+        calibrated: bool,  # noqa: ARG002
+    ) -> ClassMonteCarloError:
+        """Monte Carlo standard errors of the raw probabilities; see `model.predictive.monte_carlo_error`."""
+        shape = drawn.draws.shape[1:]
+        errors = error_of_averages(drawn.draws.flatten(1), mirror.draws.flatten(1), self.members)
+        return ClassMonteCarloError(errors.view(shape).T.cpu().numpy())
+
+    def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
+        """Options that make the code of every kind of answer run once."""
+        return PredictOptions(), PredictOptions(samples=0)
+
+
+AnyPrediction: TypeAlias = Prediction | ClassPrediction
+
+
+class AnyPlan(Protocol):
+    """The options of a request, prepared once: `prediction_plan.PredictionPlan` or `class_plan.ClassPlan`."""
+
+    @property
+    def options(self) -> PredictOptions:
+        """Options of the request."""
+        ...
+
+    @property
+    def calibration(self) -> Any:
+        """The calibration of the answer; None: it is raw."""
+        ...
+
+    def answer(self, predictive: Any, outside: Outside) -> dict[str, Tensor]:
+        """The answer's arrays by name, from the predictive of a target model of the same kind."""
+        ...
+
+    def prediction(self, answer: dict[str, Any], **facts: Any) -> AnyPrediction:
+        """The prediction of an answer's arrays and of what else belongs to it."""
+        ...
+
+
+class AnyTargetModel(Protocol):
+    """From outputs to the distribution: `target_model.TargetModel` or `class_target_model.ClassTargetModel`."""
+
+    @property
+    def limits(self) -> Limits | None:
+        """Limits of the target."""
+        ...
+
+    @property
+    def least_tile_rows(self) -> int:
+        """Rows that a tile should have at least."""
+        ...
+
+    def predictive(self, outputs: Tensor, members: Tensor, *, widened: bool = True) -> Any:
+        """The raw predictive distribution of each row."""
+        ...
+
+    def plan(self, options: PredictOptions, calibration: Any, device: torch.device) -> Any:
+        """The prepared plan of a request's options, an `AnyPlan`."""
+        ...
+
+    def errors(self, drawn: Any, mirror: Any, answer: Any, options: PredictOptions, *, calibrated: bool) -> Any:
+        """Monte Carlo standard errors of an answer."""
+        ...
+
+    def options_of_warm_up(self) -> tuple[PredictOptions, ...]:
+        """Options that make the code of every kind of answer run once."""
+        ...

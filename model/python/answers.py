@@ -1,0 +1,544 @@
+"""Answers to Python callers: the predictive distributions of numbers and of classes.
+
+`ClassDistribution`: the predictive distributions of a target that is one of several classes.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from murho.model.errors import OptionError, TableError
+from murho.model.tables.schema_inference import columns_from_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from numpy.typing import ArrayLike, NDArray
+
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.predictive.prediction import PredictOptions
+    from murho.model.tables.schema import Columns, UnfamiliarValue
+
+__all__ = [
+    "SHOWN",
+    "AskedRows",
+    "ClassDistribution",
+    "DataError",
+    "Distribution",
+    "NumberDistribution",
+    "ParameterError",
+    "as_value_errors",
+    "probability_levels",
+    "require_sample_size",
+]
+
+
+OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
+
+
+class DataError(TableError, ValueError):
+    """The data can't be used; a ValueError, as Python callers expect."""
+
+
+class ParameterError(OptionError, ValueError):
+    """A parameter has a value that can't be used; a ValueError, as Python callers expect."""
+
+
+@contextmanager
+def as_value_errors(renamed: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Convert a `TableError` to a `DataError`, and an `OptionError` to a `ParameterError`.
+
+    Option names in the latter's message become parameter names: ``--batch-size`` becomes ``batch_size``.
+
+    Args:
+        renamed: Options whose parameter has another name.
+    """
+
+    def parameter(option: re.Match[str]) -> str:
+        name = option[1].replace("-", "_")
+        return (renamed or {}).get(name, name)
+
+    try:
+        yield
+    except (DataError, ParameterError):
+        raise
+    except TableError as error:
+        raise DataError(str(error), row=error.row) from error
+    except OptionError as error:
+        raise ParameterError(OPTION.sub(parameter, str(error))) from error
+
+
+VALUES_AT_ONCE = 64
+"""Values that a pass asks of all its rows, although each row needs only some of them. A pass takes about as long as
+that many values of a few rows."""
+
+
+@dataclass(frozen=True)
+class AskedRows:
+    """Rows, and the posterior that is asked about them. Nothing is computed before it is asked for.
+
+    Attributes:
+        posterior: The posterior.
+        columns: Canonical columns of the schema's features, ``[B]`` each.
+        options: Options that all answers share.
+    """
+
+    posterior: Posterior
+    columns: Columns
+    options: PredictOptions
+
+    @classmethod
+    def of(cls, posterior: Posterior, table: pa.Table, options: PredictOptions) -> AskedRows:
+        """The rows of a table.
+
+        Raises:
+            TableError: A feature is missing, or a cell does not fit; the message names column and row (from 1).
+        """
+        return cls(posterior, columns_from_table(table, posterior.schema), replace(options, percentiles=()))
+
+    def __len__(self) -> int:
+        """B."""
+        return len(next(iter(self.columns.values())))
+
+    def of_rows(self, rows: Any) -> AskedRows:
+        """Some of the rows, by a number, a slice, a mask or numbers."""
+        chosen = np.atleast_1d(np.arange(len(self))[rows])
+        columns = {name: column[chosen] for name, column in self.columns.items()}
+        return AskedRows(self.posterior, columns, self.options)
+
+    @cached_property
+    def plain(self) -> Any:
+        """The answer without percentiles: moments, or probabilities."""
+        return self.answer()
+
+    @cached_property
+    def warnings(self) -> tuple[UnfamiliarValue, ...]:
+        """What is unlike the training rows, sorted by row."""
+        return tuple(self.posterior.input_warnings(self.columns, among=self.plain.outside))
+
+    def answer(self, **changes: Any) -> Any:
+        """The posterior's answer.
+
+        Args:
+            changes: Other options, by name.
+        """
+        return self.posterior.predict(self.columns, replace(self.options, **changes))
+
+    def require_draws(self, what: str) -> None:
+        """Check that the answer is from draws.
+
+        Args:
+            what: What needs them, for the message.
+
+        Raises:
+            ParameterError: ``samples`` is 0.
+        """
+        if self.options.samples == 0:
+            raise ParameterError(f"samples: a whole number, at least 1 for {what}; it is 0, the mean alone")
+
+    def at_values(
+        self, values: NDArray[np.float64], asked: Literal["percentiles", "thresholds"]
+    ) -> NDArray[np.float64]:
+        """Percentiles, or probabilities of exceedance, at values of their own for every row.
+
+        Args:
+            values: ``[..., B]``.
+            asked: The option that the values are given to.
+
+        Returns:
+            ``[..., B]``.
+        """
+        if not values.size:
+            return np.empty(values.shape)
+        flat = values.reshape(-1, len(self))
+        result = np.empty(flat.shape)
+        needed = max(1, len(flat))
+        all_at_once = len(np.unique(flat)) <= max(VALUES_AT_ONCE, 2 * needed)
+        step = max(1, len(self)) if all_at_once else max(1, VALUES_AT_ONCE // needed)
+        for start in range(0, len(self), step):
+            rows = slice(start, start + step)
+            distinct, places = np.unique(flat[:, rows], return_inverse=True)
+            part = self if all_at_once else self.of_rows(rows)
+            answer = part.answer(**{asked: tuple(distinct.tolist())})
+            table = answer.percentiles if asked == "percentiles" else answer.exceedance
+            result[:, rows] = table[np.arange(len(part)), places.reshape(len(flat), -1)]
+        return result.reshape(values.shape)
+
+    def for_every_row(self, values: ArrayLike, name: str) -> NDArray[np.float64]:
+        """Values as ``[..., B]``, by NumPy's rules of broadcasting.
+
+        Args:
+            values: A number, one number for every row ``[B]``, or ``[K, 1]`` for K numbers for every row.
+            name: Name of the argument, for messages.
+
+        Raises:
+            ParameterError: The shape does not fit the rows.
+        """
+        try:
+            numbers = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"{name}: numbers, not {values!r}") from error
+        try:
+            shape = np.broadcast_shapes(numbers.shape, (len(self),))
+        except ValueError:
+            shape = ()
+        if not shape or shape[-1] != len(self):
+            raise ParameterError(
+                f"{name}: one number, or one for each of the {len(self)} rows; {numbers.size} numbers of every row are "
+                f"np.reshape({name}, (-1, 1)), not the shape {numbers.shape}"
+            )
+        return np.broadcast_to(numbers, shape)
+
+
+def probability_levels(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Levels after a check that each lies strictly between 0 and 1.
+
+    Raises:
+        ParameterError: One does not.
+    """
+    if not ((values > 0.0) & (values < 1.0)).all():
+        hint = "; they are no per cent: 0.95, not 95" if (values > 1.0).any() else ""
+        raise ParameterError(f"{name}: levels strictly between 0 and 1{hint}")
+    return values
+
+
+SHOWN = 5
+"""Rows in a ``repr``."""
+
+
+class Distribution:
+    """The predictive distribution of the target for each of B rows."""
+
+    def __init__(self, rows: AskedRows) -> None:
+        """Describe the target of rows; nothing is computed before it is asked for."""
+        self._rows = rows
+
+    def __len__(self) -> int:
+        """B."""
+        return len(self._rows)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether everything is calibrated, but for the mean of a number, or all is raw."""
+        return bool(self._rows.plain.calibrated)
+
+    @property
+    def warnings(self) -> tuple[UnfamiliarValue, ...]:
+        """What is unlike the training rows: ``row`` (from 0), ``feature`` and ``message`` of each, sorted by row."""
+        return self._rows.warnings
+
+    @property
+    def outside(self) -> NDArray[np.bool_] | None:
+        """Whether each row lies beyond the training rows, ``[B]``; None: not known."""
+        mask: NDArray[np.bool_] | None = self._rows.plain.outside
+        return mask
+
+    def _drawn(self, name: str) -> NDArray[np.float64]:
+        """A field of the plain answer that takes draws."""
+        self._rows.require_draws(name)
+        values: NDArray[np.float64] = getattr(self._rows.plain, name)
+        return values
+
+
+def require_sample_size(n: int) -> None:
+    """Check the n of ``sample``.
+
+    Raises:
+        ParameterError: n is no whole number from 1.
+    """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ParameterError(f"n: a whole number from 1, not {n!r}")
+
+
+class NumberDistribution(Distribution):
+    """The predictive distribution of the target for each of B rows, in the target's unit.
+
+    It is the exact mixture over the draws of the posterior. If the model has a calibration, `interval`, `ppf`, `cdf`,
+    `sf` and `sample` are of the calibrated distribution. The mean is that of the mixture, and `std` and its two parts
+    count the outer 1 % of the calibrated distribution in the proportion of the raw one
+    (`model.calibration.conformal`), so that of many samples may differ by some per cent.
+
+    Arguments follow NumPy's rules of broadcasting, as in SciPy: a number is for every row, ``[B]`` numbers are one a
+    row, and ``[K, 1]`` numbers are K for every row, with the result ``[K, B]``.
+    """
+
+    def __getitem__(self, rows: Any) -> NumberDistribution:
+        """The distributions of some rows, by a number, a slice, a mask or numbers."""
+        return NumberDistribution(self._rows.of_rows(rows))
+
+    def __repr__(self) -> str:
+        answer, target = self._rows.plain, self._rows.posterior.schema.target
+        spreads = [""] * len(self) if answer.std is None else [f" ± {std:.3g}" for std in answer.std[:SHOWN]]
+        shown = [f"{mean:.4g}{std}" for mean, std in zip(answer.mean[:SHOWN], spreads, strict=False)]
+        more = ", …" if len(self) > SHOWN else ""
+        unit = f" {target.unit}" if target.unit else ""
+        return f"<{target.name} of {len(self)} rows: {', '.join(shown)}{more}{unit}>"
+
+    def mean(self) -> NDArray[np.float64]:
+        """``[B]``."""
+        mean: NDArray[np.float64] = self._rows.plain.mean
+        return mean
+
+    def median(self) -> NDArray[np.float64]:
+        """``[B]``."""
+        return self.ppf(0.5)
+
+    def std(self) -> NDArray[np.float64]:
+        """Standard deviation ``[B]``: the root of ``epistemic()**2 + aleatoric()**2``."""
+        return self._drawn("std")
+
+    def var(self) -> NDArray[np.float64]:
+        """Variance ``[B]``."""
+        return self.std() ** 2
+
+    def epistemic(self) -> NDArray[np.float64]:
+        """Standard deviation of the doubt about the function, which more training rows reduce, ``[B]``."""
+        return self._drawn("epistemic_std")
+
+    def aleatoric(self) -> NDArray[np.float64]:
+        """Standard deviation of the observation noise, which no training row reduces, ``[B]``."""
+        return self._drawn("aleatoric_std")
+
+    def ppf(self, q: ArrayLike) -> NDArray[np.float64]:
+        """Quantiles, the inverse of `cdf`.
+
+        Args:
+            q: Levels, strictly between 0 and 1, broadcastable to ``[..., B]``.
+
+        Returns:
+            ``[..., B]``.
+
+        Raises:
+            ParameterError: A level lies elsewhere, the shape does not fit, or there are no draws.
+        """
+        self._rows.require_draws("quantiles")
+        levels = probability_levels(self._rows.for_every_row(q, "q"), "q")
+        return self._rows.at_values(100.0 * levels, "percentiles")
+
+    def interval(self, confidence: ArrayLike = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper end of the central interval that holds the target with a probability.
+
+        Args:
+            confidence: The probability, strictly between 0 and 1, broadcastable to ``[..., B]``.
+
+        Returns:
+            Both ends, ``[..., B]`` each.
+
+        Raises:
+            ParameterError: As for `ppf`.
+        """
+        share = probability_levels(self._rows.for_every_row(confidence, "confidence"), "confidence")
+        lower, upper = self.ppf(np.stack((0.5 * (1.0 - share), 0.5 * (1.0 + share))))
+        return lower, upper
+
+    def sf(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Probability that the target exceeds a value.
+
+        Args:
+            x: Values in the target's unit, broadcastable to ``[..., B]``.
+
+        Returns:
+            ``[..., B]``; NaN at NaN.
+
+        Raises:
+            ParameterError: The shape does not fit, or there are no draws.
+        """
+        self._rows.require_draws("probabilities")
+        values = self._rows.for_every_row(x, "x")
+        finite = np.isfinite(values)
+        result = self._rows.at_values(np.where(finite, values, 0.0), "thresholds")
+        ends = np.where(np.isnan(values), np.nan, (values < 0.0).astype(np.float64))
+        return np.where(finite, result, ends)
+
+    def cdf(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Probability that the target is at most a value: one minus `sf`."""
+        return 1.0 - self.sf(x)
+
+    def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> NDArray[np.float64]:
+        """Observations drawn from the distribution of each row, independent between rows.
+
+        The n observations of a row are stratified: one in each n-th of its probability, in random order (Latin
+        hypercube sampling; McKay, Beckman & Conover 1979, doi:10.2307/1268522). Each has the row's distribution, and
+        their mean is more exact than that of independent ones.
+
+        Args:
+            n: Observations of each row.
+            seed: A number gives the same observations each time; None: others each time.
+
+        Returns:
+            ``[n, B]``.
+
+        Raises:
+            ParameterError: n is no whole number from 1, or there are no draws.
+        """
+        self._rows.require_draws("sample")
+        require_sample_size(n)
+        generator = np.random.default_rng(seed)
+        # 1 - random() lies in (0, 1]; half a rounding error keeps the level below 1, too.
+        levels = (np.arange(n) + (1.0 - generator.random(n)) * (1.0 - np.finfo(np.float64).eps)) / n
+        orders = generator.permuted(np.tile(np.arange(n), (len(self), 1)), axis=1).T
+        return self._rows.at_values(100.0 * levels[orders], "percentiles")
+
+    def functions(self) -> NDArray[np.float64]:
+        """Function values of the posterior's draws, without observation noise and not calibrated.
+
+        Returns:
+            ``[B, S]``. Column k is the same function for all rows and calls, so that differences between rows mean
+            something.
+
+        Raises:
+            ParameterError: There are no draws.
+        """
+        self._rows.require_draws("functions")
+        draws: NDArray[np.float64] = self._rows.answer(noise=False, draws=True).draws
+        return draws
+
+
+class ClassDistribution(Distribution):
+    """The probability of each of C classes, for each of B rows; calibrated if the model has a calibration.
+
+    Attributes:
+        classes: The classes, ``[C]``, in the order of all answers.
+    """
+
+    def __init__(
+        self, rows: AskedRows, classes: NDArray[Any] | None = None, places: NDArray[np.intp] | None = None
+    ) -> None:
+        """Describe the class of rows; nothing is computed before it is asked for.
+
+        Args:
+            rows: The rows.
+            classes: Names for the classes, ``[C]``; by default the model's own, which are sorted texts.
+            places: Index of each of these among the model's classes, ``[C]``; None: they have the same order.
+        """
+        own = rows.posterior.schema.target.classes or ()
+        super().__init__(rows)
+        self.classes: NDArray[Any] = np.array(own) if classes is None else classes
+        self._places = np.arange(len(own)) if places is None else places
+
+    def __getitem__(self, rows: Any) -> ClassDistribution:
+        """The distributions of some rows, by a number, a slice, a mask or numbers."""
+        return ClassDistribution(self._rows.of_rows(rows), self.classes, self._places)
+
+    def __repr__(self) -> str:
+        likeliest, most = self.mode(), self.probabilities.max(axis=1)
+        shown = [f"{name} {share:.0%}" for name, share in zip(likeliest[:SHOWN], most[:SHOWN], strict=True)]
+        more = ", …" if len(self) > SHOWN else ""
+        return f"<{self._rows.posterior.schema.target.name} of {len(self)} rows: {', '.join(shown)}{more}>"
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """Probabilities of the classes, ``[B, C]``, of sum 1."""
+        return self._by_class(self._rows.plain.probabilities)
+
+    def probability(self, label: Any) -> NDArray[np.float64]:
+        """Probability of one class, ``[B]``.
+
+        Raises:
+            ParameterError: There is no such class.
+        """
+        places = [place for place, name in enumerate(self.classes.tolist()) if name == label]
+        if not places:
+            shown = ", ".join(repr(name) for name in self.classes[:10].tolist()) + (
+                ", …" if len(self.classes) > 10 else ""
+            )
+            raise ParameterError(f"label: {label!r} is none of the {len(self.classes)} classes ({shown})")
+        return self.probabilities[:, places[0]]
+
+    def mode(self) -> NDArray[Any]:
+        """The likeliest class, ``[B]``."""
+        likeliest: NDArray[Any] = self.classes[self.probabilities.argmax(axis=1)]
+        return likeliest
+
+    def epistemic(self) -> NDArray[np.float64]:
+        """Standard deviation of each class's probability over draws, which more training rows reduce, ``[B, C]``."""
+        return self._by_class(self._drawn("epistemic_std"))
+
+    def entropy(self) -> NDArray[np.float64]:
+        """Entropy of the probabilities in nats, ``[B]``: 0 for a certain class, ``log(C)`` where nothing is known."""
+        return self._drawn("entropy")
+
+    def epistemic_entropy(self) -> NDArray[np.float64]:
+        """The part of the entropy that more training rows reduce, in nats, ``[B]``.
+
+        It is the mutual information of class and weights (Houlsby et al. 2011, arXiv:1112.5745).
+        """
+        return self._drawn("epistemic_entropy")
+
+    def aleatoric_entropy(self) -> NDArray[np.float64]:
+        """The rest of the entropy, ``[B]``: that which is expected of a draw, in nats."""
+        return self.entropy() - self.epistemic_entropy()
+
+    def interval(self, confidence: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper end of the central interval of each class's probability over draws.
+
+        Args:
+            confidence: Share of the draws between the two, strictly between 0 and 1.
+
+        Returns:
+            Both ends, ``[B, C]`` each.
+
+        Raises:
+            ParameterError: The share lies elsewhere, or there are no draws.
+        """
+        self._rows.require_draws("interval")
+        (share,) = probability_levels(np.array([confidence], dtype=np.float64), "confidence").tolist()
+        answer = self._rows.answer(percentiles=(50.0 * (1.0 - share), 50.0 * (1.0 + share)))
+        lower, upper = (self._by_class(answer.percentiles[:, :, side]) for side in (0, 1))
+        return lower, upper
+
+    def prediction_set(self, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Whether each class is in the set that holds the class with a probability, ``[B, C]``, bool; never empty.
+
+        Args:
+            coverage: The probability, strictly between 0 and 1.
+
+        Raises:
+            ParameterError: The coverage lies elsewhere, or there are no draws.
+        """
+        self._rows.require_draws("prediction sets")
+        (share,) = probability_levels(np.array([coverage], dtype=np.float64), "coverage").tolist()
+        inside: NDArray[np.bool_] = self._rows.answer(coverage=share).prediction_set[:, self._places]
+        return inside
+
+    def sample(self, n: int = 1, *, seed: int | np.random.Generator | None = None) -> NDArray[Any]:
+        """Classes drawn with their probabilities, independently.
+
+        Args:
+            n: Classes for each row.
+            seed: A number gives the same classes each time; None: others each time.
+
+        Returns:
+            ``[n, B]``.
+
+        Raises:
+            ParameterError: n is no whole number from 1.
+        """
+        require_sample_size(n)
+        levels = np.random.default_rng(seed).random((n, len(self)))
+        upper = self.probabilities.cumsum(axis=1)
+        codes = np.stack([np.searchsorted(ends, row, side="right") for ends, row in zip(upper, levels.T, strict=True)])
+        drawn: NDArray[Any] = self.classes[np.minimum(codes.T, len(self.classes) - 1)]
+        return drawn
+
+    def functions(self) -> NDArray[np.float64]:
+        """Probabilities of the classes under each of the posterior's draws, ``[B, S, C]``.
+
+        Draw k is the same function for all rows and calls, so that differences between rows mean something.
+
+        Raises:
+            ParameterError: There are no draws.
+        """
+        self._rows.require_draws("functions")
+        return self._by_class(self._rows.answer(draws=True).draws)
+
+    def _by_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values ``[..., C]`` in the order of `classes`."""
+        return values[..., self._places]

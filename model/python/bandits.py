@@ -1,0 +1,505 @@
+"""A contextual bandit: Thompson sampling from a Bayesian network that learns from rewards.
+
+Thompson sampling: an agent that chooses the arm of the highest expected reward under a draw of the weights.
+
+So an arm is chosen with the probability that it is the best one (Thompson 1933; Blundell et al. 2015, section 4 with
+Bayes by Backprop). Rewards are taken in batches, whenever the caller has some.
+
+Rewards between two limits, as shares of the distance between them.
+
+A share y in [0, 1] has the likelihood of a Bernoulli trial, ``y log p + (1 - y) log(1 - p)``, with the expected share p
+as its only parameter. For 0 and 1 it is exact. For shares in between it is a quasi-likelihood: its mean is right for
+any distribution of the share (Papke & Wooldridge 1996, equation 5), and its variance p (1 - p) is the largest that a
+share of mean p can have. Agrawal & Goyal (2012, algorithm 2) justify Thompson sampling with it, by tossing a coin of
+probability y. So no noise has to be learned, and a reward that is always the same is soon certain.
+
+The rewards so far, and minibatches of them in which surprising rewards come more often.
+
+Once an agent has learned, nearly all rewards are as expected and say nothing new. A uniform minibatch then hardly ever
+has one of the few that do. So half of each minibatch is drawn in proportion to the surprise, the distance between a
+reward and what was expected of it. Weights undo this in the mean, ``1 / (N p)`` for a row of probability p: the
+gradient has the same expectation as with uniform minibatches, and a smaller variance (importance sampling; Zhao & Zhang
+2015, "Stochastic optimization with importance sampling for regularized loss minimization", section 3).
+
+The posterior of the arms' reward functions: Bayes by Backprop, with networks of its own for each arm.
+
+An arm's networks learn from the rewards of that arm alone. The A arms with E networks each are the ``A * E`` members of
+one `model.bbb.network.BayesianNetwork`, so that a step trains all of them at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from murho.model.bbb.classes import Bernoulli
+from murho.model.bbb.free_energy import GradientClipping, GradientStep
+from murho.model.bbb.network import Architecture, BayesianNetwork, inverse_softplus
+from murho.model.bbb.optimisers import Adam
+from murho.model.bbb.priors import PosteriorPrior
+from murho.model.errors import OptionError
+from murho.model.predictive.draws import mean_network
+from murho.model.predictive.torch_engine import forward
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BanditOptions",
+    "BoundedReward",
+    "Experience",
+    "RewardPosterior",
+    "ThompsonSampling",
+    "decisions_until_update",
+]
+
+
+class BoundedReward(Bernoulli):
+    """``E[share] = sigmoid(output)``, for targets in [0, 1]."""
+
+    kind = "bounded-reward"
+
+    def log_density(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The quasi log likelihood, ``[M, B]``; see `model.bbb.likelihood.Likelihood.log_density`."""
+        logit = outputs[..., 0]
+        return targets * logit - functional.softplus(logit)
+
+
+@dataclass(frozen=True, slots=True)
+class BanditOptions:
+    """Options of `model.python.bandits.ThompsonSampling`.
+
+    The defaults were chosen on the mushroom bandit (docs/experiments.md).
+
+    Attributes:
+        lowest_reward: No reward is below it.
+        highest_reward: No reward is above it.
+        hidden: Width of each hidden layer of an arm's network. The inputs also reach the output directly, so that
+            linear effects are learned from few rewards.
+        activation: Activation between the layers.
+        members: Networks of each arm, E. Each decision draws from one of them.
+        context_length: Typical length (square root of the sum of squares) of a context; by default the square root of
+            the number of inputs, as for standardised inputs. One-hot columns of F features have the square root of F.
+            The prior of the first weights is divided by it.
+        linear_sigma: Prior standard deviation of the linear part of a reward's logit.
+        hidden_sigma: Prior standard deviation of a hidden unit before its activation, and of the hidden units' part of
+            the logit, for units of size 1.
+        temperature: Factor of the KL. The factorised posterior counts the doubt about features that occur together
+            once for each of them; a factor well below 1 makes up for it. The prior of what was never seen keeps its
+            width.
+        learning_rate: Learning rate at the start of an update; it falls along a cosine.
+        batch_size: Rows of each arm in a step, B.
+        steps: Optimiser steps of an update.
+        seed: Seed of the initial means, the minibatches and the draws.
+    """
+
+    lowest_reward: float
+    highest_reward: float
+    hidden: tuple[int, ...] = (20,)
+    activation: str = "relu"
+    members: int = 1
+    context_length: float | None = None
+    linear_sigma: float = 4.0
+    hidden_sigma: float = 1.0
+    temperature: float = 0.03
+    learning_rate: float = 0.02
+    batch_size: int = 64
+    steps: int = 60
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.lowest_reward) and math.isfinite(self.highest_reward)):
+            raise OptionError("lowest_reward and highest_reward must be finite numbers")
+        if not self.lowest_reward < self.highest_reward:
+            raise OptionError(
+                f"lowest_reward must be below highest_reward, not {self.lowest_reward!r} and {self.highest_reward!r}"
+            )
+        for name in ("linear_sigma", "hidden_sigma", "temperature", "learning_rate"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0.0):
+                raise OptionError(f"{name} must be a positive number, not {value!r}")
+        if self.context_length is not None and not (math.isfinite(self.context_length) and self.context_length > 0.0):
+            raise OptionError(f"context_length must be a positive number, not {self.context_length!r}")
+        for name in ("members", "batch_size", "steps"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.seed < 2**63:
+            raise OptionError(f"seed must lie between 0 and 2^63 - 1, not {self.seed}")
+
+
+UNIFORM_SHARE = 0.5
+"""Share of the minibatches that is drawn uniformly, so that no weight is above 2."""
+FIRST_CAPACITY = 1024
+
+
+class Experience:
+    """Contexts, chosen arms, rewards and surprises of N decisions.
+
+    Attributes:
+        counts: Decisions for each arm, ``[A]``.
+    """
+
+    def __init__(self, inputs: int, arms: int) -> None:
+        """Begin without a decision.
+
+        Args:
+            inputs: D.
+            arms: A.
+        """
+        self._contexts = torch.empty(FIRST_CAPACITY, inputs)
+        self._shares = torch.empty(FIRST_CAPACITY)
+        self._surprises = torch.empty(FIRST_CAPACITY)
+        self._rows_of_arm = torch.empty(arms, FIRST_CAPACITY, dtype=torch.long)
+        self._arms = torch.empty(FIRST_CAPACITY, dtype=torch.long)
+        self.counts = torch.zeros(arms, dtype=torch.long)
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def add(self, contexts: Tensor, arms: Tensor, shares: Tensor) -> Tensor:
+        """Add B decisions; they are as surprising as can be until `remember` says better.
+
+        Args:
+            contexts: ``[B, D]``.
+            arms: Chosen arms, ``[B]``.
+            shares: Rewards as shares of their range, ``[B]``.
+
+        Returns:
+            Their numbers, ``[B]``.
+        """
+        first, count = len(self), len(contexts)
+        self._reserve(first + count)
+        new = slice(first, first + count)
+        self._contexts[new], self._shares[new], self._arms[new] = contexts, shares, arms
+        self._surprises[new] = 1.0
+        numbers = torch.arange(first, first + count)
+        for arm in arms.unique().tolist():
+            of_arm = numbers[arms == arm]
+            begin = int(self.counts[arm])
+            self._rows_of_arm[arm, begin : begin + len(of_arm)] = of_arm
+            self.counts[arm] += len(of_arm)
+        return numbers
+
+    def rows(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Contexts, arms and shares of decisions by number."""
+        return self._contexts[numbers], self._arms[numbers], self._shares[numbers]
+
+    def remember(self, numbers: Tensor, surprises: Tensor) -> None:
+        """Set the surprises, not negative, of decisions by number."""
+        self._surprises[numbers] = surprises
+
+    def minibatches(
+        self, steps: int, members: int, batch_size: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Rows of each step, drawn with replacement.
+
+        Args:
+            steps: T.
+            members: Networks of each arm, E; each has minibatches of its own.
+            batch_size: B.
+            generator: Source of the draws.
+
+        Returns:
+            Numbers of the rows and their weights, ``[T, A * E, B]`` each, arm by arm. The weights of an arm without
+            decisions are zero.
+        """
+        arms = len(self.counts)
+        numbers = torch.zeros(steps, arms, members * batch_size, dtype=torch.long)
+        weights = torch.zeros(steps, arms, members * batch_size)
+        for arm, count in enumerate(self.counts.tolist()):
+            if count == 0:
+                continue
+            rows = self._rows_of_arm[arm, :count]
+            probabilities = self.probabilities(rows)
+            places = torch.rand(steps, members * batch_size, generator=generator, dtype=torch.float64)
+            chosen = torch.searchsorted(probabilities.cumsum(0), places).clamp_max_(count - 1)
+            numbers[:, arm] = rows[chosen]
+            weights[:, arm] = (1.0 / (count * probabilities[chosen])).float()
+        shape = (steps, arms * members, batch_size)
+        return numbers.view(shape), weights.view(shape)
+
+    def probabilities(self, rows: Tensor) -> Tensor:
+        """Probability of each of an arm's rows in a minibatch, ``[rows]``, double precision; they sum to 1."""
+        surprises = self._surprises[rows].double()
+        total = float(surprises.sum())
+        uniform = torch.full_like(surprises, 1.0 / len(rows))
+        if total <= 0.0:
+            return uniform
+        return UNIFORM_SHARE * uniform + (1.0 - UNIFORM_SHARE) / total * surprises
+
+    def _reserve(self, count: int) -> None:
+        """Make room for so many decisions, at least twice as many as before."""
+        capacity = len(self._shares)
+        if count <= capacity:
+            return
+        more = max(count, 2 * capacity) - capacity
+        for name in ("_contexts", "_shares", "_surprises", "_arms"):
+            old = getattr(self, name)
+            setattr(self, name, torch.cat((old, old.new_empty(more, *old.shape[1:]))))
+        old = self._rows_of_arm
+        self._rows_of_arm = torch.cat((old, old.new_empty(len(old), more)), dim=1)
+
+
+INITIAL_MEANS = 0.3
+"""Initial means, drawn, as a fraction of the prior's standard deviation; the initial sigma is that of the prior."""
+FINAL_LEARNING_RATE = 0.03
+"""Learning rate at the end of an update, as a fraction of that at its start."""
+REFRESHED = 4096
+"""Earlier decisions whose surprise is computed anew in an update, which bounds the work of an update."""
+
+
+class RewardPosterior:
+    """What is believed of each arm's expected reward, given a context.
+
+    Attributes:
+        experience: All decisions so far.
+        network: The stacked networks; member ``a E + e`` is network e of arm a.
+        prior: Prior of their weights.
+    """
+
+    def __init__(self, inputs: int, arms: int, options: BanditOptions) -> None:
+        """Begin with the prior.
+
+        Args:
+            inputs: D.
+            arms: A.
+            options: Options of the agent.
+        """
+        self.arms, self.options = arms, options
+        generator = torch.Generator().manual_seed(options.seed)
+        architecture = Architecture(
+            inputs, options.hidden, 1, options.activation, members=arms * options.members, skip=bool(options.hidden)
+        )
+        self.network = BayesianNetwork(architecture, generator)
+        scale = _prior_scales(self.network, options)
+        self.prior = PosteriorPrior(torch.zeros_like(scale), scale)
+        with torch.no_grad():
+            self.network.mu.copy_(INITIAL_MEANS * scale * torch.randn(scale.shape, generator=generator))
+            self.network.rho.copy_(inverse_softplus(scale))
+        self.experience = Experience(inputs, arms)
+        self._generator = generator
+        self._likelihood = BoundedReward()
+        self._optimiser = Adam(list(self.network.parameters()), options.learning_rate)
+        self._clipping = GradientClipping(self.network, self._likelihood)
+        self._updates = 0
+
+    def draw(self, contexts: Tensor, generator: torch.Generator) -> Tensor:
+        """Expected rewards under a draw of the weights: another draw, of a random member, for every context.
+
+        Args:
+            contexts: ``[B, D]``.
+            generator: Source of the draws.
+
+        Returns:
+            ``[B, A]``, in the unit of the rewards.
+        """
+        members, batch = self.options.members, len(contexts)
+        with torch.no_grad():
+            logits = self.network(contexts, generator)[..., 0].view(self.arms, members, batch)
+        chosen = torch.randint(members, (1, 1, batch), generator=generator).expand(self.arms, 1, batch)
+        return self._reward(torch.sigmoid(logits.gather(1, chosen)[:, 0].T))
+
+    def mean(self, contexts: Tensor) -> Tensor:
+        """Expected rewards of the mu-only networks, averaged over an arm's members, ``[B, A]``."""
+        return self._reward(self._mean_shares(contexts))
+
+    def learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor) -> None:
+        """Add B decisions with their rewards, and train on all decisions so far from the present parameters.
+
+        An arm's loss is its free energy per row at the temperature of the options, ``E_q[-log p] + temperature KL / N``
+        with the arm's number of rows N.
+
+        Args:
+            contexts: ``[B, D]``.
+            arms: Chosen arms, ``[B]``.
+            rewards: Their rewards, ``[B]``.
+
+        Raises:
+            FitError: The loss became NaN or infinite.
+        """
+        options = self.options
+        shares = (rewards - options.lowest_reward) / (options.highest_reward - options.lowest_reward)
+        self._refresh_surprises(self.experience.add(contexts, arms, shares))
+        of_members = self.experience.counts.repeat_interleave(options.members)
+        # With N = B and one minibatch the loss is a mean over the B rows; the ratio makes B of the KL that of N rows.
+        step = GradientStep(
+            self.network,
+            self._likelihood,
+            self.prior,
+            total_rows=options.batch_size,
+            kl_ratios=options.batch_size / of_members.clamp_min(1).float(),
+        )
+        self._updates += 1
+        batches = self.experience.minibatches(options.steps, options.members, options.batch_size, self._generator)
+        for number, (rows, weights) in enumerate(zip(*batches, strict=True)):
+            features, _, targets = self.experience.rows(rows)
+            energy = step(
+                features,
+                targets,
+                weights,
+                kl_weight=1.0,
+                minibatches=1,
+                temperature=options.temperature,
+                generator=self._generator,
+            )
+            self._clipping.clip(energy, features, targets, self._updates)
+            cosine = 0.5 * (1.0 + math.cos(math.pi * number / options.steps))
+            share = FINAL_LEARNING_RATE + (1.0 - FINAL_LEARNING_RATE) * cosine
+            self._optimiser.learning_rate = options.learning_rate * share
+            self._optimiser.step()
+
+    def _refresh_surprises(self, new: Tensor) -> None:
+        """Compute the surprises of new decisions, and of some earlier ones."""
+        earlier = int(new[0]) if len(new) else len(self.experience)
+        if earlier > REFRESHED:
+            some = torch.randint(earlier, (REFRESHED,), generator=self._generator)
+        else:
+            some = torch.arange(earlier)
+        numbers = torch.cat((some, new))
+        contexts, arms, shares = self.experience.rows(numbers)
+        expected = self._mean_shares(contexts).gather(1, arms[:, None])[:, 0]
+        self.experience.remember(numbers, (shares - expected).abs())
+
+    def _mean_shares(self, contexts: Tensor) -> Tensor:
+        draws = mean_network(self.network.named_tensors(), self.network.architecture)
+        logits = forward(draws, contexts)[..., 0].view(self.arms, self.options.members, len(contexts))
+        return torch.sigmoid(logits).mean(dim=1).T
+
+    def _reward(self, shares: Tensor) -> Tensor:
+        options = self.options
+        return options.lowest_reward + (options.highest_reward - options.lowest_reward) * shares
+
+
+def _prior_scales(network: BayesianNetwork, options: BanditOptions) -> Tensor:
+    """Prior standard deviation of each weight and bias, ``[M, P]``: an option's over the length of a layer's inputs."""
+    architecture = network.architecture
+    length = math.sqrt(architecture.inputs) if options.context_length is None else options.context_length
+    # One more for the bias.
+    by_inputs = 1.0 / math.hypot(length, 1.0)
+    scales = torch.empty_like(network.mu)
+    parts = network.parts(scales)
+    last = len(architecture.layers) - 1
+    for layer in range(last + 1):
+        by_layer = by_inputs if layer == 0 else architecture.hidden[layer - 1] ** -0.5
+        for part in parts[2 * layer : 2 * layer + 2]:
+            part.fill_(options.hidden_sigma * by_layer)
+    first_direct = architecture.hidden[-1] if architecture.skip else 0
+    parts[2 * last][:, first_direct:] = options.linear_sigma * by_inputs
+    parts[2 * last + 1].fill_(options.linear_sigma * by_inputs)
+    return scales
+
+
+UPDATES_PER_E_FOLD = 20
+MOST_BETWEEN_UPDATES = 100
+FEWEST_BETWEEN_UPDATES = 4
+
+
+def decisions_until_update(decisions: int) -> int:
+    """Number of decisions until the next update: a twentieth of those so far, from 4 to 100.
+
+    The first rewards teach most, so they are learned from at once; later, updates are rare enough to be cheap.
+    """
+    return min(MOST_BETWEEN_UPDATES, max(FEWEST_BETWEEN_UPDATES, decisions // UPDATES_PER_E_FOLD))
+
+
+class ThompsonSampling:
+    """An agent with A arms, whose decisions depend on a context of D numbers.
+
+    Attributes:
+        posterior: What it believes of the rewards.
+    """
+
+    def __init__(self, inputs: int, arms: int, options: BanditOptions) -> None:
+        """Begin without experience.
+
+        Args:
+            inputs: D.
+            arms: A, at least 2.
+            options: Options of the agent.
+
+        Raises:
+            OptionError: There are less than two arms, or no input.
+        """
+        if arms < 2:
+            raise OptionError(f"an agent chooses between two arms at least, not {arms}")
+        self._inputs, self._options = inputs, options
+        self.posterior = RewardPosterior(inputs, arms, options)
+        # Draws of decisions are apart from those of the updates.
+        self._generator = torch.Generator().manual_seed((options.seed + 2**62) % 2**63)
+
+    def choose(self, contexts: NDArray[np.floating]) -> NDArray[np.int64]:
+        """Choose an arm for each context, each by a draw of its own.
+
+        Args:
+            contexts: ``[B, D]``.
+
+        Returns:
+            Numbers of the arms, ``[B]``.
+
+        Raises:
+            OptionError: The contexts have another shape, or are not finite.
+        """
+        drawn = self.posterior.draw(self._contexts(contexts), self._generator)
+        chosen: NDArray[np.int64] = drawn.argmax(dim=1).numpy()
+        return chosen
+
+    def learn(self, contexts: NDArray[np.floating], arms: NDArray[np.integer], rewards: NDArray[np.floating]) -> None:
+        """Learn from the rewards of decisions, this agent's or any other's.
+
+        Args:
+            contexts: ``[B, D]``.
+            arms: Chosen arms, ``[B]``.
+            rewards: Their rewards, ``[B]``, within the range of the options.
+
+        Raises:
+            OptionError: The shapes do not match, an arm does not exist, or a reward is outside of the range.
+            FitError: The loss became NaN or infinite.
+        """
+        rows = self._contexts(contexts)
+        arms, rewards = np.asarray(arms), np.asarray(rewards, dtype=np.float64)
+        if arms.shape != (len(rows),) or rewards.shape != (len(rows),):
+            raise OptionError(
+                f"{len(rows)} contexts need as many arms and rewards, not shapes {arms.shape} and {rewards.shape}"
+            )
+        if len(rows) == 0:
+            return
+        count, options = self.posterior.arms, self._options
+        if not np.issubdtype(arms.dtype, np.integer) or arms.min() < 0 or arms.max() >= count:
+            raise OptionError(f"arms are whole numbers from 0 to {count - 1}")
+        outside = ~((options.lowest_reward <= rewards) & (rewards <= options.highest_reward))
+        if outside.any():
+            place = int(outside.argmax())
+            raise OptionError(
+                f"reward {rewards[place]:g} of row {place} is outside of the range from {options.lowest_reward:g} to "
+                f"{options.highest_reward:g}; give the agent the limits of all possible rewards"
+            )
+        self.posterior.learn(
+            rows, torch.from_numpy(arms.astype(np.int64)), torch.from_numpy(rewards.astype(np.float32))
+        )
+
+    def expected_rewards(self, contexts: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Expected reward of every arm by the mu-only networks, ``[B, A]``.
+
+        Args:
+            contexts: ``[B, D]``.
+
+        Raises:
+            OptionError: The contexts have another shape, or are not finite.
+        """
+        expected: NDArray[np.float32] = self.posterior.mean(self._contexts(contexts)).numpy()
+        return expected
+
+    def _contexts(self, contexts: NDArray[np.floating]) -> torch.Tensor:
+        given = np.asarray(contexts)
+        if given.ndim != 2 or given.shape[1] != self._inputs:
+            raise OptionError(f"contexts have the shape [rows, {self._inputs}], not {list(given.shape)}")
+        rows = np.ascontiguousarray(given, dtype=np.float32)
+        if not np.isfinite(rows).all():
+            raise OptionError("contexts must be finite numbers")
+        return torch.from_numpy(rows)

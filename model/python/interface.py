@@ -1,0 +1,291 @@
+"""`load` a checkpoint, or `train` a model on a data frame: both return a `TrainedModel`."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from warnings import warn
+
+from murho.model.checkpoint.checkpoint import (
+    FACTS_FILE,
+    default_root,
+    find_checkpoint,
+    name_and_version,
+    read_stored,
+    write_checkpoint,
+)
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.stores import directory_at, is_url, store_at
+from murho.model.errors import CheckpointError
+from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.python.answers import (
+    AskedRows,
+    ClassDistribution,
+    DataError,
+    NumberDistribution,
+    ParameterError,
+    as_value_errors,
+)
+from murho.model.python.progress import TerminalReporter
+from murho.model.runtime import resolve_device, use_threads_for_fitting
+from murho.model.tables.files import read_table
+from murho.model.tables.frames import declared_kinds, is_frame, table_from_frame
+from murho.model.tables.schema import ColumnOverride, FeatureKind
+from murho.model.tables.schema_inference import GROUPS, IGNORED
+from murho.model.training.candidates import Silence
+from murho.model.training.options import TrainOptions, make_options
+from murho.model.training.train import train as train_on_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from torch import Tensor
+
+    from murho.model.tables.schema import Schema
+
+__all__ = [
+    "TrainedModel",
+    "distribution_of",
+    "load",
+    "table_of",
+    "train",
+    "warn_of_left_out",
+    "with_declared_kinds",
+]
+
+
+HARMLESS = (IGNORED, GROUPS, "every cell is the same", "every cell is missing")
+"""Reasons to leave out a column without a warning."""
+
+
+def table_of(data: Any) -> pa.Table:
+    """Data as a table of B rows.
+
+    Args:
+        data: A data frame of pandas, polars or pyarrow, or the path of a file that `murho predict` reads.
+
+    Raises:
+        TableError: The data can't be used; the message says where and why.
+    """
+    if isinstance(data, str | Path):
+        return read_table(Path(data))
+    if not is_frame(data):
+        raise DataError(
+            "data: give a data frame of pandas, polars or pyarrow, or the path of a file, "
+            f"not {type(data).__name__}; one row of a data frame is frame.iloc[[0]]"
+        )
+    names = data.column_names if hasattr(data, "column_names") else data.columns
+    return table_from_frame(data, [str(name) for name in names])
+
+
+def with_declared_kinds(options: TrainOptions, table: pa.Table) -> TrainOptions:
+    """Options with kinds from the types of the table's columns, for columns without a given kind."""
+    described = dict(options.columns)
+    for name, kind in declared_kinds(table).items():
+        given = described.get(name, ColumnOverride())
+        left_out = name in options.ignore or (name in options.group and not options.keep_groups)
+        if not left_out and name != options.weight and given.kind is None:
+            described[name] = replace(given, kind=kind)
+    return options.model_copy(update={"columns": described})
+
+
+def warn_of_left_out(schema: Schema, *, stacklevel: int) -> None:
+    """Warn of columns that are no features for a reason worth knowing.
+
+    Args:
+        schema: The features and the columns left out.
+        stacklevel: How many calls above the caller the warning points to, as in `warnings.warn`.
+    """
+    for name, reason in schema.left_out.items():
+        if reason not in HARMLESS:
+            warn(f"column {name!r} is no feature: {reason}", UserWarning, stacklevel=stacklevel + 1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainedModel:
+    """A trained model, as `murho.load` and `murho.train` return it.
+
+    Attributes:
+        posterior: The posterior that answers. ``posterior.facts`` has the content of ``model.json``.
+        tensors: Its parameters by name.
+    """
+
+    posterior: Posterior
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def target(self) -> str:
+        """Name of the predicted column."""
+        return self.posterior.schema.target.name
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns that `predict` needs."""
+        return tuple(feature.name for feature in self.posterior.schema.features)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The classes of the target, sorted; None: it is a number."""
+        return self.posterior.schema.target.classes
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Scores on held-out rows, as in ``model.json``."""
+        return self.posterior.spec.metrics
+
+    def __repr__(self) -> str:
+        task = "a number" if self.classes is None else f"{len(self.classes)} classes"
+        return f"<model of {self.target!r} ({task}) from {', '.join(self.features)}>"
+
+    def predict(
+        self,
+        data: Any,
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        seed: int | None = None,
+        calibrated: bool = True,
+    ) -> Any:
+        """The predictive distribution of the target of every row.
+
+        Args:
+            data: B rows: a data frame of pandas, polars or pyarrow, or the path of a file. Columns that are no features
+                are ignored.
+            samples: S, the draws behind the answer; 0: the mean, or the probabilities, of the mu-only network alone.
+            seed: Seed of the draws; None: that of the model.
+            calibrated: Whether the answer is calibrated, if the model has a calibration.
+
+        Returns:
+            A `NumberDistribution`, or a `ClassDistribution` if the model has `classes`.
+
+        Raises:
+            ValueError: The data or an argument can't be used; the message says where and why.
+        """
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
+            raise ParameterError(f"samples: a whole number from 0, not {samples!r}")
+        with as_value_errors():
+            options = PredictOptions(samples=samples, seed=seed, calibrated=calibrated)
+            return distribution_of(AskedRows.of(self.posterior, table_of(data), options))
+
+    def save(self, name: str, checkpoints: str | Path | None = None) -> Path:
+        """Write the model as the next version of a checkpoint, for ``murho serve`` and `murho.load`.
+
+        Args:
+            name: Name of the checkpoint.
+            checkpoints: Directory of checkpoints, by default ``checkpoints``; created if it does not exist.
+
+        Returns:
+            The directory of the version, ``checkpoints/name/version``.
+
+        Raises:
+            CheckpointError: The name is invalid, or the directory can't be written.
+        """
+        root = default_root() if checkpoints is None else directory_at(checkpoints)
+        return write_checkpoint(root, name, self.posterior.spec, self.tensors)
+
+
+def distribution_of(rows: AskedRows) -> NumberDistribution | ClassDistribution:
+    """The distribution of the target of rows, by the kind of the target."""
+    return NumberDistribution(rows) if rows.posterior.schema.target.classes is None else ClassDistribution(rows)
+
+
+def load(
+    source: str | Path,
+    *,
+    version: int | str | None = None,
+    checkpoints: str | Path | None = None,
+    device: str = "cpu",
+) -> TrainedModel:
+    """Load a model that ``murho train``, `train` or an estimator has saved.
+
+    Args:
+        source: Name of a checkpoint, or the path of one: ``NAME``, ``somewhere/NAME`` or ``somewhere/NAME/VERSION``.
+        version: The version; by default the latest.
+        checkpoints: Where a name is looked for, by default in ``checkpoints``; or the URL of a storage,
+            ``s3://bucket/prefix``.
+        device: Where to compute: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+
+    Raises:
+        CheckpointError: There is no such checkpoint, or it is damaged; the message says what there is.
+        ValueError: The device can't be used.
+    """
+    chosen = None if version is None else str(version)
+    with as_value_errors():
+        resolved = resolve_device(device)
+        store = store_at(checkpoints) if checkpoints is not None and is_url(checkpoints) else None
+    # What a store has fetched stays as long as the store does: to the end of this function.
+    directory = _directory(Path(source), chosen, checkpoints) if store is None else store.find(str(source), chosen)
+    stored = read_stored(directory)
+    name, found = name_and_version(directory)
+    posterior = Posterior(stored.spec, stored.tensors, name=name, version=found, device=resolved)
+    stored.require_answers(posterior)
+    return TrainedModel(posterior, stored.tensors)
+
+
+def train(data: Any, target: str, *, device: str = "cpu", verbose: bool = False, **options: Any) -> TrainedModel:
+    """Train a model on a table, as ``murho train`` does.
+
+    Args:
+        data: A data frame of pandas, polars or pyarrow, or the path of a file.
+        target: Name of the column to predict. A number gets error bars; text and truth values get probabilities of
+            classes (``task="classification"`` makes classes of numbers).
+        device: Where to compute: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        verbose: Whether to show the progress on stderr.
+        options: Options of ``murho train`` by name: ``budget=20``, ``seed=1``, ``ignore=("Name",)``,
+            ``columns={"Cylinders": {"kind": "categorical"}}`` and so on.
+
+    Returns:
+        The model. After Ctrl-C it has the best parameters so far, and a warning says so.
+
+    Raises:
+        ValueError: The data or an option can't be used; the message says where and why.
+        FitError: The fit became non-finite.
+    """
+    with as_value_errors():
+        chosen = make_options(_known(options))
+        resolved = resolve_device(device)
+        table = table_of(data)
+        if not isinstance(data, str | Path):
+            chosen = _with_kinds(chosen, table, target)
+        with use_threads_for_fitting(resolved), TerminalReporter() if verbose else Silence() as reporter:
+            trained = train_on_table(table, target, chosen, reporter=reporter, device=resolved)
+    if trained.spec.training["interrupted"]:
+        warn("the training was interrupted: the model has the best parameters so far", UserWarning, stacklevel=2)
+    warn_of_left_out(trained.spec.schema, stacklevel=2)
+    return TrainedModel(Posterior(trained.spec, trained.tensors, device=resolved), trained.tensors)
+
+
+def _known(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options after a check of their names; lists become tuples."""
+    for name in options:
+        if name not in TrainOptions.model_fields:
+            close = difflib.get_close_matches(name, TrainOptions.model_fields, n=1)
+            hint = f": did you mean {close[0]!r}?" if close else "; they are those of `murho train`"
+            raise ParameterError(f"there is no option {name!r}{hint}")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+
+
+def _with_kinds(options: TrainOptions, table: pa.Table, target: str) -> TrainOptions:
+    """Options with the kinds that a data frame declares; of a target only that it is categorical counts."""
+    described = with_declared_kinds(options, table)
+    columns = dict(described.columns)
+    if target in columns and target not in options.columns and columns[target].kind is not FeatureKind.CATEGORICAL:
+        del columns[target]
+    return described.model_copy(update={"columns": columns})
+
+
+def _directory(source: Path, version: str | None, checkpoints: str | Path | None) -> Path:
+    """The directory of the version that is meant."""
+    root = default_root() if checkpoints is None else Path(checkpoints)
+    for path in (source, root / source):
+        if (path / FACTS_FILE).is_file():
+            if version not in (None, path.name):
+                raise ParameterError(f"version: {path} is version {path.name!r}; leave out version, or give the name")
+            return path
+    if len(source.parts) == 1 and not source.is_absolute():
+        return find_checkpoint(root, source.name, version)
+    if not source.name:
+        raise CheckpointError(f"{str(source)!r} is no checkpoint: give its name, or a path that ends in NAME/VERSION")
+    return find_checkpoint(source.parent, source.name, version)

@@ -1,1 +1,0 @@
-"""Devices, threads, progress bars and durable files."""

@@ -1,0 +1,1 @@
+"""Tables: files and data frames to typed columns, a schema and splits."""

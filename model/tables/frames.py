@@ -1,0 +1,138 @@
+"""Conversion of pandas, polars and pyarrow data frames to Arrow tables, the input of `model.tables.schema_inference`.
+
+A data frame is recognised by its attributes, so that neither pandas nor polars is imported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from murho.model.errors import TableError
+from murho.model.tables.cells import canonical_category
+from murho.model.tables.schema import FeatureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "declared_kinds",
+    "is_frame",
+    "table_from_frame",
+    "table_from_matrix",
+    "target_name",
+    "unnamed",
+]
+
+
+def is_frame(data: object) -> bool:
+    """Whether the data are a data frame: named columns, each with its own type."""
+    return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__"))
+
+
+def table_from_frame(frame: Any, names: Sequence[str]) -> pa.Table:
+    """Turn a data frame into a table.
+
+    Categories of pandas become text in canonical form. Missing values (NaN, NaT, NA) become missing cells. The index is
+    ignored.
+
+    Args:
+        frame: A data frame (`is_frame`) of B rows, with one column for each name.
+        names: New names of the columns, in column order.
+
+    Returns:
+        The table.
+
+    Raises:
+        TableError: A name is empty or repeated, or Arrow has no type for the cells of a column; the message names the
+            column.
+    """
+    _check_names(names)
+    if not hasattr(frame, "iloc"):
+        table = pa.table(frame)
+        return table.rename_columns(list(names))
+    columns = {}
+    for index, name in enumerate(names):
+        series = frame.iloc[:, index]
+        try:
+            columns[name] = _categories(series) if hasattr(series, "cat") else pa.array(series, from_pandas=True)
+        except (pa.ArrowException, OverflowError) as error:
+            raise TableError(
+                f"column {name!r}, of the type {series.dtype}, can't be used: {error}; give numbers, truth values, "
+                "dates, texts or categories, one type a column"
+            ) from error
+    return pa.table(columns)
+
+
+def table_from_matrix(matrix: NDArray[Any], names: Sequence[str]) -> pa.Table:
+    """Turn a numeric matrix into a table of float64; NaN is a missing cell.
+
+    Args:
+        matrix: ``[B, len(names)]``.
+        names: Names of the columns, in column order.
+    """
+    columns = np.ascontiguousarray(matrix.T, dtype=np.float64)
+    return pa.table({name: pa.array(column) for name, column in zip(names, columns, strict=True)})
+
+
+def declared_kinds(table: pa.Table) -> dict[str, FeatureKind]:
+    """Return the kinds that follow from the Arrow types of a table's columns.
+
+    A numeric column stays numeric even if it numbers the rows, and a categorical column stays categorical even if its
+    categories are numbers. Text columns get no kind here, since text often holds dates and numbers: their kind is
+    inferred from the cells.
+
+    Returns:
+        Column → kind, for columns of numbers, truth values and categories only.
+    """
+    kinds = {}
+    for field in table.schema:
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type):
+            kinds[field.name] = FeatureKind.NUMERIC
+        elif pa.types.is_boolean(field.type):
+            kinds[field.name] = FeatureKind.BOOLEAN
+        elif pa.types.is_dictionary(field.type):
+            kinds[field.name] = FeatureKind.CATEGORICAL
+    return kinds
+
+
+def target_name(y: Any, features: Sequence[str]) -> str:
+    """Return the name of a Series, or ``y`` without one; underscores are added while a feature has that name."""
+    name = getattr(y, "name", None)
+    name = name if isinstance(name, str) and name.strip() else "y"
+    while name in features:
+        name += "_"
+    return name
+
+
+def unnamed(count: int) -> list[str]:
+    """Return names for unnamed columns, ``x0``, ``x1`` and so on, as in scikit-learn."""
+    return [f"x{index}" for index in range(count)]
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for position, name in enumerate(names, start=1):
+        if not name.strip():
+            raise TableError(f"column {position} has no name: name every column")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise TableError(f"more than one column is named {repeated[0]!r}: names must differ")
+
+
+def _categories(series: Any) -> pa.DictionaryArray:
+    """Convert a categorical column of pandas. Its categories may be any objects, such as intervals."""
+    codes = np.asarray(series.cat.codes)
+    texts = pa.array([_text(category) for category in series.cat.categories], type=pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
+
+
+def _text(category: object) -> str:
+    try:
+        return canonical_category(category)
+    except ValueError:
+        return str(category)

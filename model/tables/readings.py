@@ -1,0 +1,288 @@
+"""Readings: how the texts of a column become numbers or dates, in training and in whatever is asked afterwards.
+
+A column has a reading only if plain numbers, ISO 8601 dates and categories do not describe its cells. The schema keeps
+it, so that a file to predict and the strings of a request are read as the training file was.
+
+Numbers as people write them: ``$3,504.00``, ``1.234,5 €``, ``12 %``, ``(15.00)``, with one decimal mark a column.
+
+What a column leaves open, such as whether ``1,234`` is a thousand or one and a bit, is decided for the column as a
+whole (`model.tables.inference`), and then holds for every later file and request.
+
+Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``.
+
+Whether ``03/04/2020`` is in March or in April is decided by the column as a whole (`model.tables.inference`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeAlias
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, TypeAdapter
+
+from murho.model.json_validation import read_strictly
+from murho.model.tables.cells import days_of, parse_date
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "MARKS",
+    "DateOrder",
+    "DateReading",
+    "DecimalMark",
+    "NumberReading",
+    "Parts",
+    "Reading",
+    "is_missing_word",
+    "number_parts",
+    "reading_from_json",
+    "unit_of_reading",
+    "written_day",
+]
+
+
+DecimalMark: TypeAlias = Literal[".", ","]
+MARKS: tuple[DecimalMark, DecimalMark] = (".", ",")
+
+_MISSING_WORD = re.compile(
+    r"-{1,3}|\u2013|\u2014|\.{1,3}|\?|n\. ?a\.|n\.d\.|n/?a|nan|none|null|unknown|missing|not (?:available|applicable)"
+    r"|#(?:n/a|value!|div/0!|ref!|num!)",
+    re.IGNORECASE,
+)
+_SYMBOL = "[$€£¥₹₽₩₺฿₫₪₴₦₱₿¢]"
+_MAGNITUDES = {"k": 1e3, "m": 1e6, "mio": 1e6, "mn": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9}
+_BLANKS = " '\u2019\u00a0\u202f"
+_LONGEST = 64
+"""No number with a unit is longer; longer texts are not looked at."""
+_CODE = (
+    "(?i:AED|ARS|AUD|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY|KRW|MXN|MYR|NOK|NZD|PHP"
+    "|PLN|RMB|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR|KR|RS|FR)"
+)
+_CURRENCY = rf"[A-Za-z]{{0,3}}{_SYMBOL}|{_CODE}\.?"
+_WRITTEN = re.compile(
+    rf"(?P<open>\()?\s*(?P<sign>[+\-\u2212])?\s*(?P<head>{_CURRENCY})?\s*(?P<second>[+\-\u2212])?\s*"
+    rf"(?P<number>[0-9.,](?:[0-9.,{_BLANKS}]*[0-9.,])?(?:[eE][+-]?[0-9]+)?)\s*"
+    rf"(?P<tail>%|{_CURRENCY})?(?P<magnitude>(?i:{'|'.join(_MAGNITUDES)}))?\s*(?P<close>\))?"
+)
+
+
+def _form(mark: str, groups: str) -> re.Pattern[str]:
+    """Digits with this decimal mark, plain or in groups of thousands (or lakhs) parted by the other mark or blanks."""
+    return re.compile(
+        rf"[1-9][0-9]{{0,2}}([{groups}{_BLANKS}])(?:[0-9]{{2,3}}\1)*[0-9]{{3}}(?:{mark}[0-9]*)?"
+        rf"|(?:[0-9]+{mark}?[0-9]*|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    )
+
+
+_FORMS = {".": _form(r"\.", ","), ",": _form(",", ".")}
+
+
+class Parts(NamedTuple):
+    """A text as a number with a currency or ``%``.
+
+    Attributes:
+        values: The number by each decimal mark that fits: not every three digits, or two decimal marks, fit none.
+        unit: Currency as written, or ``%``; empty if there is none.
+    """
+
+    values: dict[DecimalMark, float]
+    unit: str
+
+
+def number_parts(text: str) -> Parts | None:
+    """Take a text apart as a number with a currency or ``%``; None if it is none."""
+    found = _WRITTEN.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if found is None:
+        return None
+    head, tail, magnitude = found["head"], found["tail"], found["magnitude"]
+    signs = [sign for sign in (found["sign"], found["second"], found["open"]) if sign]
+    if (
+        len(signs) > 1
+        or bool(found["open"]) != bool(found["close"])
+        or (tail or not head if magnitude else head and tail)
+    ):
+        return None
+    factor = _MAGNITUDES[magnitude.lower()] if magnitude else 1.0
+    factor = -factor if signs and signs != ["+"] else factor
+    values = {
+        mark: factor * float(re.sub(rf"[^0-9eE+\-{mark}]", "", found["number"]).replace(",", "."))
+        for mark in MARKS
+        if _FORMS[mark].fullmatch(found["number"])
+    }
+    return Parts(values, head or tail or "") if values else None
+
+
+def is_missing_word(text: str) -> bool:
+    """Whether a text among numbers or dates stands for a missing cell."""
+    return _MISSING_WORD.fullmatch(text.strip()) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberReading:
+    """Texts of a column as numbers.
+
+    Attributes:
+        decimal: The decimal mark; the other mark, blanks and apostrophes may part groups of three digits.
+        unit: Currency, or ``%``, that the cells repeat; None if they have none.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    decimal: DecimalMark = "."
+    unit: str | None = None
+    form: Literal["number"] = "number"
+
+    def parse(self, text: str) -> float:
+        """The number in a cell; NaN for a text that stands for a missing cell. The unit may be left out.
+
+        Raises:
+            ValueError: The text is no number, or has another unit.
+        """
+        if is_missing_word(text):
+            return float("nan")
+        parts = number_parts(text)
+        if parts is None or self.decimal not in parts.values:
+            raise ValueError(f"{text!r} is not a number such as {self._example()!r}")
+        if parts.unit.lower() not in ("", (self.unit or "").lower()):
+            expected = f"the unit {self.unit!r}" if self.unit else "no unit"
+            raise ValueError(f"{text!r} has the unit {parts.unit!r} in a column with {expected}")
+        return parts.values[self.decimal]
+
+    def _example(self) -> str:
+        number = "1,234.5" if self.decimal == "." else "1.234,5"
+        return number if self.unit is None else f"{number} {self.unit}"
+
+    def describe(self) -> str:
+        """What was recognised, for people."""
+        unit = {None: "", "%": "per cent", "s": "seconds"}.get(self.unit, f"currency {self.unit!r}")
+        parts = [part for part in (unit, "decimal comma" if self.decimal == "," else "") if part]
+        return f"numbers with {' and '.join(parts)}" if parts else "numbers"
+
+
+DateOrder: TypeAlias = Literal["day-first", "month-first"]
+
+_DAY = re.compile(r"\s*([0-9]{1,2})([./\-])([0-9]{1,2})\2([0-9]{4}|[0-9]{2})(?![0-9./\-])")
+_ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9-])")
+_TOLD = re.compile(r"[A-Za-z]{3}|[0-9]{4}")
+"""What a date has in any other form: a month's name, or a whole year."""
+_PIVOT = 69
+"""Years of two digits below this are in the 2000s, as POSIX has it."""
+
+
+def written_day(text: str) -> tuple[int, int, str] | None:
+    """The first two numbers of a date such as ``03/04/2020``, and what parts them; None for any other text."""
+    found = _DAY.match(text) if len(text) <= _LONGEST else None
+    return None if found is None else (int(found[1]), int(found[3]), found[2])
+
+
+@dataclass(frozen=True, slots=True)
+class DateReading:
+    """Texts of a column as dates; ISO 8601 is always read too.
+
+    Attributes:
+        order: Whether ``03/04/2020`` is the 3rd of April or in March; None for a column of other dates, such as
+            ``3 Apr 2020``, which then refuses it.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    order: DateOrder | None = None
+    form: Literal["date"] = "date"
+
+    def parse(self, text: str) -> float:
+        """Days since 1970-01-01 UTC; NaN for a text that stands for a missing cell. A time without a zone is UTC.
+
+        Raises:
+            ValueError: The text is no date of this order, or names a day that the calendar does not have.
+        """
+        if is_missing_word(text):
+            return float("nan")
+        try:
+            iso = self._in_iso_order(text)
+            try:
+                return parse_date(iso)
+            except ValueError:
+                return days_of(_reader()(iso))
+        except (ValueError, OverflowError) as error:
+            example = {"day-first": "31/12/2020", "month-first": "12/31/2020", None: "2020-12-31"}[self.order]
+            raise ValueError(f"{text!r} is not a date such as {example}: {error}") from error
+
+    def _in_iso_order(self, text: str) -> str:
+        if len(text) > _LONGEST:
+            raise ValueError("it is too long")
+        found = _DAY.match(text)
+        if found is None:
+            return text
+        if self.order is None:
+            raise ValueError("whether its day or its month comes first is not known")
+        day, month = (found[1], found[3]) if self.order == "day-first" else (found[3], found[1])
+        return f"{date(_whole_year(int(found[4])), int(month), int(day))}{text[found.end() :]}"
+
+    def describe(self) -> str:
+        """What was recognised, for people."""
+        return "dates" if self.order is None else f"dates, {self.order}"
+
+
+def _whole_year(year: int) -> int:
+    return year if year > 99 else year + (2000 if year < _PIVOT else 1900)
+
+
+@cache
+def _reader() -> Callable[[str], datetime]:
+    """Reads a date in any form that has a year and a month; raises a ValueError."""
+    from dateutil.parser import parser, parserinfo  # takes a while, and few tables need it
+
+    years = parserinfo()
+    years.convertyear = lambda year, century_specified=False: year if century_specified else _whole_year(year)
+    reader = parser(years)
+
+    def read(text: str) -> datetime:
+        if _TOLD.search(text) is None:
+            raise ValueError("it has neither a month's name nor a whole year")
+        if _ISO_DAY.match(text):
+            whole: datetime = reader.parse(text, tzinfos=_zone)
+            return whole
+        # What the text does not say comes from the default.
+        one: datetime = reader.parse(text, default=datetime(2001, 1, 1), tzinfos=_zone)
+        if one != reader.parse(text, default=datetime(2002, 2, 1), tzinfos=_zone):
+            raise ValueError("it says no year or no month")
+        return one
+
+    return read
+
+
+def _zone(name: str | None, offset: float | None) -> tzinfo | None:
+    if offset is not None:
+        return timezone(timedelta(seconds=offset))
+    try:
+        return None if name is None else ZoneInfo(name)
+    except (KeyError, OSError) as error:
+        raise ValueError(f"{name!r} is no time zone") from error
+
+
+Reading: TypeAlias = Annotated[NumberReading | DateReading, Field(discriminator="form")]
+"""Of the cells of a numeric, or a date column."""
+
+
+@cache
+def _readings() -> TypeAdapter[Reading | None]:
+    return TypeAdapter(Reading | None)
+
+
+def reading_from_json(data: object, where: str) -> Reading | None:
+    """Read a reading as JSON data, or None.
+
+    Raises:
+        CheckpointError: The data have another form; the message names the field.
+    """
+    return read_strictly(_readings(), data, where)
+
+
+def unit_of_reading(reading: Reading | None) -> str | None:
+    """The unit that the cells of a column have by their reading."""
+    return reading.unit if isinstance(reading, NumberReading) else None

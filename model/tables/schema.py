@@ -1,0 +1,305 @@
+"""The schema of a model: its features, its target, the columns left out, and the rows outside the training range.
+
+Tables and requests reach the encoder as canonical columns (`Columns`). Numeric, boolean (0 or 1) and date (days since
+1970-01-01 UTC, fractional) columns are float64 ``[B]`` with NaN for missing. Categorical columns are object ``[B]`` of
+``str`` or ``None``.
+
+Kinds of columns, and the kind and unit that a user may give a column.
+
+The training options use both, and ``murho train --help`` reads those options. So this module imports neither numpy nor
+pyarrow, and the help appears at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, TypeAdapter
+
+from murho.model.json_validation import read_strictly
+from murho.model.tables.cells import format_date
+from murho.model.tables.readings import (
+    DateReading,
+    Reading,
+)
+
+__all__ = [
+    "MOST_CATEGORIES",
+    "ColumnOverride",
+    "Columns",
+    "Feature",
+    "FeatureKind",
+    "Name",
+    "Schema",
+    "Target",
+    "UnfamiliarValue",
+    "outside_message",
+    "outside_rows",
+    "with_unit",
+    "written",
+]
+
+
+class FeatureKind(StrEnum):
+    """The kind of a column's cells."""
+
+    NUMERIC = "numeric"
+    CATEGORICAL = "categorical"
+    BOOLEAN = "boolean"
+    DATE = "date"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOverride:
+    """Kind and unit of a column, given by the user.
+
+    Attributes:
+        kind: Replaces the inferred kind.
+        unit: Unit of the numbers, shown in answers.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # a misspelt key of a TOML file is an error
+
+    kind: FeatureKind | None = None
+    unit: str | None = None
+
+
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+MOST_CATEGORIES = 200
+"""Most categories of a feature, the most frequent ones; all others share the level of unseen categories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One input column.
+
+    Attributes:
+        name: The column's name.
+        kind: Kind of the cells.
+        unit: Unit of the numbers, if one was given.
+        missing: Whether cells were missing in training: the network has learned what that means.
+        minimum: Smallest training value (dates: days since 1970-01-01 UTC). None for a categorical feature, and if no
+            training row has a value.
+        maximum: Largest training value, or None, as for the minimum. For the column of ``--time`` it lies as far ahead
+            as networks were judged.
+        categories: The `MOST_CATEGORIES` most frequent training categories, sorted; empty unless categorical.
+        imputed: Whether missing cells are accepted although none was missing in training: an answer then averages over
+            what they may have been (`model.encoding.imputation`).
+        reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    name: Name
+    kind: FeatureKind
+    unit: Name | None
+    missing: bool
+    minimum: float | None
+    maximum: float | None
+    categories: tuple[str, ...]
+    imputed: bool = False
+    reading: Reading | None = None
+
+    @property
+    def accepts_missing(self) -> bool:
+        """Whether missing cells are accepted."""
+        return self.missing or self.imputed
+
+    def describe(self) -> dict[str, object]:
+        """Return the feature as the HTTP contract shows it.
+
+        Dates are ISO text; ``categories`` is None unless the feature is categorical. ``reading`` is there only if the
+        feature has one.
+        """
+        categorical = self.kind is FeatureKind.CATEGORICAL
+        return {
+            "name": self.name,
+            "kind": str(self.kind),
+            "unit": self.unit,
+            "min": self._shown(self.minimum),
+            "max": self._shown(self.maximum),
+            "categories": list(self.categories) if categorical else None,
+            "missing": self.accepts_missing,
+            **({"reading": asdict(self.reading)} if self.reading is not None else {}),
+        }
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError if the fields do not fit each other."""
+        ends = (self.minimum, self.maximum)
+        if list(self.categories) != sorted(set(self.categories)):
+            raise ValueError("expected categories that differ, sorted")
+        if (ends != (None, None)) if self.kind is FeatureKind.CATEGORICAL else self.categories:
+            raise ValueError(f"expected categories or a minimum and a maximum, as a {self.kind} feature has")
+        if (ends[0] is None) != (ends[1] is None) or (
+            ends[0] is not None and ends[1] is not None and ends[0] > ends[1]
+        ):
+            raise ValueError("expected a minimum that is not above the maximum, or neither")
+        reads = FeatureKind.DATE if isinstance(self.reading, DateReading) else FeatureKind.NUMERIC
+        if self.reading is not None and self.kind is not reads:
+            raise ValueError(f"expected a reading of {self.kind} cells")
+
+    def _shown(self, value: float | None) -> float | str | None:
+        if value is not None and self.kind is FeatureKind.DATE:
+            return format_date(value)
+        return value
+
+
+def outside_rows(feature: Feature, column: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Numbers of the rows with a value outside the training range or categories, of a canonical column ``[B]``."""
+    if feature.kind is FeatureKind.CATEGORICAL:
+        known = {None, *feature.categories}
+        return np.flatnonzero(np.fromiter((value not in known for value in column), dtype=bool, count=len(column)))
+    if feature.minimum is None or feature.maximum is None:
+        return np.flatnonzero(~np.isnan(column))
+    # Comparisons with NaN are false, so a missing cell is never outside.
+    return np.flatnonzero((column < feature.minimum) | (column > feature.maximum))
+
+
+def outside_message(feature: Feature, value: Any) -> str:
+    """Say what is unusual about a value that `outside_rows` finds, for people."""
+    if feature.kind is FeatureKind.CATEGORICAL:
+        rare = ", or too rarely to be told apart" if len(feature.categories) == MOST_CATEGORIES else ""
+        return f"category {value!r} was not seen in training{rare} ({_listing(feature.categories)})"
+    if feature.minimum is None or feature.maximum is None:
+        return f"{with_unit(feature, value)} can't be compared: no training row has a value"
+    side = "below" if value < feature.minimum else "above"
+    span = f"{written(feature, feature.minimum)} to {with_unit(feature, feature.maximum)}"
+    return f"{with_unit(feature, value)} is {side} the training range, {span}"
+
+
+def written(feature: Feature, value: float) -> str:
+    """Format a value of a numeric or date feature for people."""
+    # 12 digits distinguish a value from the range's edge that it barely exceeds, and hide binary rounding.
+    return format_date(value) if feature.kind is FeatureKind.DATE else f"{value:.12g}"
+
+
+def with_unit(feature: Feature, value: float) -> str:
+    """Format a value as `written` does, with the feature's unit if it has one."""
+    return f"{written(feature, value)} {feature.unit}" if feature.unit else written(feature, value)
+
+
+def _listing(categories: tuple[str, ...], most: int = 10) -> str:
+    shown = ", ".join(repr(category) for category in categories[:most])
+    return f"{shown} and {len(categories) - most} more" if len(categories) > most else shown or "none was"
+
+
+FEWEST_CLASSES = 2
+
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""Feature name → canonical column ``[B]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The predicted column.
+
+    Attributes:
+        name: The column's name.
+        unit: Unit of the numbers, if one was given or read.
+        classes: The C classes of a classifier, sorted; None: the target is a number.
+        reading: How the cells of a number are written; None for plain numbers.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    name: Name
+    unit: Name | None
+    classes: tuple[str, ...] | None = None
+    reading: Reading | None = None
+
+    @property
+    def task(self) -> str:
+        """What predicting it is: ``regression`` of a number, or ``classification``."""
+        return "regression" if self.classes is None else "classification"
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError if the classes can't be those of a target."""
+        classes = self.classes
+        if classes is not None and (len(classes) < FEWEST_CLASSES or list(classes) != sorted(set(classes))):
+            raise ValueError("expected at least two classes that differ, sorted")
+
+
+@dataclass(frozen=True, slots=True)
+class UnfamiliarValue:
+    """One value that is unlike the training rows.
+
+    Attributes:
+        row: Index of the row in the batch, from 0.
+        feature: Name of the feature.
+        message: What is unusual, for people.
+    """
+
+    row: int
+    feature: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Features and target of a model, and the columns left out.
+
+    Attributes:
+        features: The input columns, in the order of the training table.
+        target: The predicted column.
+        left_out: Column of the training table that is no feature → reason.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    features: Annotated[tuple[Feature, ...], Field(min_length=1)]
+    target: Target
+    left_out: Mapping[Name, Name]
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError if two columns have the same name."""
+        names = [feature.name for feature in self.features]
+        if len({*names, self.target.name}) != len(names) + 1:
+            raise ValueError("expected features with names that differ from each other and from the target's")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as JSON data; `from_json` reads it back."""
+        data: dict[str, Any] = _schemas().dump_python(self, mode="json")
+        return data
+
+    @staticmethod
+    def from_json(data: object) -> Schema:
+        """Read what `to_json` returned.
+
+        Raises:
+            CheckpointError: The data have another form; the message names the field.
+        """
+        return read_strictly(_schemas(), data, "schema")
+
+    def outside(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
+        """List the values outside the training range and the categories unseen in training.
+
+        Missing cells are never listed.
+
+        Args:
+            columns: The features' canonical columns, each ``[B]``.
+            limit: Largest number of entries: the first ones; None for all.
+
+        Returns:
+            One entry per value, sorted by row, then by feature in schema order.
+        """
+        found: list[tuple[int, int]] = []
+        for position, feature in enumerate(self.features):
+            rows = outside_rows(feature, columns[feature.name])
+            found.extend((int(row), position) for row in rows[:limit])
+        found.sort()
+        listed = []
+        for row, position in found[:limit]:
+            feature = self.features[position]
+            listed.append(UnfamiliarValue(row, feature.name, outside_message(feature, columns[feature.name][row])))
+        return listed
+
+
+@cache
+def _schemas() -> TypeAdapter[Schema]:
+    return TypeAdapter(Schema)

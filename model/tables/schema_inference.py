@@ -1,0 +1,522 @@
+"""Inference of a table's schema: which columns are features, their kinds, and their canonical columns.
+
+`plan_columns` uses all rows. `make_schema` later adds ranges and categories from the training rows alone.
+
+The column of row weights (``--weight``): read from a table and checked.
+
+A weight says how important a row is, not how often it was seen: a row of weight 2 counts twice in the loss, in
+validation, in calibration and in the printed scores. Only the ratios of the weights matter: they are scaled to the mean
+1, and the prior has the weight that it has among N rows without weights. A row of weight 0 is left out altogether.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murho.model.errors import OptionError, TableError
+from murho.model.tables.cells import parse_number
+from murho.model.tables.columns import CellType, canonical_column, cell_type, distinct, is_missing, plain
+from murho.model.tables.inference import NO_HINTS, ReadingHints, hints_of_table, infer_column
+from murho.model.tables.readings import unit_of_reading
+from murho.model.tables.schema import (
+    FEWEST_CLASSES,
+    MOST_CATEGORIES,
+    ColumnOverride,
+    Columns,
+    Feature,
+    FeatureKind,
+    Schema,
+    Target,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from murho.model.tables.readings import Reading
+
+__all__ = [
+    "GROUPS",
+    "IGNORED",
+    "MOST_CLASSES",
+    "ColumnPlan",
+    "class_codes",
+    "classes_of",
+    "columns_from_table",
+    "holds_classes",
+    "infer_target",
+    "labels_from_table",
+    "make_schema",
+    "plan_columns",
+    "read_targets",
+    "require_column",
+    "row_weights",
+    "target_from_table",
+]
+
+
+MOST_CLASSES = 1_000
+"""More classes than this are surely names or numbers, not classes."""
+
+
+def holds_classes(table: pa.Table, target: str, hints: ReadingHints = NO_HINTS) -> bool:
+    """Whether a target is classes rather than a number: text or truth values.
+
+    A number with few values is a number: ``--task classification`` makes classes of it. So is text of which most, but
+    not all, cells are numbers: it is a mistake that the reading of numbers explains.
+
+    Args:
+        table: The table.
+        target: The predicted column.
+        hints: What decides where cells leave open how they are to be read.
+
+    Raises:
+        TableError: The column doesn't exist.
+    """
+    require_column(table, target, "the target")
+    cells = plain(table.column(target), target)
+    match cell_type(cells):
+        case CellType.BOOLEAN:
+            return True
+        case CellType.TEXT:
+            try:
+                inference = infer_column(table.column(target), target, None, hints)
+            except TableError:
+                return False
+            return inference.kind in (FeatureKind.CATEGORICAL, FeatureKind.BOOLEAN)
+    return False
+
+
+def labels_from_table(table: pa.Table, target: str) -> NDArray[np.object_]:
+    """The class of each row as text ``[N]``, in its canonical form (`model.tables.cells`); None where it is missing.
+
+    Raises:
+        TableError: The column doesn't exist, or a cell can't be a class; the message names the row (from 1).
+    """
+    require_column(table, target, "the target")
+    labels: NDArray[Any] = canonical_column(table.column(target), FeatureKind.CATEGORICAL, target)
+    return labels
+
+
+def classes_of(labels: NDArray[np.object_], target: str) -> tuple[str, ...]:
+    """The C classes, sorted.
+
+    Args:
+        labels: ``[N]``, as `labels_from_table` returns them.
+        target: Name of the target, for messages.
+
+    Raises:
+        TableError: There are fewer than two classes, or more than `MOST_CLASSES`.
+    """
+    present = labels[~is_missing(labels)]
+    classes = tuple(sorted(set(present.tolist())))
+    if not classes:
+        raise TableError(f"the target {target!r} is missing in every row: there is nothing to learn from")
+    if len(classes) < FEWEST_CLASSES:
+        raise TableError(f"the target {target!r} is {classes[0]!r} in every row: there is nothing to learn")
+    if len(classes) > MOST_CLASSES:
+        raise TableError(
+            f"the target {target!r} has {len(classes):,} different values in {len(present):,} rows: at most "
+            f"{MOST_CLASSES:,} classes can be told apart. If it is a number, give --task regression; else give a "
+            "column with fewer classes"
+        )
+    return classes
+
+
+def class_codes(labels: NDArray[np.object_], classes: tuple[str, ...], target: str) -> NDArray[np.float64]:
+    """Index of each row's class ``[N]``, float64 as all targets; NaN where it is missing.
+
+    Args:
+        labels: ``[N]``, as `labels_from_table` returns them.
+        classes: The classes, sorted.
+        target: Name of the target, for messages.
+
+    Raises:
+        TableError: A row has a class that is not one of these; the message names the row (from 1).
+    """
+    numbers: dict[Any, float] = {name: float(number) for number, name in enumerate(classes)} | {None: np.nan}
+    unknown = next((row for row, label in enumerate(labels) if label not in numbers), None)
+    if unknown is not None:
+        shown = ", ".join(repr(name) for name in classes[:10]) + (", …" if len(classes) > 10 else "")
+        raise TableError(
+            f"target {target!r}, row {unknown + 1}: {labels[unknown]!r} is none of the {len(classes)} classes that the "
+            f"model knows ({shown})",
+            row=unknown + 1,
+        )
+    return np.array([numbers[label] for label in labels], dtype=np.float64)
+
+
+_SHOWN = 5
+
+
+def infer_target(
+    column: pa.ChunkedArray, name: str, override: ColumnOverride, hints: ReadingHints = NO_HINTS
+) -> tuple[Target, str]:
+    """The target with the way its cells are written, and a note on what was decided without proof (or "").
+
+    Args:
+        column: The target of all rows, ``[N]``.
+        name: Its name.
+        override: What the user says about it.
+        hints: What decides where the cells leave open how they are to be read.
+
+    Raises:
+        TableError: The table has fewer than two rows, or the column has no two different numbers, or cells that are no
+            numbers; the message names the row (from 1).
+    """
+    if len(column) < 2:
+        count = "one row" if len(column) == 1 else "no rows"
+        raise TableError(f"the table has {count}: at least two are needed, with different targets")
+    cells = plain(column, name)
+    stored = cell_type(cells)
+    if stored is CellType.EMPTY:
+        raise TableError(f"the target {name!r} is missing in every row: there is nothing to learn from")
+    if stored is CellType.BOOLEAN:
+        raise TableError(f"column {name!r}: a target must be a number: write true as 1 and false as 0")
+    if stored is CellType.TEXT and override.kind is None:
+        _check_texts(cells, name, hints)
+    inference = infer_column(column, name, FeatureKind.NUMERIC, hints)
+    values = canonical_column(column, FeatureKind.NUMERIC, name, inference.reading)
+    present = values[~np.isnan(values)]
+    if present.size == 0:
+        raise TableError(f"the target {name!r} is missing in every row: there is nothing to learn from")
+    if np.all(present == present[0]):
+        raise TableError(f"the target {name!r} is {present[0]:g} in every row: there is nothing to learn")
+    unit = override.unit or unit_of_reading(inference.reading)
+    return Target(name, unit, reading=inference.reading), inference.note
+
+
+def _check_texts(cells: pa.ChunkedArray, name: str, hints: ReadingHints) -> None:
+    """Raise a TableError that says what the texts of a target are, if they are no numbers."""
+    try:
+        inference = infer_column(cells, name, None, hints)
+    except TableError as error:
+        # A target has no other kind: the advice for features does not help.
+        advice = "correct the cell, or leave it empty: rows without a target are left out"
+        raise TableError(f"{str(error).split(': correct the cell')[0]}: {advice}", row=error.row) from error
+    if inference.kind is FeatureKind.NUMERIC:
+        return
+    values = distinct(cells)
+    if inference.kind is FeatureKind.BOOLEAN:
+        raise TableError(f"column {name!r}: a target must be a number: write true as 1 and false as 0")
+    number = [_is_number(value) for value in values.values]
+    if any(number):
+        misfit = number.index(False)
+        share = values.counts()[np.array(number)].sum() / values.counts().sum()
+        raise TableError(
+            f"column {name!r}, row {values.first_row(misfit)}: {values.values[misfit]!r} is not a number, and a target "
+            f"must be one ({share:.0%} of the cells are numbers): correct the cell, or leave it empty",
+            row=values.first_row(misfit),
+        )
+    dates = inference.kind is FeatureKind.DATE
+    what, advice = (
+        ("dates", "add a column with the days from a known date") if dates else ("texts", "name another column")
+    )
+    shown = ", ".join(map(repr, values.values[:_SHOWN]))
+    raise TableError(
+        f"the target {name!r} holds {what} ({shown}; {len(values.values)} different), and a target must be a number: "
+        f"{advice}"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        parse_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+IGNORED = "ignored"
+GROUPS = "it names the groups that are held out"
+"""Reasons why a column is no feature: the user has said so, or it is a group column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """Features, target and left-out columns of a table, inferred from all rows.
+
+    Attributes:
+        kinds: Feature → kind, in column order.
+        units: Feature → unit, or None.
+        missing: Feature → whether any cell is missing.
+        target: The target.
+        left_out: Column that is no feature → reason.
+        readings: Feature → how its cells are written; features with plain cells are not in it.
+        notes: Column → what was decided about its reading without proof.
+        hints: What decided where columns left open how they are to be read.
+    """
+
+    kinds: Mapping[str, FeatureKind]
+    units: Mapping[str, str | None]
+    missing: Mapping[str, bool]
+    target: Target
+    left_out: Mapping[str, str]
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    hints: ReadingHints = NO_HINTS
+
+
+def plan_columns(
+    table: pa.Table,
+    target: str,
+    *,
+    ignore: Collection[str] = (),
+    groups: Collection[str] = (),
+    overrides: Mapping[str, ColumnOverride] | None = None,
+    classes: tuple[str, ...] | None = None,
+    hints: ReadingHints | None = None,
+) -> ColumnPlan:
+    """Infer kinds, units and missing policy from the whole table.
+
+    A column of numbers is numeric, of ``true`` and ``false`` boolean, of dates a date column, and any other column is
+    categorical. Numbers and dates are also read as people write them (`model.tables.readings`). A column is left out if
+    it is ignored, entirely missing, constant, or an identifier of rows: mostly different texts, the integers 0..n-1 or
+    1..n in any order, or different integers under a name such as ``id``. An override with a kind keeps it in.
+
+    Args:
+        table: All rows.
+        target: The name of the column to predict.
+        ignore: Columns to leave out.
+        groups: Columns to leave out because they only name groups of rows.
+        overrides: Column → kind and unit given by the user.
+        classes: Classes of the target, already checked; None: it is a number.
+        hints: What decides where columns leave open how they are to be read; by default what other columns say.
+
+    Returns:
+        The plan.
+
+    Raises:
+        TableError: The target doesn't exist or has no two different numbers, the table has fewer than two rows, no
+            feature is left, or a cell fits no kind (the message names column and row).
+        OptionError: An ignored or overridden column doesn't exist, or an override doesn't fit the target.
+    """
+    overrides = overrides or {}
+    require_column(table, target, "the target")
+    _check_options(table, target, ignore, overrides)
+    if hints is None:
+        hints = hints_of_table(table, decimal=None, day_first=None, skip=ignore)
+    override = overrides.get(target, ColumnOverride())
+    target_plan, note = Target(target, override.unit, classes), ""
+    if classes is None:
+        target_plan, note = infer_target(table.column(target), target, override, hints)
+    notes = {target: note} if note else {}
+    readings: dict[str, Reading] = {}
+    kinds: dict[str, FeatureKind] = {}
+    units: dict[str, str | None] = {}
+    missing: dict[str, bool] = {}
+    left_out: dict[str, str] = {}
+    for name in table.column_names:
+        if name == target:
+            continue
+        if name in ignore:
+            left_out[name] = IGNORED
+            continue
+        if name in groups:
+            left_out[name] = GROUPS
+            continue
+        override = overrides.get(name, ColumnOverride())
+        inference = infer_column(table.column(name), name, override.kind, hints)
+        if inference.left_out is not None:
+            left_out[name] = inference.left_out
+            continue
+        kinds[name], missing[name] = inference.kind, inference.missing
+        units[name] = override.unit or unit_of_reading(inference.reading)
+        if inference.reading is not None:
+            readings[name] = inference.reading
+        if inference.note:
+            notes[name] = inference.note
+    if not kinds:
+        reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
+        raise TableError(f"no column is left as a feature: {reasons or 'the target is the only column'}")
+    return ColumnPlan(kinds, units, missing, target_plan, left_out, readings, notes, hints)
+
+
+def columns_from_table(
+    table: pa.Table, layout: ColumnPlan | Schema, *, complete: bool = False
+) -> dict[str, npt.NDArray[Any]]:
+    """Convert the features of a table to canonical columns; other columns are ignored.
+
+    Args:
+        table: ``B`` rows.
+        layout: The features. A schema also refuses missing cells in features that accept none.
+        complete: Whether a schema refuses missing cells in all features that were complete in training.
+
+    Returns:
+        Feature → canonical column ``[B]`` (`model.tables.schema`), in the order of the layout.
+
+    Raises:
+        TableError: A column doesn't exist, or a cell doesn't fit its kind, is infinite, or is missing; the message
+            names column and row (from 1).
+    """
+    if isinstance(layout, ColumnPlan):
+        kinds: Mapping[str, FeatureKind] = layout.kinds
+        readings = layout.readings
+        required: set[str] = set()
+    else:
+        kinds = {feature.name: feature.kind for feature in layout.features}
+        readings = {feature.name: feature.reading for feature in layout.features if feature.reading is not None}
+        required = {
+            feature.name for feature in layout.features if not (feature.missing or (feature.imputed and not complete))
+        }
+    columns = {}
+    for name, kind in kinds.items():
+        require_column(table, name, "the feature")
+        columns[name] = canonical_column(table.column(name), kind, name, readings.get(name))
+        if name in required and (absent := is_missing(columns[name])).any():
+            row = int(np.argmax(absent)) + 1
+            raise TableError(
+                f"column {name!r}, row {row}: the cell is missing, and no cell of this column was missing in training: "
+                "fill it in",
+                row=row,
+            )
+    return columns
+
+
+def target_from_table(table: pa.Table, target: str | Target) -> npt.NDArray[np.float64]:
+    """Return the target as float64 ``[N]``, in its own unit; NaN where it is missing.
+
+    Args:
+        table: N rows.
+        target: The target of a plan or a schema, or the name of a column of plain numbers.
+
+    Raises:
+        TableError: The column doesn't exist, or a cell is no finite number; the message names the row (from 1).
+    """
+    target, reading = (target, None) if isinstance(target, str) else (target.name, target.reading)
+    require_column(table, target, "the target")
+    column = table.column(target)
+    if cell_type(plain(column, target)) is CellType.BOOLEAN:
+        raise TableError(f"column {target!r}: a target must be a number: write true as 1 and false as 0")
+    # A copy, because a view of the table is read-only, and PyTorch warns about read-only arrays.
+    return canonical_column(column, FeatureKind.NUMERIC, target, reading).copy()
+
+
+def make_schema(
+    plan: ColumnPlan, columns: Columns, ahead: Mapping[str, float] | None = None, *, impute: bool = False
+) -> Schema:
+    """Add ranges and categories to a plan.
+
+    Args:
+        plan: The features.
+        columns: Canonical columns of the training rows, each ``[N]``.
+        ahead: Feature → how far its range goes on beyond the largest training value: held-out rows as far ahead of the
+            rows learned from have calibrated the bands (`model.tables.splits`).
+        impute: Whether to accept missing cells in features without any in the table.
+
+    Returns:
+        The schema.
+    """
+    features = []
+    for name, kind in plan.kinds.items():
+        present = columns[name][~is_missing(columns[name])]
+        numbers = kind is not FeatureKind.CATEGORICAL and present.size > 0
+        features.append(
+            Feature(
+                name=name,
+                kind=kind,
+                unit=plan.units[name],
+                missing=plan.missing[name],
+                minimum=float(present.min()) if numbers else None,
+                maximum=float(present.max()) + (ahead or {}).get(name, 0.0) if numbers else None,
+                categories=_most_frequent(present.tolist()) if kind is FeatureKind.CATEGORICAL else (),
+                imputed=impute and not plan.missing[name],
+                reading=plan.readings.get(name),
+            )
+        )
+    return Schema(tuple(features), plan.target, dict(plan.left_out))
+
+
+def _most_frequent(values: list[str]) -> tuple[str, ...]:
+    counted = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    return tuple(sorted(value for value, _ in counted[:MOST_CATEGORIES]))
+
+
+def require_column(table: pa.Table, name: str, role: str) -> None:
+    """Raise a TableError that lists the columns of the table if it has no column of this name.
+
+    Args:
+        table: The table.
+        name: The column.
+        role: What the column is for, such as "the target".
+    """
+    if name not in table.column_names:
+        raise TableError(f"{role} {name!r} is not a column of the table{_hints(name, table.column_names)}")
+
+
+def _check_options(
+    table: pa.Table, target: str, ignore: Collection[str], overrides: Mapping[str, ColumnOverride]
+) -> None:
+    for name, what in [*((name, "ignored") for name in ignore), *((name, "described") for name in overrides)]:
+        if name not in table.column_names:
+            raise OptionError(f"the {what} column {name!r} is not in the table{_hints(name, table.column_names)}")
+    if target in ignore:
+        raise OptionError(f"the target {target!r} can't be ignored")
+    kind = overrides[target].kind if target in overrides else None
+    if kind is FeatureKind.DATE:
+        raise OptionError(f"the target {target!r} is predicted as a number or as classes: it can't be {kind}")
+
+
+def _hints(name: str, names: Iterable[str], most: int = 30) -> str:
+    """Return the end of a message about an unknown column: the closest name, and the existing names."""
+    existing = list(names)
+    close = difflib.get_close_matches(name, existing, n=1)
+    hint = f": did you mean {close[0]!r}?" if close else "."
+    shown = ", ".join(existing[:most]) + (f" and {len(existing) - most} more" if len(existing) > most else "")
+    return f"{hint} Its columns are: {shown}"
+
+
+def read_targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
+    """The targets of a table's rows, ``[N]``: in the target's unit, or class indices; NaN where one is missing.
+
+    Args:
+        table: The table.
+        target: The target of the schema; its kind is known.
+
+    Raises:
+        TableError: The column doesn't exist, or a cell is no number, or none of the classes; the row is named.
+    """
+    if target.classes is None:
+        return target_from_table(table, target)
+    return class_codes(labels_from_table(table, target.name), target.classes, target.name)
+
+
+def row_weights(table: pa.Table, column: str, *, target: str) -> NDArray[np.float64]:
+    """The weights of all rows, ``[N]``: finite and not negative, not all 0; not scaled.
+
+    Args:
+        table: N rows.
+        column: The column of weights.
+        target: The target, which can't be the weight.
+
+    Raises:
+        OptionError: The column is the target.
+        TableError: The column does not exist, every weight is 0, or a weight is missing, negative, infinite or no
+            number; the message names column and row (from 1).
+    """
+    require_column(table, column, "the weight")
+    if column == target:
+        raise OptionError(f"--weight: the target {target!r} can't be the weight of the rows")
+    cells = table.column(column)
+    if cell_type(plain(cells, column)) is CellType.BOOLEAN:
+        raise TableError(f"column {column!r}: a weight must be a number: write true as 1 and false as 0")
+    weights = canonical_column(cells, FeatureKind.NUMERIC, column)
+    for wrong, problem in ((np.isnan(weights), "is missing"), (weights < 0.0, "is negative")):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            found = "" if np.isnan(weights[row]) else f" ({weights[row]:g})"
+            raise TableError(
+                f"column {column!r}, row {row + 1}: the weight{found} {problem}: give a number from 0 on; a row of "
+                "weight 0 is left out"
+            )
+    if not (weights > 0.0).any():
+        raise TableError(f"column {column!r}: all weights are zero, so no row is left")
+    return weights

@@ -1,0 +1,189 @@
+"""Writers of CSV and Parquet files, a part at a time: whole, or not at all.
+
+Writing a Parquet file a row group at a time: whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv
+
+from murho.model.errors import TableError
+from murho.model.runtime import written_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from pyarrow import parquet
+
+__all__ = [
+    "ROWS_PER_GROUP",
+    "as_csv",
+    "csv_writer",
+    "naming_failures",
+    "parquet_writer",
+    "writing",
+]
+
+
+_ROWS = 8192
+
+
+@contextmanager
+def naming_failures(path: Path | None) -> Iterator[None]:
+    """Raise what goes wrong while a file is written as a TableError with its name; None: stdout."""
+    try:
+        yield
+    except (MemoryError, BrokenPipeError):  # whoever reads stdout has enough: the command line ends in silence
+        raise
+    except pa.ArrowException as error:
+        raise TableError(f"{path}: {error}") from error
+    except OSError as error:
+        raise TableError(f"{path or 'stdout'} can't be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A context with a file to write, which takes its place at the end, unless an error ends the context.
+
+    Raises:
+        TableError: It can't be written.
+    """
+    with ExitStack() as stack:
+        with naming_failures(path):
+            file = stack.enter_context(written_whole(path))
+        yield file
+        with naming_failures(path):
+            stack.close()
+
+
+def as_csv(table: pa.Table, *, quoting: str = "none", header: bool = True) -> tuple[bytes, str]:
+    """Rows as CSV in UTF-8. Numbers are the shortest text that reads back as the same float64; missing cells are empty.
+
+    Args:
+        table: The rows.
+        quoting: ``none``; or ``needed``, which quotes all texts.
+        header: Whether the names come first.
+
+    Returns:
+        The text, and the quoting that it took: ``needed`` if a text has to be quoted.
+
+    Raises:
+        TableError: CSV has no text for the cells.
+    """
+    try:
+        try:
+            rows = _rows(table, quoting)
+        except pa.ArrowInvalid:
+            quoting = "needed"
+            rows = _rows(table, quoting)
+    except MemoryError:  # Arrow's is an ArrowException, too
+        raise
+    except pa.ArrowException as error:
+        raise TableError(f"the table can't be written as CSV; write .parquet instead: {error}") from error
+    names = io.StringIO()
+    csv.writer(names, lineterminator="\n").writerow(table.column_names)
+    return (names.getvalue().encode() if header else b"") + rows, quoting
+
+
+def _rows(table: pa.Table, quoting: str) -> bytes:
+    parts = []
+    # Rows by the thousands: growing one buffer, and joining small parts, would hold up other threads of a service.
+    for start in range(0, table.num_rows, _ROWS):
+        part = io.BytesIO()
+        options = pa.csv.WriteOptions(include_header=False, quoting_style=quoting)
+        pa.csv.write_csv(table.slice(start, _ROWS), part, options)
+        parts.append(part.getvalue())
+    return b"".join(parts)
+
+
+@contextmanager
+def csv_writer(path: Path | None) -> Iterator[Callable[[pa.Table], None]]:
+    """A context with a function that writes further rows; all have the columns of the first.
+
+    Texts are quoted from the first part on in which one needs it.
+
+    Args:
+        path: The file, which is there when the context ends, unless an error ends it; None: stdout.
+
+    Raises:
+        TableError: The file can't be written, or CSV has no text for the cells.
+    """
+    quoting, begun = "none", False
+    with ExitStack() as stack:
+        put = _print if path is None else stack.enter_context(writing(path)).write
+
+        def write(table: pa.Table) -> None:
+            nonlocal quoting, begun
+            text, quoting = as_csv(table, quoting=quoting, header=not begun)
+            begun = True
+            with naming_failures(path):
+                put(text)
+
+        yield write
+
+
+def _print(text: bytes) -> None:
+    sys.stdout.write(text.decode())
+    sys.stdout.flush()
+
+
+ROWS_PER_GROUP = 131_072
+"""Rows that are gathered before they are written: smaller groups would be packed worse, and read more slowly."""
+
+
+@contextmanager
+def parquet_writer(path: Path) -> Iterator[Callable[[pa.Table], None]]:
+    """A context with a function that writes further rows; all have the columns of the first.
+
+    The first row group has the types of all. A column without a value in it is of texts. The file is there when the
+    context ends, unless an error ends it.
+
+    Raises:
+        TableError: The file can't be written, or a column has cells of another type than before.
+    """
+    from pyarrow import parquet  # takes a while, and few tables need it
+
+    waiting: list[pa.Table] = []
+    begun: list[parquet.ParquetWriter] = []
+
+    def write(table: pa.Table) -> None:
+        waiting.append(table)
+        if sum(part.num_rows for part in waiting) >= ROWS_PER_GROUP:
+            write_group()
+
+    def write_group() -> None:
+        with naming_failures(path):
+            # A chunk without a text has no type of its own.
+            group = pa.concat_tables(waiting, promote_options="default").combine_chunks()
+            waiting.clear()
+            if not begun:
+                begun.append(parquet.ParquetWriter(file, _typed(group.schema)))
+            begun[0].write_table(group.cast(begun[0].schema), row_group_size=group.num_rows)
+
+    with writing(path) as file:
+        try:
+            yield write
+            if waiting:
+                write_group()
+            for writer in begun:
+                with naming_failures(path):
+                    writer.close()
+        finally:
+            for writer in begun:
+                writer.is_open = False  # after an error it would be closed when it is collected
+
+
+def _typed(schema: pa.Schema) -> pa.Schema:
+    """The types of all rows, from those of some: a text that some lack may come later."""
+    return pa.schema(
+        [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema], schema.metadata
+    )

@@ -1,0 +1,262 @@
+"""How far to follow a number beyond its range, and what to doubt there: a trial within the training rows.
+
+A trial of extrapolation within the training rows: how far to follow a number beyond its range, what to doubt.
+
+What a function does beyond its training rows, no row tells. What it does near the edge, they do. So the trial pretends
+that the range of a number ends at the edge of its inner third, and extrapolates the fitted function from there along
+its slope, row by row. The *share* of the extrapolated change that the fitted function really makes is the share of the
+excess that the network will see beyond the true range (`model.encoding.continuation`): about 1 for a trend, 0 where a
+function bends or only wiggles. It was tested as far as the outer thirds reach, and is trusted as far.
+
+The doubt beyond the range is a random slope (`model.training.extrapolation`). Its standard deviation is the size
+of the slopes that the function has learned across the range of this number. A number on which the function hardly
+depends moves an answer hardly, however far out it lies; one that matters has a slope of its own size. What the function
+follows is in its mean: a number followed in full is doubted half as much as one that is held.
+
+Doubt has a limit where a function does not go on (`Continuation.furthest`): a number that is held at its edge
+leaves the function as uncertain as targets are apart, and no more (as a stationary Gaussian process returns to its
+prior). With share s the limit is ``1 / (1 - s)`` standard deviations of the target; a trend that is followed in full
+has none.
+
+The posterior of weights from inputs that are zero in training: it is set to their prior, in closed form.
+
+Some inputs are zero for every training row (`model.encoding.encoder.Encoder.zero_in_training`): the distance of a
+number beyond its range, a category never seen. The rows carry no information about the weights of such inputs, so the
+posterior of these weights is their prior. A fit ends before it gets there: early stopping leaves the weights near their
+random start. The size of the prior comes from the fitted function (`model.training.extrapolation`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from murho.model.bbb.network import inverse_softplus
+from murho.model.encoding.continuation import Continuation
+from murho.model.encoding.transforms import OneHot, Scaled
+from murho.model.encoding.unlike import COMBINATION
+from murho.model.tables.schema import FeatureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from murho.model.bbb.network import Architecture
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.tables.schema import Columns
+
+__all__ = ["NEGLIGIBLE_SIGMA", "Extrapolation", "extrapolation_trial", "with_extrapolation_prior"]
+
+
+NEGLIGIBLE_SIGMA = 1e-3
+"""sigma of the weights from such inputs to hidden layers and noise: they have almost no effect, but an update with rows
+beyond the range can move them."""
+
+
+def with_extrapolation_prior(
+    tensors: Mapping[str, Tensor],
+    architecture: Architecture,
+    slopes: Mapping[int, float],
+    *,
+    means: int = 1,
+) -> dict[str, Tensor]:
+    """The tensors of a fit, with ``N(0, slope_j^2)`` for the weights to the means from each input j zero in training.
+
+    If the last layer reads the inputs (with a skip, or without hidden layers), the function value of a draw changes by
+    ``slope_j d_j`` for every such input j at distance ``d_j``; each draw has its own ``slope_j``. So epistemic_std
+    grows in proportion to the distance, in the same way for every row. Hidden layers and noise then almost ignore such
+    inputs. Without a skip the weights of the first layer get this prior, with ``slope / sqrt(width of the layer)``.
+
+    Args:
+        tensors: mu and rho by the names of `Architecture.shapes`; other tensors are returned unchanged.
+        architecture: The network's sizes.
+        slopes: Number of each input that is zero for every training row → standard deviation of its slope, in
+            standardised units of the target.
+        means: Number of means among the outputs; the means come first.
+    """
+    changed = {name: tensor.clone() for name, tensor in tensors.items()}
+    last = len(architecture.layers) - 1
+    for number, slope in slopes.items():
+        if not architecture.hidden:
+            _set(changed, 0, number, NEGLIGIBLE_SIGMA)
+            _set(changed, 0, number, slope, means)
+        elif architecture.skip:
+            _set(changed, 0, number, NEGLIGIBLE_SIGMA)
+            _set(changed, last, architecture.hidden[-1] + number, NEGLIGIBLE_SIGMA)
+            _set(changed, last, architecture.hidden[-1] + number, slope, means)
+        else:
+            _set(changed, 0, number, slope / math.sqrt(architecture.hidden[0]))
+    return changed
+
+
+def _set(tensors: dict[str, Tensor], layer: int, number: int, sigma: float, means: int | None = None) -> None:
+    """Set the weights from one input to the first ``means`` outputs (None: all) to ``N(0, sigma^2)``."""
+    rho = inverse_softplus(torch.tensor(max(sigma, NEGLIGIBLE_SIGMA), dtype=torch.float64)).float()
+    tensors[f"layers.{layer}.weight.mu"][:, number, :means] = 0.0
+    tensors[f"layers.{layer}.weight.rho"][:, number, :means] = rho
+
+
+ROWS, DRAWS = 256, 40
+"""Training rows of the trial, and draws of the function."""
+INNER = (1 / 3, 2 / 3)
+"""Quantiles of a number between which the trial pretends its range to lie."""
+STEP = 0.25
+"""Length over which the slope at the edge is measured, in standard deviations of the number."""
+ACROSS = (0.05, 0.95)
+"""Quantiles of a number between which its slopes across the range are measured."""
+LEAST_SHARE = 0.25
+"""Least slope, as a share of ``1 / sqrt(features)``: the slope of each feature in a linear function that all features
+explain alike. Where no row has been, a function may depend on what does not matter elsewhere."""
+MOST_LEVELS = 20
+"""Most categories of a feature that are compared, the most frequent ones."""
+FOLLOWED = 0.5
+"""By which share the doubt is smaller of a number that the function follows in full."""
+MOST_DOUBT = 1.0
+"""Largest doubt along a number that is held at its edge, in standard deviations of the target or, where these are more
+as the logits of classes are, of the function over the training rows."""
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Extrapolation:
+    """What the trial found.
+
+    Attributes:
+        continuations: Number → what the network sees of it beyond its training range, and how far it is doubted. Dates
+            have none: time goes on.
+        slopes: Number of each encoded column that is zero in training → standard deviation of its random slope, in
+            standard deviations of the target (behind a transform: of the transformed target).
+    """
+
+    continuations: dict[str, Continuation]
+    slopes: dict[int, float]
+
+
+def extrapolation_trial(posterior: Posterior, columns: Columns) -> Extrapolation:
+    """Extrapolate a fit within its training rows.
+
+    Args:
+        posterior: The fit; its encoder has no continuations yet.
+        columns: Canonical columns of the training rows, ``[N]`` each.
+    """
+    return _Trial(posterior, columns).run()
+
+
+class _Trial:
+    def __init__(self, posterior: Posterior, columns: Columns) -> None:
+        self.posterior, self.encoder, self.columns = posterior, posterior.encoder, columns
+        rows = len(next(iter(columns.values())))
+        chosen = np.sort(np.random.default_rng(SEED).permutation(rows)[:ROWS])
+        self.rows = {feature.name: columns[feature.name][chosen] for feature in posterior.schema.features}
+        self.function = self.values(self.rows)
+        self.least = LEAST_SHARE / math.sqrt(len(posterior.schema.features))
+        # The median, because the values of a few draws may be wild at a wild row.
+        self.unit = max(1.0, float(np.median(self.function.std(axis=1))))
+
+    def run(self) -> Extrapolation:
+        slopes, continuations = dict[str, float](), dict[str, Continuation]()
+        for feature, part in zip(self.encoder.schema.features, self.encoder.parts, strict=True):
+            if isinstance(part, Scaled) and feature.minimum is not None and feature.maximum is not None:
+                slope = self.slope(feature.name, part.scale.std)
+                if feature.kind is FeatureKind.NUMERIC:
+                    followed = self.continuation(feature.name, part.scale.std)
+                    continuations[feature.name] = followed
+                    slope *= 1.0 - FOLLOWED * followed.share
+                slopes[f"{feature.name} beyond the training rows"] = slope
+            elif isinstance(part, OneHot):
+                slopes[f"{feature.name} is unseen"] = self.spread(feature.name, feature.categories)
+        slopes |= dict(self.slopes_of_directions())
+        names = self.encoder.names
+        squares = sum(slope**2 for slope in slopes.values())
+        usual = math.sqrt(squares / max(len(slopes), 1))  # for other kinds of distance
+        # No row tells along which features a combination is odd: the slope is at most the length of the gradient.
+        slopes[COMBINATION] = math.sqrt(squares)
+        doubts = {number: max(slopes.get(names[number], usual), self.least) for number in self.encoder.zero_in_training}
+        by_name = {names[number]: slope for number, slope in doubts.items()}
+        for name, followed in continuations.items():
+            doubt = by_name.get(f"{name} beyond the training rows")
+            if doubt is not None and followed.share < 1.0:
+                furthest = MOST_DOUBT * self.unit / ((1.0 - followed.share) * doubt)
+                continuations[name] = replace(followed, furthest=furthest)
+        return Extrapolation(continuations, doubts)
+
+    def values(self, rows: Columns) -> NDArray[np.float64]:
+        """Function values of rows with changed cells, ``[S, B]``, in standard deviations of the learned target."""
+        return self.values_of(self.encoder.encode(rows))
+
+    def values_of(self, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Function values of encoded rows, ``[S, B]``."""
+        posterior = self.posterior
+        with torch.inference_mode():
+            drawn = posterior.drawn(torch.from_numpy(encoded).to(posterior.device), DRAWS, SEED)
+            value = posterior.likelihood.function_values(drawn.outputs, drawn.members)
+        return np.asarray(value.double().cpu().numpy())
+
+    def continuation(self, name: str, std: float) -> Continuation:
+        """Extrapolate from the inner third of a number to the rows in its outer thirds."""
+        present = self.columns[name][~np.isnan(self.columns[name])]
+        low, high = (float(end) for end in np.quantile(present, INNER))
+        cells = self.rows[name]
+        edge = np.minimum(np.maximum(cells, low), high)
+        outer = np.flatnonzero(np.abs(cells - edge) > 0.0)
+        below, above = max(0.0, low - float(present.min())), max(0.0, float(present.max()) - high)
+        if outer.size == 0:
+            return Continuation(0.0, below, above)
+        rows: dict[str, Any] = {key: column[outer] for key, column in self.rows.items()}
+        side = np.sign(cells[outer] - edge[outer])
+        at_edge = self.values(rows | {name: edge[outer]})
+        before_edge = self.values(rows | {name: edge[outer] - side * STEP * std})
+        extrapolated = (at_edge - before_edge) / STEP * np.abs(cells[outer] - edge[outer]) / std
+        change = self.function[:, outer] - at_edge
+        squares = float(np.square(extrapolated).sum())
+        share = float((extrapolated * change).sum()) / squares if squares > 0.0 else 0.0
+        return Continuation(min(1.0, max(0.0, share)), below, above)
+
+    def slope(self, name: str, std: float) -> float:
+        """Root mean square, over rows and draws, of the function's slope across the range of a number or date."""
+        column = self.columns[name]
+        present = column[~np.isnan(column)]
+        if present.size == 0:
+            return 0.0
+        low, high = (float(end) for end in np.quantile(present, ACROSS))
+        if low == high:
+            low, high = float(present.min()), float(present.max())
+        if low == high:
+            return 0.0
+        known = ~np.isnan(self.rows[name])
+        if not known.any():
+            return 0.0
+        rows: dict[str, Any] = {key: cells[known] for key, cells in self.rows.items()}
+        ends = [self.values(rows | {name: np.full(int(known.sum()), end)}) for end in (low, high)]
+        return float(np.sqrt(np.square(ends[1] - ends[0]).mean())) * std / (high - low)
+
+    def spread(self, name: str, categories: tuple[str, ...]) -> float:
+        """Standard deviation of the effects of a feature's categories: what to expect of a further one."""
+        levels = categories[:MOST_LEVELS]
+        if len(levels) < 2:
+            return 0.0
+        effects = [self.values(self.rows | {name: np.full(len(self.rows[name]), level, object)}) for level in levels]
+        return math.sqrt(float(np.var(np.stack(effects), axis=0, ddof=1).mean()))
+
+    def slopes_of_directions(self) -> Iterator[tuple[str, float]]:
+        """Slopes across the range of each hidden direction (`model.encoding.whitening`), by the input beyond it."""
+        if self.encoder.whitening is None:
+            return
+        encoded = self.encoder.encode(self.rows)
+        for name in self.encoder.whitening.names:
+            number = self.encoder.names.index(name)
+            low, high = np.quantile(encoded[:, number], ACROSS)
+            ends = []
+            for end in (low, high):
+                changed = encoded.copy()
+                changed[:, number] = end
+                ends.append(self.values_of(changed))
+            if low < high:
+                slope = float(np.sqrt(np.square(ends[1] - ends[0]).mean())) / float(high - low)
+                yield f"{name} beyond the training rows", slope

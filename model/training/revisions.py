@@ -1,0 +1,242 @@
+"""`Revision`, a version of a checkpoint as tensors and posterior, and `LabelledRows`, encoded for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from murho.model.checkpoint.checkpoint import name_and_version, read_stored
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.errors import TableError
+from murho.model.tables.columns import canonical_column, is_missing
+from murho.model.tables.inference import infer_column
+from murho.model.tables.schema import FeatureKind
+from murho.model.tables.schema_inference import columns_from_table, read_targets
+from murho.model.tables.splits import find_units
+from murho.model.training.tasks import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.evaluation.cross_calibration import Calibrated
+    from murho.model.tables.schema import Columns, Feature, Target
+    from murho.model.tables.splits import HeldOut, Units
+
+__all__ = [
+    "LabelledRows",
+    "Revision",
+    "judge",
+    "labelled_rows",
+    "score_facts",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The content of one version of a checkpoint, read or about to be written.
+
+    Attributes:
+        tensors: mu, rho and noise parameters by name, on the CPU.
+        posterior: The posterior with these tensors.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    posterior: Posterior
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The content of ``model.json``."""
+        return self.posterior.spec
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """Read a version from disk.
+
+        Raises:
+            CheckpointError: A file is missing, damaged or of a newer format; the message names it.
+        """
+        stored = read_stored(directory)
+        name, version = name_and_version(directory)
+        posterior = Posterior(stored.spec, stored.tensors, name=name, version=version)
+        stored.require_answers(posterior)
+        return cls(stored.tensors, posterior)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """Rows with a target, encoded for the network of a checkpoint.
+
+    Attributes:
+        encoded: ``[N, D]``.
+        targets: ``[N]``, the target's unit; of classes their indices.
+        columns: Canonical columns of the features, ``[N]`` each.
+        numbers: Number of each row in the table, from 1, ``[N]``.
+        left_out: Number of rows without a target.
+        outside: Feature → number of rows that it makes unlike the training rows.
+        units: Rows that are held out together: those with the same features, and the groups of the training if the
+            table has their columns.
+    """
+
+    encoded: NDArray[np.float32]
+    targets: NDArray[np.float64]
+    columns: Columns
+    numbers: NDArray[np.int64]
+    left_out: int
+    outside: dict[str, int]
+    units: Units
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def standardised(self, posterior: Posterior) -> torch.Tensor:
+        """The transformed and standardised targets, ``[N]``, float32."""
+        return posterior.spec.target.forward(torch.from_numpy(self.targets)).float()
+
+
+def labelled_rows(table: pa.Table, posterior: Posterior) -> LabelledRows:
+    """Encode the labelled rows of a table with the schema, encoding and transform of a checkpoint.
+
+    Columns that are not in the schema are ignored. Cells beyond the training range and unseen categories are accepted
+    and counted. Missing cells are accepted only where training rows had some: an answer averages over what a missing
+    cell may have been, but the network has learned no input for it.
+
+    Args:
+        table: The table, as `model.tables.files.read_table` returns it.
+        posterior: The posterior of the checkpoint.
+
+    Raises:
+        TableError: A feature or the target is missing or has the wrong kind, a cell can't be used, a class is none of
+            the checkpoint's, or no row has a target; column and row are named.
+    """
+    schema = posterior.schema
+    name = schema.target.name
+    targets = _targets(table, schema.target)
+    posterior.likelihood.require_targets(targets, name)
+    labelled = np.flatnonzero(~np.isnan(targets))
+    if not len(labelled):
+        raise TableError(f"no row has a value in the target column {name!r}")
+    columns = columns_from_table(table, schema, complete=True)
+    for feature in schema.features:
+        _check_categories(feature, table.column(feature.name), columns)
+    _check_domain(posterior, targets, labelled)
+    columns = {feature: column[labelled] for feature, column in columns.items()}
+    return LabelledRows(
+        encoded=posterior.encoder.encode(columns),
+        targets=targets[labelled],
+        columns=columns,
+        numbers=labelled + 1,
+        left_out=len(targets) - len(labelled),
+        outside=_outside(posterior, columns),
+        units=find_units(columns, _groups(table, posterior, labelled)),
+    )
+
+
+def _targets(table: pa.Table, target: Target) -> NDArray[np.float64]:
+    try:
+        return read_targets(table, target)
+    except TableError as error:
+        if target.classes is None or error.row is None:
+            raise
+        raise TableError(
+            f"{error}. A checkpoint keeps the classes of its training: train again on all rows to predict another "
+            "one, or leave its rows out",
+            row=error.row,
+        ) from error
+
+
+def _groups(table: pa.Table, posterior: Posterior, labelled: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The canonical columns of the training's ``--group`` option that the table has, of the labelled rows."""
+    names = posterior.spec.training.get("options", {}).get("group", ())
+    groups = {}
+    for name in names:
+        if name in table.column_names:
+            inference = infer_column(table.column(name), name)
+            column = canonical_column(table.column(name), inference.kind, name, inference.reading)[labelled]
+            if 1 < len(set(column.tolist())) < len(column):  # else there is no group to hold out
+                groups[name] = column
+    return groups
+
+
+def _check_categories(feature: Feature, column: pa.ChunkedArray, columns: Columns) -> None:
+    """Refuse numbers, dates or booleans in a categorical column; unseen texts are accepted."""
+    if feature.kind is not FeatureKind.CATEGORICAL:
+        return
+    cells = columns[feature.name]
+    known = set(feature.categories)
+    present = cells[~is_missing(cells)]
+    if not len(present) or any(cell in known for cell in present):
+        return
+    try:
+        kind = infer_column(column, feature.name).kind
+    except TableError:  # such as a mixture of numbers and texts: may be categories
+        return
+    if kind is not FeatureKind.CATEGORICAL:
+        shown = ", ".join(repr(category) for category in feature.categories[:3])
+        raise TableError(
+            f"column {feature.name!r}: expected categories such as {shown}, found a {kind} column, "
+            f"such as {present[0]!r}"
+        )
+
+
+def _check_domain(posterior: Posterior, targets: NDArray[np.float64], labelled: NDArray[np.int64]) -> None:
+    """Refuse targets outside of the domain of the checkpoint's transform, such as negative ones of a logarithm."""
+    observed = torch.from_numpy(targets[labelled])
+    there_and_back = posterior.transform.inverse(posterior.transform.forward(observed))
+    tolerance = 1e-6 * (observed.abs() + observed.abs().mean())
+    bad = ((there_and_back - observed).abs() > tolerance).numpy()
+    if bad.any():
+        row = int(labelled[np.argmax(bad)])
+        raise TableError(
+            f"column {posterior.schema.target.name!r}, row {row + 1}: the target {targets[row]:g} lies outside of what "
+            f"the checkpoint's transform {posterior.transform.kind!r} can take; train anew on all rows"
+        )
+
+
+def _outside(posterior: Posterior, columns: Columns) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for found in posterior.schema.outside(columns):
+        counts[found.feature] = counts.get(found.feature, 0) + 1
+    return counts
+
+
+OF_NUMBERS = ("nll", "crps", "rmse")
+OF_CLASSES = ("log_loss", "accuracy", "brier")
+
+
+def judge(
+    posterior: Posterior,
+    rows: LabelledRows,
+    groups: Sequence[HeldOut],
+    *,
+    calibrating: Sequence[int] = (),
+    **options: Any,
+) -> Calibrated:
+    """A calibration made of labelled rows, scores on them, and the predictions for them.
+
+    NLL, CRPS and RMSE of a number are those of the raw predictive. Log loss, accuracy and Brier score of a class are of
+    the probabilities that answers give: with the version's own calibration, unless the rows make another one.
+
+    Args:
+        posterior: The version.
+        rows: The labelled rows.
+        groups: Which of them are judged, and by which members.
+        calibrating: Numbers of the groups that calibrate; empty for no calibration.
+        options: See `model.evaluation.cross_calibration.calibrate_held_out`.
+    """
+    target = posterior.schema.target
+    if target.classes is not None:
+        options["kept"] = posterior.calibration
+    return task_of(target).calibrate(posterior, rows.encoded, rows.targets, groups, calibrating=calibrating, **options)
+
+
+def score_facts(report: dict[str, Any]) -> dict[str, float]:
+    """The scores that ``model.json`` keeps of a revision."""
+    return {name: report[name] for name in (OF_CLASSES if "log_loss" in report else OF_NUMBERS)}

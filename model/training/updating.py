@@ -1,0 +1,413 @@
+"""Updating: the next version of a checkpoint, from new rows, with the old posterior as their prior.
+
+mu and sigma of the weights hold what the earlier rows taught. With them as the prior, a fit to the new rows alone gives
+the posterior of all rows, up to the approximation by independent Gaussians (`model.bbb.priors`). The
+earlier rows are not needed. Weights with a small sigma stay, unless the new rows give strong evidence against them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from murho.model.bbb.fit import fit
+from murho.model.bbb.fit_types import Fit, FitOptions, default_batch_size
+from murho.model.bbb.network import inputs_read, learned_tensors, without_unread
+from murho.model.bbb.priors import PosteriorPrior, flat, sigmas
+from murho.model.bbb.rows import Rows
+from murho.model.checkpoint.posterior import Posterior
+from murho.model.distributions.mixtures import WideRule
+from murho.model.errors import OptionError
+from murho.model.tables.splits import FEWEST_ROWS_TO_CALIBRATE, MOST_HELD_OUT, HeldOut, Split, folds_of, single_rows
+from murho.model.training.pruning import is_removed
+from murho.model.training.revisions import Revision, judge, score_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from murho.model.bbb.fit_types import Epoch
+    from murho.model.bbb.network import Architecture
+    from murho.model.checkpoint.spec import ModelSpec
+    from murho.model.evaluation.held_out import HeldOutRows
+    from murho.model.tables.splits import Units
+    from murho.model.training.candidates import Reporter
+    from murho.model.training.revisions import LabelledRows
+
+__all__ = [
+    "FEWEST_ROWS_TO_HOLD_OUT",
+    "LEARNING_RATE",
+    "LayerShift",
+    "PosteriorShift",
+    "UpdateOptions",
+    "Updated",
+    "fit_to_new_rows",
+    "split_new_rows",
+    "temperature_of",
+    "update",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShift:
+    """Shift of the weights or the biases of one layer, over all members.
+
+    Attributes:
+        name: Name of the tensor, such as ``layers.0.weight``.
+        shift: Mean of ``|mu - mu_old| / sigma_old``.
+        moved: Share of the weights (or biases) whose mean moved more than one old sigma.
+    """
+
+    name: str
+    shift: float
+    moved: float
+
+
+@dataclass(frozen=True, slots=True)
+class PosteriorShift:
+    """Shift of a posterior.
+
+    Attributes:
+        kl: ``KL(new || old)`` of all weights and biases of a member, nats, mean over members: the information gained
+            from the new rows.
+        moved: Share of the weights and biases whose mean moved more than one old sigma.
+        layers: The shift of each layer.
+    """
+
+    kl: float
+    moved: float
+    layers: tuple[LayerShift, ...]
+
+    @classmethod
+    def between(cls, old: Mapping[str, Tensor], new: Mapping[str, Tensor], architecture: Architecture) -> Self:
+        """The shift between two posteriors, from their tensors by name."""
+        names = tuple(architecture.shapes())
+        before = PosteriorPrior(
+            *(tensor.double() for tensor in (flat(old, names, "mu"), sigmas(flat(old, names, "rho"))))
+        )
+        mu, sigma = flat(new, names, "mu").double(), sigmas(flat(new, names, "rho").double())
+        shift = (mu - before.mean).abs() / before.scale
+        sizes = [old[name][0].numel() for name in names if name.endswith(".mu")]
+        layers = tuple(
+            LayerShift(name.removesuffix(".mu"), float(part.mean()), float((part > 1.0).double().mean()))
+            for name, part in zip(
+                (name for name in names if name.endswith(".mu")), shift.split(sizes, dim=1), strict=True
+            )
+        )
+        kl = before.kl_of_each(mu, sigma).sum(dim=1).mean()
+        return cls(float(kl), float((shift > 1.0).double().mean()), layers)
+
+    def to_json(self) -> dict[str, Any]:
+        """The shift, for ``model.json``."""
+        return {
+            "kl": self.kl,
+            "moved": self.moved,
+            "layers": [{"name": layer.name, "shift": layer.shift, "moved": layer.moved} for layer in self.layers],
+        }
+
+
+LEARNING_RATE = 5e-3
+"""Half of a training's learning rate: the weights move by a few of their own sigma at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOptions:
+    """Options of an update.
+
+    Attributes:
+        epochs: Most epochs; by default as many as make 2000 steps.
+        learning_rate: First learning rate.
+        seed: Seed of the split, the minibatches and the draws; by default the checkpoint's seed.
+    """
+
+    epochs: int | None = None
+    learning_rate: float = LEARNING_RATE
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.epochs < 1:
+            raise OptionError(f"--epochs must be at least 1, not {self.epochs}")
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0.0):
+            raise OptionError(f"--learning-rate must be a positive number, not {self.learning_rate!r}")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise OptionError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
+
+
+FEWEST_ROWS_TO_HOLD_OUT = 10
+"""With fewer new rows than this, all members learn from all rows, and the calibration stays unchanged."""
+ROWS_FOR_ONE_HELD_OUT = 7
+"""A single member learns from all but one of so many rows; the others calibrate."""
+ROWS_TO_JUDGE_A_TEMPERATURE = 25
+"""New rows that tell half of what there is to know of the training's temperature."""
+
+STEPS = 2000
+"""Steps of an update. They are fewer than in a training, because the fit starts from the old posterior."""
+FEWEST_EPOCHS = 20
+ROWS_TIMES_DRAWS = 256
+MOST_DRAWS = 8
+"""A step with a small minibatch takes several draws per row, up to 256 rows times draws and up to eight draws. It takes
+no longer than a step with a large minibatch, and the scales of the weights are less noisy."""
+
+
+def split_new_rows(count: int, seed: int, members: int, units: Units | None = None) -> Split:
+    """Split new units so that each is held out from some members, or one in seven from the only one.
+
+    Several members are cross-fitted, as in a training. In every block of F rows, one is in each of the F folds. So a
+    further row leaves the folds of the others as they are. Below 10 rows, or two for each fold, none is held out.
+    """
+    units = units or single_rows(count)
+    folds = folds_of(members) if members > 1 else ROWS_FOR_ONE_HELD_OUT
+    if count < max(FEWEST_ROWS_TO_HOLD_OUT, 2 * folds if members > 1 else 0):
+        everything = np.arange(count)
+        return Split(everything, everything, everything[:0])
+    # Units in the order of their first rows, so that a further row changes no other's number.
+    _, first, of_rows = np.unique(units.of_rows, return_index=True, return_inverse=True)
+    numbers = first.argsort().argsort()[of_rows.reshape(-1)]
+    partitions = 2 if members % (2 * folds) == 0 else 1
+    of_units = np.empty((partitions, units.count), dtype=np.int64)
+    for partition in range(partitions):
+        generator = np.random.Generator(np.random.PCG64([seed, partition]))
+        blocks = [generator.permutation(folds) for _ in range(math.ceil(units.count / folds))]
+        of_units[partition] = np.concatenate(blocks)[: units.count]
+    rows, fold_of_rows = np.arange(count), of_units[:, numbers]
+    if members == 1:
+        learned, held_out = rows[fold_of_rows[0] > 0], rows[fold_of_rows[0] == 0]
+        return Split(learned, learned, held_out[:MOST_HELD_OUT], units=units)
+    judged = np.random.Generator(np.random.PCG64(seed)).permutation(count)[:MOST_HELD_OUT]
+    return Split(rows, judged, judged, fold_of_rows, units=units)
+
+
+def temperature_of(spec: ModelSpec, rows: int) -> float:
+    """Factor of the KL in an update with n new rows: from 1 for few rows to the training's, by the same ratio a step.
+
+    The training's temperature t gives old and new rows the same weight. But rows show that a factor below 1 helps only
+    where they are many: with it, each of a handful of rows would count as several. So the factor is ``t^w`` with
+    ``w = n^2 / (n^2 + 25^2)``.
+    """
+    share = rows**2 / (rows**2 + ROWS_TO_JUDGE_A_TEMPERATURE**2)
+    return float(spec.temperature**share)
+
+
+def fit_to_new_rows(
+    revision: Revision,
+    rows: LabelledRows,
+    split: Split,
+    options: UpdateOptions,
+    *,
+    seed: int,
+    reporter: Reporter,
+    device: str = "cpu",
+) -> Fit:
+    """Fit to new rows from a version's parameters, with its posterior as the prior at full weight from the first step.
+
+    All epochs are run, and the last parameters are kept, with a learning rate that has fallen to nothing: held-out rows
+    that decide when to stop would make the outcome of a few rows more depend on chance. A learned noise of a single
+    value has no prior in the weights; it remembers the earlier rows by their number.
+    """
+    old, spec = revision.posterior, revision.spec
+    architecture, target = old.architecture, torch.device(device)
+    features, targets = torch.from_numpy(rows.encoded), rows.standardised(old)
+    folds = None if split.folds is None else torch.from_numpy(split.folds)
+
+    def part(numbers: np.ndarray) -> Rows:
+        return Rows(features[numbers], targets[numbers], None if folds is None else folds[:, numbers])
+
+    training = part(split.training)
+    batch_size = default_batch_size(len(training))
+    epochs = options.epochs or max(FEWEST_EPOCHS, STEPS // math.ceil(len(training) / batch_size))
+    reporter.begin(f"update of version {old.version}")
+    try:
+        return fit(
+            training,
+            part(split.validation),
+            FitOptions(
+                beta_nll=False,
+                prior=PosteriorPrior.of(revision.tensors, architecture.shapes(), target),
+                noise=spec.likelihood.kind,
+                noise_sigma=spec.likelihood.sigma,
+                noise_components=spec.likelihood.components,
+                classes=None if spec.likelihood.shares is None else len(spec.likelihood.shares.values),
+                rows_before=spec.rows_learned,
+                standardisation=spec.target,
+                hidden=architecture.hidden,
+                activation=architecture.activation,
+                skip=architecture.skip,
+                members=architecture.members,
+                reads=inputs_read(revision.tensors),
+                draws_per_step=int(np.clip(ROWS_TIMES_DRAWS // min(len(training), batch_size), 1, MOST_DRAWS)),
+                learning_rate=options.learning_rate,
+                batch_size=batch_size,
+                epochs=epochs,
+                early_stop=False,
+                warm_up_steps=0,
+                temperature=temperature_of(spec, len(rows)),
+                seed=seed,
+            ),
+            initial=revision.tensors,
+            device=target,
+            progress=reporter,
+        )
+    finally:
+        reporter.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The outcome of an update.
+
+    Attributes:
+        revision: The new version, for `model.checkpoint.checkpoint.write_checkpoint`.
+        shift: Shift of the posterior.
+        before: Scores of the old version on the new rows, as
+            `model.training.revisions.judge` returns them.
+        after: Scores of the new version. If ``held_out``, estimated from members that have not learned the row.
+        held_out: Whether new rows were held out. If not, ``after`` has scores on rows that the version has learned.
+        judged: The new version's predictions for the rows that ``after`` is of.
+        history: All epochs of the fit.
+        calibration: ``pooled`` with the new rows, ``made`` from them, ``kept`` or ``none``.
+    """
+
+    revision: Revision
+    shift: PosteriorShift
+    before: dict[str, Any]
+    after: dict[str, Any]
+    held_out: bool
+    calibration: str
+    judged: HeldOutRows
+    history: tuple[Epoch, ...]
+
+
+def update(
+    revision: Revision,
+    rows: LabelledRows,
+    options: UpdateOptions,
+    *,
+    reporter: Reporter,
+    device: str = "cpu",
+) -> Updated:
+    """Learn from new rows with a version's posterior as the prior.
+
+    Schema, encoding and standardisation of the version stay, because its weights are only valid with them. From 10 new
+    rows on, they are held out and cross-fitted as in a training, and pooled with the rows behind the calibration. From
+    50 rows on, a version without calibration gets one, and the held-out metrics are those of the new rows. All else
+    changes little with one row more, whatever their number.
+
+    Args:
+        revision: The version to update; it is not changed.
+        rows: The new rows.
+        options: Options of the update.
+        reporter: Gets the progress.
+        device: Device of the fit.
+
+    Raises:
+        OptionError: The version was pruned.
+        FitError: The fit became non-finite.
+        KeyboardInterrupt: Interrupted before the end of the first epoch.
+    """
+    began = time.monotonic()
+    old = revision.posterior
+    _refuse_pruned(revision)
+    seed = old.seed if options.seed is None else options.seed
+    split = split_new_rows(len(rows), seed, old.architecture.members, rows.units)
+    held_out, many = len(split.calibration) > 0, len(rows) >= FEWEST_ROWS_TO_CALIBRATE
+    if not held_out:
+        reporter.say(
+            f"{len(rows)} new rows are too few to hold any out: all are learned from, and the calibration stays"
+        )
+    elif split.folds is not None:
+        reporter.say(f"new {split.describe()}")
+    else:
+        reporter.say(f"new rows: {len(split.training)} learned from, {len(split.calibration)} held out")
+    outcome = fit_to_new_rows(revision, rows, split, options, seed=seed, reporter=reporter, device=device)
+    if outcome.stopped == "interrupted":
+        reporter.say(f"interrupted: kept the best parameters so far (epoch {outcome.best_epoch})")
+
+    learned_now = learned_tensors(outcome.network, outcome.likelihood)
+    tensors = without_unread(learned_now, old.architecture, inputs_read(revision.tensors))
+    rows_before = revision.spec.rows_learned
+    learned = len(split.training)
+    spec = revision.spec.made_now()
+    if spec.likelihood.wide is not None:
+        wide = WideRule.after(rows_before + learned)
+        spec = replace(spec, likelihood=replace(spec.likelihood, wide=wide))
+    if spec.likelihood.shares is not None:
+        shares = spec.likelihood.shares.after(rows_before, rows.targets[split.training])
+        spec = replace(spec, likelihood=replace(spec.likelihood, shares=shares))
+    new = Posterior(spec, tensors)
+    groups = _groups(split, old.architecture.members)
+    calibrating = range(len(groups)) if held_out and (many or spec.calibration is not None) else ()
+    before = judge(old, rows, groups).metrics
+    calibrated = judge(
+        new,
+        rows,
+        groups,
+        calibrating=calibrating,
+        units=None if split.units is None else split.units.of_rows,
+        even=split.units is not None and split.units.grouped,
+        earlier=spec.calibration,
+    )
+    conformal, after = calibrated.conformal, calibrated.metrics
+    calibration = "none" if spec.calibration is None else "kept"
+    if conformal is not None:
+        calibration = "made" if spec.calibration is None else "pooled"
+        spec = replace(spec, calibration=conformal)
+    if many:
+        spec = replace(spec, metrics=after)
+    shift = PosteriorShift.between(revision.tensors, tensors, old.architecture)
+    facts = {
+        "from_version": old.version,
+        "rows": len(rows),
+        "left_out_rows": rows.left_out,
+        "learned_rows": learned,
+        "total_rows": rows_before + learned,
+        "outside": rows.outside,
+        **shift.to_json(),
+        "held_out": held_out,
+        "calibration": calibration,
+        "before": score_facts(before),
+        "after": score_facts(after),
+        "epochs": outcome.epochs,
+        "best_epoch": outcome.best_epoch,
+        "stopped": outcome.stopped,
+        "interrupted": outcome.stopped == "interrupted",
+        "temperature": temperature_of(revision.spec, len(rows)),
+        "learning_rate": options.learning_rate,
+        "seed": seed,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    spec = replace(spec, records={**spec.records, "update": facts})
+    return Updated(
+        revision=Revision(tensors, Posterior(spec, tensors)),
+        shift=shift,
+        before=before,
+        after=after,
+        held_out=held_out,
+        calibration=calibration,
+        judged=calibrated.held_out,
+        history=outcome.history,
+    )
+
+
+def _groups(split: Split, members: int) -> list[HeldOut]:
+    """New rows to judge, with the members that have not learned from them; all rows, if none is held out."""
+    if split.folds is not None:
+        return split.held_out(members)
+    return [HeldOut(split.calibration if len(split.calibration) else split.training, None)]
+
+
+def _refuse_pruned(revision: Revision) -> None:
+    old, tensors = revision.posterior, revision.tensors
+    for index in range(len(old.architecture.layers)):
+        name = f"layers.{index}.weight"
+        if bool(is_removed(tensors[f"{name}.mu"], tensors[f"{name}.rho"]).any()):
+            source = revision.spec.records.get("pruning", {}).get("from_version")
+            raise OptionError(
+                f"version {old.version} of {old.name!r} was pruned, and weights that are gone can't learn: update "
+                f"the version it was made from (--version {source or 'V'}), then prune the outcome"
+            )

@@ -1,0 +1,135 @@
+"""The command `murho importance`: which features the answers depend on, by shuffling the cells of each.
+
+Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murho.cli.shared import (
+    CheckpointsOption,
+    DeviceOption,
+    JsonOption,
+    NameArgument,
+    VersionOption,
+    naming,
+    print_json,
+    print_lines,
+)
+from murho.model.errors import OptionError, TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "importance",
+]
+
+
+def importance(
+    name: NameArgument,
+    data: Annotated[Path, typer.Argument(help="Labelled rows, best those that it has not learned from.")],
+    checkpoints: CheckpointsOption = "checkpoints",
+    version: VersionOption = None,
+    repeats: Annotated[int, typer.Option(help="Shuffles of each feature.")] = 5,
+    rows: Annotated[int, typer.Option(help="Most rows to use; of more, some are taken by chance.")] = 1_000,
+    seed: Annotated[int, typer.Option(help="Seed of the rows and of the shuffles.")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="PNG file for the chart; needs the extra 'charts'.")] = None,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Show which features matter for the mean, for the score and for the doubt."""
+    from murho.model.checkpoint.stores import store_at
+    from murho.model.runtime import check_device, resolve_device, use_threads_for_answering
+    from murho.model.tables.files import require_file
+
+    # First what can be said at once; then the imports that take seconds.
+    check_device(device)
+    for option, value, least in (("--repeats", repeats, 1), ("--rows", rows, 2)):
+        if value < least:
+            raise OptionError(f"{option} must be at least {least}, not {value}")
+    store = store_at(checkpoints)
+    directory = store.find(name, version)
+    require_file(data)
+    if figure is not None:
+        from murho.cli.pruning_figure import check_figure
+
+        check_figure(figure)
+    import numpy as np
+
+    from murho.cli.shared import check_first_rows
+    from murho.model.tables.columns import rows_of
+    from murho.model.tables.files import open_table
+    from murho.model.tables.schema_inference import columns_from_table, read_targets
+
+    table = open_table(data)
+    with naming(data):
+        check_first_rows(table, directory, labelled=True)
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.evaluation.importance import choose_rows, permutation_importance
+    from murho.model.runtime import advancing
+
+    use_threads_for_answering()
+    posterior = Posterior.load(directory, resolve_device(device))
+    schema = posterior.schema
+    with naming(data):
+        targets = read_targets(table, schema.target)
+        labelled = np.flatnonzero(~np.isnan(targets))
+        if len(labelled) < 2:
+            raise TableError(f"importance needs at least 2 rows with a value of {schema.target.name!r}")
+        generator = np.random.default_rng(seed)
+        chosen = labelled[choose_rows(len(labelled), rows, generator)]  # of the others no cell is looked at
+        columns = columns_from_table(rows_of(table, chosen), schema)
+    work = len(chosen) * repeats * len(schema.features)
+    with advancing("shuffling", work) as advance:
+        found = permutation_importance(
+            posterior, columns, targets[chosen], repeats=repeats, most_rows=rows, seed=generator, advance=advance
+        )
+    if len(labelled) < len(targets):
+        sys.stderr.write(f"left out {len(targets) - len(labelled)} rows without a value of {schema.target.name!r}\n")
+    if figure is not None:
+        _draw(found, schema.target.unit, figure)
+    if json:
+        print_json({"model": posterior.name, "version": posterior.version, **found})
+        return
+    title = f"{posterior.name} version {posterior.version}: {found['rows']} rows, each feature shuffled {repeats} times"
+    drawn = [] if figure is None else [f"drew {figure}"]
+    print_lines([title, "", *_lines(found, schema.target.unit), "", "± is one standard error.", *drawn])
+
+
+def _lines(found: Mapping[str, Any], unit: str | None) -> list[str]:
+    from murho.cli.shared import table_lines
+    from murho.model.report.training_charts import TITLES, ordered_features
+
+    measures = found["measures"]
+    rows = [["feature", *(TITLES[measure] for measure in measures)]]
+    for feature in ordered_features(found):
+        cells = [_with_error(**feature[name]) for name in measures]
+        rows.append([feature["name"], *cells])
+    of_unit = [] if unit is None else [f"In {unit}."]
+    return [*table_lines(rows), *of_unit]
+
+
+def _with_error(value: float, standard_error: float) -> str:
+    """A value and its standard error, to two digits of the error."""
+    digits = 3 if standard_error <= 0.0 else max(0, 1 - math.floor(math.log10(standard_error)))
+    return f"{value:.{digits}f} ± {standard_error:.{digits}f}"
+
+
+def _draw(found: Mapping[str, Any], unit: str | None, path: Path) -> None:
+    import vl_convert
+
+    from murho.model.report.chart_style import styled
+    from murho.model.report.training_charts import importance_chart
+
+    picture = vl_convert.vegalite_to_png(styled(importance_chart(found, unit)), scale=2.0)
+    try:
+        path.write_bytes(picture)
+    except OSError as error:
+        raise OptionError(f"--figure: {path} can't be written: {error.strerror or error}") from error

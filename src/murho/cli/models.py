@@ -1,0 +1,98 @@
+"""The command `murho models`: lists the checkpoints of a directory. It reads no tensor, so it answers at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from murho.cli.shared import CheckpointsOption, print_json, print_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from murho.model.checkpoint.checkpoint import CheckpointSummary
+
+__all__ = [
+    "age_of",
+    "model_lines",
+    "models",
+]
+
+SPANS = ((31_536_000, "year"), (2_592_000, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def models(
+    checkpoints: CheckpointsOption = "checkpoints",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List the checkpoints of a directory: target, rows, score on held-out rows, and age of the latest version."""
+    from murho.model.checkpoint.checkpoint import summaries_of
+    from murho.model.checkpoint.stores import store_at
+
+    store = store_at(checkpoints)
+    found = summaries_of(store.list(), store.read_facts)
+    if json:
+        print_json({"checkpoints": store.place, "models": [summary.to_json() for summary in found]})
+    elif found:
+        print_lines(model_lines(found, datetime.now(UTC)))
+    else:
+        print_lines([f"no checkpoint in {store.place}; train one: murho train FILE --target COLUMN"])
+
+
+def model_lines(found: Sequence[CheckpointSummary], now: datetime) -> list[str]:
+    """A table for people, a line for each checkpoint.
+
+    Args:
+        found: The checkpoints.
+        now: The present time, for their age.
+    """
+    rows = [("NAME", "VERSIONS", "TASK", "TARGET", "ROWS", "HELD-OUT ROWS", "AGE")]
+    for each in found:
+        versions = _versions(each.versions)
+        if each.problem is not None:
+            rows.append((each.name, versions, each.problem, "", "", "", ""))
+            continue
+        rows.append(
+            (
+                each.name,
+                versions,
+                each.task or "",
+                each.target or "",
+                "" if each.rows is None else f"{each.rows:,}",
+                _score(each),
+                "" if each.created is None else age_of(each.created, now),
+            )
+        )
+    sound = [row for row in rows if any(row[3:])]
+    # A problem is as long as it is; it moves no column.
+    widths = [max(len(row[column]) for row in (rows if column < 2 else sound)) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _score(each: CheckpointSummary) -> str:
+    """``CRPS 1.49 mpg``, or ``log loss 0.0323, 98.8 % right`` for classes."""
+    if each.crps is not None:
+        return f"CRPS {each.crps:.4g}{f' {each.unit}' if each.unit else ''}"
+    if each.log_loss is None:
+        return ""
+    right = "" if each.accuracy is None else f", {100.0 * each.accuracy:.1f} % right"
+    return f"log loss {each.log_loss:.4g}{right}"
+
+
+def _versions(versions: Sequence[str]) -> str:
+    """``2``, ``1, 2``, or the first, the last and the number of many: ``1 to 12 (9)``."""
+    if len(versions) > 3:
+        return f"{versions[0]} to {versions[-1]} ({len(versions)})"
+    return ", ".join(versions) or "none"
+
+
+def age_of(created: datetime, now: datetime) -> str:
+    """``3 days``: how long ago, in the largest unit of which there is at least one."""
+    seconds = (now - created).total_seconds()
+    for length, name in SPANS:
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return "just now"

@@ -1,0 +1,105 @@
+"""The command `murho report`: writes the report of a checkpoint again, or for new labelled rows.
+
+Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from murho.cli.shared import CheckpointsOption, DeviceOption, NameArgument, VersionOption, naming, print_lines
+from murho.model.errors import OptionError
+
+__all__ = [
+    "report",
+]
+
+
+def report(
+    name: NameArgument,
+    data: Annotated[
+        Path | None, typer.Argument(help="Labelled rows to judge by; by default the summary of the training is shown.")
+    ] = None,
+    checkpoints: CheckpointsOption = "checkpoints",
+    version: VersionOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="HTML file; by default report.html of the checkpoint if it has none, else NAME-report.html."),
+    ] = None,
+    rows: Annotated[bool, typer.Option("--rows/--no-rows", help="Show rows of DATA.")] = True,
+    device: DeviceOption = "auto",
+) -> None:
+    """Write the report of a checkpoint, from what its training kept or for new labelled rows."""
+    from murho.model.checkpoint.stores import store_at
+    from murho.model.runtime import check_device
+    from murho.model.tables.files import require_file
+
+    # First what can be said at once; then the imports that take seconds.
+    check_device(device)
+    store = store_at(checkpoints)
+    directory = store.find(name, version)
+    if data is not None:
+        require_file(data)
+    from murho.model.report import PAGE_FILE
+
+    # The report of a training shows rows that are kept nowhere else: it is never replaced unasked.
+    within = store.in_place and output is None and data is None and not (directory / PAGE_FILE).exists()
+    page = output or (directory / PAGE_FILE if within else Path(f"{name}-report.html"))
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise OptionError(f"--output: {page} must end in .html")
+    if not page.parent.is_dir():
+        raise OptionError(f"--output: the directory {page.parent} does not exist")
+    from murho.model.report.facts import report_facts
+    from murho.model.report.files import report_files
+    from murho.model.report.page import HOW_TO_GET_CHARTS, can_draw
+
+    facts, shown = report_facts(directory), None
+    if data is not None:
+        facts, shown = _of_data(directory, data, facts, device, with_rows=rows)
+    source = None if data is None else data.name
+    files = report_files(f"{name}, version {directory.name}", facts, shown, source=source)
+    written = files if within else {page.name: files[PAGE_FILE]}
+    _write(page.parent, written)
+    print_lines([f"wrote {page}" + (f" and {len(written) - 1} pictures beside it" if len(written) > 1 else "")])
+    if facts["held_out"] is None:
+        sys.stderr.write(
+            f"note: version {directory.name} keeps no summary of held-out rows; murho report {name} DATA shows how "
+            "good its predictions are\n"
+        )
+    if not can_draw():
+        sys.stderr.write(f"note: without charts, because a package is missing: {HOW_TO_GET_CHARTS}\n")
+
+
+def _of_data(
+    directory: Path, data: Path, facts: dict[str, Any], device: str, *, with_rows: bool
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    from murho.model.checkpoint.posterior import Posterior
+    from murho.model.report.labelled_rows import report_of_rows
+    from murho.model.runtime import resolve_device, use_threads_for_answering
+    from murho.model.tables.files import read_table
+
+    use_threads_for_answering()
+    posterior = Posterior.load(directory, resolve_device(device))
+    with naming(data):
+        made = report_of_rows(posterior, facts, read_table(data))
+    if made.left_out:
+        sys.stderr.write(f"left out {made.left_out} rows without a value of {posterior.schema.target.name!r}\n")
+    return made.facts, made.rows if with_rows else None
+
+
+def _write(directory: Path, files: dict[str, bytes]) -> None:
+    """Write files below a directory, each under a temporary name first: a reader sees the old one or the new one."""
+    for name, content in files.items():
+        path = directory / name
+        temporary = path.with_name(f".{path.name}.writing")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise OptionError(f"{path} can't be written: {error.strerror or error}") from error

@@ -1,0 +1,39 @@
+"""The TOML file of a training: what is wrong in it is named with its line and the option meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.cli.train import read_config
+from murho.model.errors import OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('target = "y"\n\nbatchsize = 32\n', "line 3: there is no option 'batchsize'; did you mean 'batch-size'?"),
+        ('targt = "y"\n', "line 1: there is no option 'targt'; did you mean 'target'?"),
+        ("xyzzy = 1\n", "line 1: there is no option 'xyzzy'; `murho train --help` lists the options"),
+        ('# first\n[columns."a b"]\nknid = "numeric"\n', "line 3: [columns.a b] has kind, unit, but not 'knid'; did"),
+        ('[columns.a]\nunit = "lb"\nepochs = 3\n', "line 3: [columns.a] has kind, unit, but not 'epochs'; options c"),
+        ("columns = {a = {knid = 1}}\n", "line 1: [columns.a] has kind, unit, but not 'knid'; did you mean 'kind'?"),
+        ("[target]\nminimal = 0\n", "line 2: [target] has name, minimum, maximum, but not 'minimal'; did you mean"),
+        ('\nnoise = "heteroskedastic"\n', "line 2: --noise: Input should be"),
+        ('\nnoise = "heteroskedastic"\n', "did you mean 'heteroscedastic'?"),
+        ('kl_weights = 3\nmembers = "many"\n', "line 2: --members: Input should be a valid integer"),
+        ("hidden = [\n", "not valid TOML: Invalid value (at end of document)"),
+        ("hidden = [2]\nmembers = = 2\n", "not valid TOML: Invalid value (at line 2, column 11)"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line_and_what_may_be_meant(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "fit.toml"
+    path.write_text(text)
+    with pytest.raises(OptionError) as caught:
+        read_config(path)
+    assert str(caught.value).startswith(str(path))
+    assert said in str(caught.value)

@@ -1,0 +1,66 @@
+"""`murho models`: a line for each checkpoint, or JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.cli.models import age_of, model_lines
+from murho.model.checkpoint.checkpoint import CheckpointSummary
+from tests.support import call_murho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime(2030, 5, 5, tzinfo=UTC)
+
+
+def test_the_table_is_aligned_and_a_problem_stands_in_its_line() -> None:
+    ago = timedelta
+    lines = model_lines(
+        [
+            CheckpointSummary("cars", ("1", "2"), "mpg", "mi", 398, 1.3649, NOW - ago(days=3), task="regression"),
+            CheckpointSummary(
+                "rent", tuple("12345"), "price", None, 12_000, 75.0, NOW - ago(hours=1), task="regression"
+            ),
+            CheckpointSummary(
+                "iris",
+                ("1",),
+                "species",
+                rows=150,
+                created=NOW,
+                task="classification",
+                log_loss=0.12345,
+                accuracy=0.9567,
+            ),
+            CheckpointSummary("bad", (), problem="the directory holds no version"),
+        ],
+        NOW,
+    )
+    assert lines == [
+        "NAME  VERSIONS    TASK            TARGET   ROWS    HELD-OUT ROWS                  AGE",
+        "cars  1, 2        regression      mpg      398     CRPS 1.365 mi                  3 days",
+        "rent  1 to 5 (5)  regression      price    12,000  CRPS 75                        1 hour",
+        "iris  1           classification  species  150     log loss 0.1235, 95.7 % right  just now",
+        "bad   none        the directory holds no version",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(5, "just now"), (60, "1 minute"), (7_300, "2 hours"), (86_400 * 800, "2 years")]
+)
+def test_an_age_is_in_its_largest_unit(seconds: int, said: str) -> None:
+    assert age_of(NOW - timedelta(seconds=seconds), NOW) == said
+
+
+def test_json_has_every_checkpoint(rent_checkpoints: Path) -> None:
+    said = json.loads(call_murho("models", "--checkpoints", rent_checkpoints, "--json").stdout)
+    assert [model["name"] for model in said["models"]] == ["rent"]
+    assert "rent" in call_murho("models", "--checkpoints", rent_checkpoints).stdout
+
+
+def test_an_empty_directory_says_what_to_do(tmp_path: Path) -> None:
+    assert "murho train" in call_murho("models", "--checkpoints", tmp_path).stdout

@@ -1,0 +1,45 @@
+"""Targets at a limit: the log tail and its derivatives, near and far, in single precision too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from murho.model.bbb.gaussian import tail_terms
+from murho.model.bbb.registry import NOISE_KINDS, make_likelihood
+
+LIMITS = (-1.0, 2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_they_are_those_of_the_tail(side: float, dtype: torch.dtype) -> None:
+    reach = torch.tensor([-30.0, -3.0, 0.0, 2.0, 9.9, 10.1, 35.0], dtype=dtype)
+    target = torch.tensor(LIMITS[1] if side > 0.0 else LIMITS[0], dtype=dtype)
+    at_limit, log_tail, residual, square = tail_terms(side * reach, target, LIMITS)
+    assert bool(at_limit.all())
+    exact = reach.double().numpy()
+    ratio = np.exp(stats.norm.logpdf(exact) - stats.norm.logsf(exact))
+    np.testing.assert_allclose(log_tail, stats.norm.logsf(exact), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(residual, side * ratio, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(square, 1.0 + exact * ratio, rtol=1e-3, atol=1e-5)
+
+
+def test_far_beyond_all_is_finite() -> None:
+    for term in tail_terms(torch.tensor([-1e6, 1e6]), torch.tensor(2.0), LIMITS)[1:]:
+        assert bool(term.isfinite().all())
+
+
+@pytest.mark.parametrize("noise", NOISE_KINDS)
+def test_rows_inside_the_limits_are_as_without(noise: str) -> None:
+    plain, limited = (make_likelihood(noise, members=1, sigma=0.3, components=2) for _ in range(2))
+    limited.limits = LIMITS
+    outputs = torch.randn(1, 5, plain.outputs, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([-0.9, 0.0, 0.5, 1.0, 1.9])
+    torch.testing.assert_close(limited.log_density(outputs, targets), plain.log_density(outputs, targets))
+    for found, expected in zip(
+        limited.gradient(outputs, targets, 1.0), plain.gradient(outputs, targets, 1.0), strict=True
+    ):
+        torch.testing.assert_close(found, expected)

@@ -1,0 +1,192 @@
+"""Cross-fitting folds, and scores of a fit on rows that it has not seen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from murho.model.bbb.classes import Bernoulli
+from murho.model.bbb.fit import fit
+from murho.model.bbb.gaussian import GaussianMixtureLikelihood, HomoscedasticNoise
+from murho.model.bbb.network import mixed_reading
+from murho.model.bbb.rows import (
+    ClassScorer,
+    NumberScorer,
+    Rows,
+    SeenRows,
+    ensemble_score,
+    held_out_row_scores,
+    mixture_nll,
+    scores_of_judges,
+)
+from murho.model.distributions.predictive import Predictive
+from murho.model.distributions.transforms import Identity, Standardisation
+from tests.model.conftest import small_options, small_rows
+
+
+def test_validation_scores_the_mixture_over_draws_not_their_average() -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=2))
+    draws = 3
+    value = mixture_nll(outcome.network, outcome.likelihood, rows, draws, seed=9)
+    generator = torch.Generator().manual_seed(9)
+    outputs = outcome.network(rows.features, generator, draws).detach()[..., 0].reshape(2 * draws, 20)
+    assert isinstance(outcome.likelihood, HomoscedasticNoise)
+    noise = (1e-3 + functional.softplus(outcome.likelihood.rho.detach())).repeat_interleave(draws, dim=0)
+    density = torch.distributions.Normal(outputs.double(), noise.double()).log_prob(rows.targets.double()).exp()
+    assert value == pytest.approx(-float(density.mean(dim=0).log().mean()), rel=1e-5)
+
+
+def test_with_folds_a_row_is_validated_by_the_member_kept_from_it() -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=2, noise="fixed", noise_sigma=0.5))
+    with torch.no_grad():
+        outcome.network.mu[1] += 10_000.0  # a member that is badly wrong
+        outcome.network.rho.fill_(-30.0)
+    by_first = mixture_nll(
+        outcome.network,
+        outcome.likelihood,
+        Rows(rows.features, rows.targets, torch.zeros(1, 20).long()),
+        2,
+        seed=0,
+    )
+    by_second = mixture_nll(
+        outcome.network,
+        outcome.likelihood,
+        Rows(rows.features, rows.targets, torch.ones(1, 20).long()),
+        2,
+        seed=0,
+    )
+    assert by_second == pytest.approx(15.0)  # at the limit of what a row may count
+    assert by_first < 10.0
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_members_that_have_not_seen_a_row_validate_it_and_tell_what_all_would_score(partitions: int) -> None:
+    """Ten members in five folds: a row of folds 2 and 3 is judged by members 2 and 8, or 2 and 7 in one partition."""
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=10))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)  # no draw differs from the next
+    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))[:partitions]
+    value = mixture_nll(outcome.network, outcome.likelihood, Rows(rows.features, rows.targets, folds), 2, seed=0)
+    with torch.no_grad():
+        outputs = outcome.network(rows.features, torch.Generator())
+        densities = outcome.likelihood.log_density(outputs, rows.targets).double()
+        judges = torch.stack([densities[folds[0], torch.arange(20)], densities[folds[-1] + 5, torch.arange(20)]])
+    pair = -float(judges.exp().mean(dim=0).log().clamp_min(-15.0).mean())
+    alone = -float(judges.clamp_min(-15.0).mean())
+    assert value == pytest.approx(ensemble_score(alone, pair, 2, 10), rel=1e-4)
+
+
+def test_weighted_scores_are_those_of_repeated_rows() -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=2))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)  # no draw differs from the next
+    counts = torch.arange(20) % 3 + 1
+    weighted = Rows(rows.features, rows.targets, weights=counts / counts.float().mean())
+    features, targets = (part.repeat_interleave(counts, dim=0) for part in (rows.features, rows.targets))
+    repeated = Rows(features, targets)
+    assert isinstance(outcome.likelihood, GaussianMixtureLikelihood)
+    scorer = NumberScorer(outcome.likelihood, Standardisation(Identity(), 3.0, 2.0), spread=2.0)
+    found = [
+        [
+            mixture_nll(outcome.network, outcome.likelihood, those, 2, seed=0),
+            *held_out_row_scores(outcome.network, those, those.targets.double(), scorer, seed=0).mean(dim=1).tolist(),
+        ]
+        for those in (weighted, repeated)
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic", "mixture"])
+def test_scores_in_the_targets_unit_are_those_of_the_judges_and_extrapolated(noise: str) -> None:
+    rows = small_rows(20)
+    outcome = fit(rows, rows, small_options(members=10, noise=noise, noise_components=2))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)
+    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
+    standardisation = Standardisation(Identity(), 3.0, 2.0)
+    targets = rows.targets.double() * 2.0 + 3.0
+    assert isinstance(outcome.likelihood, GaussianMixtureLikelihood)
+    found = held_out_row_scores(
+        outcome.network,
+        Rows(rows.features, rows.targets, folds),
+        targets,
+        NumberScorer(outcome.likelihood, standardisation, float(targets.std(correction=0))),
+        seed=0,
+        draws=4,
+    )
+    with torch.no_grad():
+        parts = outcome.likelihood.components(outcome.network(rows.features, torch.Generator()))
+    means, noises, weights = (None if part is None else part.expand(10, 20, -1).double() for part in parts)
+    assert means is not None
+    assert noises is not None
+
+    def score(row: int, members: list[int]) -> torch.Tensor:
+        """NLL and CRPS of some members' mixture at one row."""
+        predictive = Predictive.of(
+            means[members, row : row + 1] * 2.0 + 3.0,
+            noises[members, row : row + 1] * 2.0,
+            None if weights is None else weights[members, row : row + 1],
+            standardisation.transform,
+        )
+        target = targets[row : row + 1]
+        return torch.stack((-predictive.log_density(target), predictive.crps(target))).squeeze(1)
+
+    pairs = [(row, [int(folds[0, row]), 5 + int(folds[1, row])]) for row in range(20)]
+    together = torch.stack([score(row, judges) for row, judges in pairs]).mean(dim=0)
+    alone = torch.stack([score(row, [judge]) for row, judges in pairs for judge in judges]).mean(dim=0)
+    expected = [ensemble_score(*both, 2, 10) for both in zip(alone.tolist(), together.tolist(), strict=True)]
+    assert found.mean(dim=1).tolist() == pytest.approx(expected, rel=1e-3)
+
+
+def test_judges_that_read_different_inputs_are_scored_one_by_one_and_together_but_not_extrapolated() -> None:
+    numbers = small_rows(20)
+    folds = torch.stack((torch.arange(20) % 5, torch.arange(20) // 5))
+    rows = Rows(numbers.features, (numbers.targets > 0.0).float(), folds)
+    reads = mixed_reading(10, numbers.features.shape[1], [0])
+    outcome = fit(rows, rows, small_options(members=10, noise="bernoulli", classes=2, reads=reads))
+    with torch.no_grad():
+        outcome.network.rho.fill_(-30.0)
+        logits = outcome.network(rows.features, torch.Generator()).squeeze(-1).double()
+    right = torch.sigmoid((2.0 * rows.targets.double() - 1.0) * logits)
+    judges = torch.stack([right[folds[0], torch.arange(20)], right[folds[1] + 5, torch.arange(20)]])
+    expected = [*(-judges.log().mean(dim=1)).tolist(), -float(judges.mean(dim=0).log().mean())]
+    assert isinstance(outcome.likelihood, Bernoulli)
+    judging = rows.targets.double(), ClassScorer(outcome.likelihood)
+    found = scores_of_judges(outcome.network, rows, *judging, seed=0)
+    assert found.tolist() == pytest.approx(expected, rel=1e-4)
+    scores = held_out_row_scores(outcome.network, rows, *judging, seed=0)
+    assert float(scores[0].mean()) == pytest.approx(expected[2], rel=1e-4)
+    assert mixture_nll(outcome.network, outcome.likelihood, rows, 2, seed=0) == pytest.approx(expected[2], rel=1e-4)
+
+
+def test_in_time_a_member_sees_only_blocks_before_its_own() -> None:
+    rows = small_rows(12)
+    folds = torch.tensor([[-1] * 4 + [0] * 4 + [1] * 4])
+    seen = Rows(rows.features, rows.targets, folds, forward=True).seen_by(2)
+    assert seen.counts == (4, 8)
+    assert seen.rows[0, :4].tolist() == [0, 1, 2, 3]
+    assert seen.rows[1].tolist() == list(range(8))
+
+
+def test_a_member_with_fewer_rows_sees_each_of_them_about_as_often() -> None:
+    """No row is dropped for good, and none is always the one that comes twice."""
+    seen = SeenRows(torch.tensor([[0, 1, 2, 3, 4, 0, 0], [5, 6, 7, 8, 9, 10, 11]]), (5, 7))
+    generator = torch.Generator().manual_seed(0)
+    epochs = torch.stack([seen.shuffled(generator) for _ in range(500)])
+    counts = torch.bincount(epochs[:, 0].flatten())
+    assert counts.tolist() == pytest.approx([700.0] * 5, rel=0.1)
+    assert all(sorted(epoch.tolist()) == list(range(5, 12)) for epoch in epochs[:, 1])
+    assert all(set(epoch.tolist()) == set(range(5)) for epoch in epochs[:, 0])
+
+
+def test_members_with_uneven_rows_weigh_the_kl_by_their_own() -> None:
+    even = SeenRows(torch.zeros(2, 10).long(), (9, 10))
+    uneven = SeenRows(torch.zeros(2, 10).long(), (5, 10))
+    assert even.uneven is None
+    assert uneven.uneven is not None
+    assert uneven.uneven.tolist() == [2.0, 1.0]

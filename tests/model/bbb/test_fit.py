@@ -1,0 +1,194 @@
+"""The fit: exact posteriors recovered, reproducible, interruptible."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from murho.model.bbb import fit as fit_module
+from murho.model.bbb.fit import fit
+from murho.model.bbb.fit_types import Epoch, Fit, FitOptions
+from murho.model.bbb.free_energy import GradientStep
+from murho.model.bbb.network import learned_tensors
+from murho.model.bbb.priors import GaussianPrior, ScaleMixturePrior
+from murho.model.bbb.rows import Rows, mixture_nll
+from murho.model.errors import FitError
+from tests.model.conftest import small_options, small_rows
+
+NOISE, PRIOR = 0.5, 1.0
+
+
+def _linear_rows(design: Tensor, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.tensor([1.0, -0.5, 0.25])[: design.shape[1]]
+    noise = NOISE * torch.randn(len(design), generator=generator)
+    return Rows(design, design @ weights + 0.3 + noise)
+
+
+def _exact_posterior(rows: Rows) -> tuple[Tensor, Tensor]:
+    """Mean and precision of Bayesian linear regression with known noise; the bias comes last (Bishop 3.50)."""
+    design = torch.cat([rows.features, torch.ones(len(rows), 1)], dim=1).double()
+    precision = design.T @ design / NOISE**2 + torch.eye(design.shape[1]).double() / PRIOR**2
+    return torch.linalg.solve(precision, design.T @ rows.targets.double() / NOISE**2), precision
+
+
+def _fit_linear(rows: Rows) -> tuple[Tensor, Tensor]:
+    options = FitOptions(
+        prior=GaussianPrior(PRIOR),
+        noise="fixed",
+        noise_sigma=NOISE,
+        hidden=(),
+        batch_size=len(rows),
+        epochs=2500,
+        draws_per_step=8,
+        learning_rate=0.02,
+        warm_up_steps=0,
+        early_stop=False,
+    )
+    network = fit(rows, rows, options).network
+    return network.mu[0].detach().double(), network.sigma()[0].detach().double()
+
+
+def test_linear_model_recovers_the_exact_posterior_mean() -> None:
+    generator = torch.Generator().manual_seed(7)
+    design = torch.randn(60, 3, generator=generator)
+    design[:, 1] += 0.7 * design[:, 0]  # correlated features: a mean-field posterior still has the exact mean
+    rows = _linear_rows(design)
+    exact, precision = _exact_posterior(rows)
+    mu, _ = _fit_linear(rows)
+    exact_std = torch.linalg.inv(precision).diag().sqrt()
+    assert float(((mu - exact) / exact_std).abs().max()) < 0.1
+
+
+def test_orthogonal_design_recovers_the_exact_variances() -> None:
+    # Columns of a Hadamard-like design, orthogonal to each other and to the bias.
+    base = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    rows = _linear_rows(base.repeat(12, 1))
+    exact, precision = _exact_posterior(rows)
+    mu, sigma = _fit_linear(rows)
+    exact_std = precision.diag().rsqrt()
+    assert float(((mu - exact) / exact_std).abs().max()) < 0.1
+    torch.testing.assert_close(sigma, exact_std, rtol=0.05, atol=0.0)
+
+
+def test_the_same_seed_gives_the_same_parameters_bit_for_bit() -> None:
+    rows = small_rows()
+    first, second = (fit(rows, rows, small_options(seed=4)).network for _ in range(2))
+    assert torch.equal(first.mu, second.mu)
+    assert torch.equal(first.rho, second.rho)
+    assert not torch.equal(first.mu, fit(rows, rows, small_options(seed=5)).network.mu)
+
+
+@pytest.mark.parametrize("noise", ["homoscedastic", "heteroscedastic"])
+@pytest.mark.parametrize("kl_weights", ["uniform", "geometric"])
+def test_every_combination_of_options_lowers_the_free_energy(noise: str, kl_weights: str) -> None:
+    rows = small_rows()
+    options = small_options(
+        noise=noise,
+        kl_weights=kl_weights,
+        prior=ScaleMixturePrior(),
+        members=2,
+        draws_per_step=2,
+    )
+    history = fit(rows, rows, options).history
+    assert history[-1].free_energy < history[0].free_energy
+
+
+def test_an_interrupted_fit_keeps_the_best_so_far() -> None:
+    class InterruptAtTen:
+        def epoch(self, epoch: Epoch) -> None:
+            if epoch.number == 10:
+                raise KeyboardInterrupt
+
+    rows = small_rows()
+    outcome = fit(rows, rows, small_options(epochs=500), progress=InterruptAtTen())
+    assert outcome.stopped == "interrupted"
+    assert outcome.epochs == 10
+    assert math.isfinite(outcome.validation)
+    assert bool(torch.isfinite(outcome.network.mu).all())
+
+
+def test_a_fit_that_is_interrupted_in_its_first_epoch_has_nothing_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GradientStep, "__call__", interrupted)
+    rows = small_rows()
+    with pytest.raises(KeyboardInterrupt):
+        fit(rows, rows, small_options(epochs=500))
+
+
+@pytest.mark.usefixtures("heed_interrupts")
+def test_an_interruption_after_the_last_epoch_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    of_last = 0
+
+    def counted(*arguments: Any) -> float:
+        calls.append(True)
+        if len(calls) == of_last:
+            signal.raise_signal(signal.SIGINT)
+        return mixture_nll(*arguments)
+
+    monkeypatch.setattr(fit_module, "mixture_nll", counted)
+    rows, options = small_rows(), small_options(epochs=3)
+    whole = fit(rows, rows, options)
+    of_last = 2 * len(calls)  # the last call judges what is kept
+    outcome = fit(rows, rows, options)
+    assert (whole.stopped, outcome.stopped) == ("epochs", "interrupted")
+    assert torch.equal(whole.network.mu, outcome.network.mu)
+
+
+def test_it_stops_when_validation_stops_improving() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = Rows(torch.randn(40, 2, generator=generator), torch.randn(40, generator=generator))
+    outcome = fit(noise, noise, small_options(epochs=3000, patience=2, learning_rate=0.05))
+    assert outcome.stopped == "converged"
+    assert outcome.best_epoch < outcome.epochs < 3000
+
+
+@pytest.mark.parametrize("by_clock", [False, True])
+def test_a_budget_ends_the_fit(by_clock: bool) -> None:
+    rows = small_rows()
+    options = small_options(epochs=10**6, patience=10**6, budget=0.2, budget_by_clock=by_clock)
+    outcome = fit(rows, rows, options)
+    assert outcome.stopped == "budget"
+    assert by_clock or 0.18 < outcome.work < 0.21
+
+
+def test_a_budget_of_work_ends_at_the_same_step_on_a_slow_machine() -> None:
+    class Slow:
+        def epoch(self, _: Epoch) -> None:
+            time.sleep(0.005)
+
+    rows, options = small_rows(), small_options(epochs=10**6, patience=10**6, budget=0.1)
+    quick, slow = (fit(rows, rows, options, progress=progress) for progress in (None, Slow()))
+    assert (quick.epochs, quick.work) == (slow.epochs, slow.work)
+    assert torch.equal(quick.network.mu, slow.network.mu)
+
+
+def test_a_fit_that_becomes_non_finite_says_so_with_the_epoch() -> None:
+    rows = small_rows()
+    bad = Rows(rows.features, torch.where(torch.arange(50) == 7, torch.inf, rows.targets))
+    with pytest.raises(FitError, match="epoch 1"):
+        fit(bad, rows, small_options())
+
+
+def test_with_folds_a_member_never_sees_its_own_rows() -> None:
+    rows = small_rows(40)
+    folds = (torch.arange(40) % 2).unsqueeze(0)
+    poisoned = torch.where(folds[0] == 0, 1e3, rows.targets)  # member 0 must not feel this, member 1 must
+    options = small_options(members=2, epochs=4)
+    clean = fit(Rows(rows.features, rows.targets, folds), Rows(rows.features, rows.targets, folds), options)
+    spoilt = fit(Rows(rows.features, poisoned, folds), Rows(rows.features, rows.targets, folds), options)
+    assert torch.equal(clean.network.mu[0], spoilt.network.mu[0])
+    assert not torch.equal(clean.network.mu[1], spoilt.network.mu[1])
+
+
+def _tensors(outcome: Fit) -> dict[str, Tensor]:
+    return learned_tensors(outcome.network, outcome.likelihood)

@@ -1,0 +1,66 @@
+"""The ratio of the calibrated to the raw standard deviation, where it is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from murho.model.calibration.conformal import CENTRAL, CalibratedSpread, ConformalMap
+
+CPU = torch.device("cpu")
+HALVING = ConformalMap((1.0, 3.0), (0.5, 1.5), 60)
+DOUBLING = ConformalMap((1.0, 3.0), (2.0, 6.0), 60)
+BENT = ConformalMap((0.5, 1.0, 2.0, 3.0), (0.4, 1.3, 1.9, 4.0), 100)
+ODD_ROW = ConformalMap((0.5, 1.0, 2.0, 2.9), (0.5, 1.0, 2.0, 8.0), 300)
+NEITHER = torch.tensor([False, True])
+
+
+def gaussians(spread: CalibratedSpread, *, means: Tensor, stds: Tensor) -> Tensor:
+    return means.unsqueeze(1) + stds.unsqueeze(1) * spread.nodes
+
+
+@pytest.mark.parametrize(("calibration", "inside", "beyond"), [(HALVING, 0.5, 1.0), (DOUBLING, 2.0, 2.0)])
+def test_a_gaussian_is_as_much_narrower_or_wider_as_its_bands(
+    calibration: ConformalMap, inside: float, beyond: float
+) -> None:
+    spread = CalibratedSpread.of(calibration, CPU)
+    rows = gaussians(spread, means=torch.tensor([3.0, -1e6]).double(), stds=torch.tensor([0.2, 50.0]).double())
+    np.testing.assert_allclose(spread.ratio(rows, NEITHER), [inside, beyond], rtol=1e-9)
+
+
+@pytest.mark.parametrize("calibration", [HALVING, DOUBLING, BENT])
+@pytest.mark.parametrize("widening", [False, True])
+@pytest.mark.parametrize("shape", [0.1, 0.4, 0.7])
+def test_skewed_distributions_agree_with_a_fine_integral(
+    calibration: ConformalMap, widening: bool, shape: float
+) -> None:
+    levels = (np.arange(20_000) + 0.5) / 20_000 * 0.99 + 0.005
+    scores = torch.special.ndtri(torch.from_numpy(levels))
+    calibrated = torch.exp(shape * calibration.calibrated(scores, widening))
+    expected = calibrated.std() / torch.exp(shape * scores).std()
+    spread = CalibratedSpread.of(calibration, CPU)
+    ratio = spread.ratio(torch.exp(shape * spread.nodes).unsqueeze(0), torch.tensor([widening]))
+    np.testing.assert_allclose(ratio, [float(expected)], rtol=0.02)
+
+
+def test_one_odd_row_beyond_the_central_part_does_not_multiply_every_answer() -> None:
+    spread = CalibratedSpread.of(ODD_ROW, CPU)
+    rows = gaussians(spread, means=torch.zeros(2).double(), stds=torch.ones(2).double())
+    assert (spread.ratio(rows, NEITHER) < 1.4).all()
+    assert float(spread.nodes[-1]) == pytest.approx(
+        float(ODD_ROW.calibrated(torch.tensor([CENTRAL]).double())[0]), rel=0.01
+    )
+
+
+def test_nothing_overflows() -> None:
+    spread = CalibratedSpread.of(DOUBLING, CPU)
+    nodes = spread.nodes
+    rows = torch.stack([torch.zeros_like(nodes), 1e308 * nodes, nodes * 1e-308, nodes * math.inf, 1e300 * nodes])
+    ratio = spread.ratio(rows, torch.zeros(5, dtype=torch.bool))
+    assert ratio.isfinite().all()
+    np.testing.assert_allclose(ratio[[0, 1, 3]], 1.0)
+    np.testing.assert_allclose(ratio[[2, 4]], 2.0, rtol=1e-6)

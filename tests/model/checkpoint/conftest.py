@@ -1,0 +1,59 @@
+"""A storage for each kind that is tested, and a cache of its own for each test."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from murho.model.checkpoint.cache import CacheOptions
+from murho.model.checkpoint.object_store import ObjectStore
+from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, cloud_server, in_cloud_environment
+from tests.model.checkpoint.s3_server import BUCKET, S3Server, in_environment, s3_server
+from tests.support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as server, in_environment(server.port):
+        yield server
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CacheOptions:
+    return CacheOptions(tmp_path / "cache")
+
+
+@pytest.fixture
+def memory(cache: CacheOptions) -> ObjectStore:
+    return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
+
+
+@pytest.fixture(scope="module")
+def gs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud_server("gs", tmp_path_factory.mktemp("gs")) as cloud, in_cloud_environment(cloud.environment()):
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud_server("az", tmp_path_factory.mktemp("az")) as cloud, in_cloud_environment(cloud.environment()):
+        yield cloud
+
+
+@pytest.fixture(params=["memory", "s3", *(pytest.param(kind, marks=pytest.mark.slow) for kind in CLOUDS)])
+def store(request: pytest.FixtureRequest, cache: CacheOptions) -> ObjectStore:
+    if request.param == "memory":
+        return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
+    if request.param in CLOUDS:
+        cloud: Cloud = request.getfixturevalue(request.param)
+        return ObjectStore(f"{cloud.url}/{uuid.uuid4().hex}/models", cache)
+    request.getfixturevalue("server")
+    return ObjectStore(f"s3://{BUCKET}/{uuid.uuid4().hex}/models", cache)

@@ -1,0 +1,105 @@
+"""Costs of answers, against the processor time that they take."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from benchmarks.answer_cost import measured
+from murho.model.checkpoint.posterior import COMPILED, TORCH, CostModel, Posterior
+from murho.model.predictive.prediction import PredictOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLAIN = PredictOptions()
+
+
+def test_a_plain_answer_of_many_rows_costs_about_its_rows_times_draws(rent: Posterior) -> None:
+    rent.warm_up()
+    assert rent.cost(100_000, PLAIN) == pytest.approx(100_000 * 256, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        replace(PLAIN, percentiles=tuple(float(level) for level in range(1, 100))),
+        replace(PLAIN, percentiles=(1e-9,) * 20),
+        replace(PLAIN, thresholds=(1.0,) * 20),
+        replace(PLAIN, draws=True),
+        replace(PLAIN, mc_error=True),
+        replace(PLAIN, samples=512),
+        replace(PLAIN, seed=987654321),
+    ],
+)
+def test_whatever_is_asked_besides_costs_more(rent: Posterior, options: PredictOptions) -> None:
+    rent.predict_encoded(torch.zeros((1, rent.architecture.inputs)).numpy(), PLAIN)  # its draws are kept from here on
+    assert rent.cost(100, options) > rent.cost(100, PLAIN)
+    assert rent.cost(100, PLAIN, imputed=50) > rent.cost(100, PLAIN)
+    assert rent.cost(100, PLAIN, far=50) > rent.cost(100, PLAIN)
+    assert 0.0 < rent.shared_cost < rent.cost(1, PLAIN)
+
+
+def test_new_draws_cost_until_they_are_kept(rent_checkpoints: Path) -> None:
+    posterior = Posterior.load(rent_checkpoints / "rent" / "1")
+    options = replace(PLAIN, seed=12)
+    before = posterior.cost(1, options)
+    posterior.predict_encoded(torch.zeros((1, posterior.architecture.inputs)).numpy(), options)
+    assert posterior.cost(1, options) < before
+    assert posterior.cost(1, replace(options, samples=1000)) > posterior.cost(1, options)
+
+
+def test_rows_without_draws_are_as_many_as_the_seconds_allow() -> None:
+    small = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
+    large = replace(small, weights=2_400_000, units=2_400, members=1)
+    assert [model.rows_without_draws(0.04, 0.0) for model in (small, large)] == [6_180, 519]
+    assert small.rows_without_draws(0.04, 1.0) < 300  # each has 31 copies
+    assert replace(small, rates=TORCH).rows_without_draws(0.04, 0.5) == small.rows_without_draws(0.04, 0.5)
+    assert replace(large, weights=10**10).rows_without_draws(0.04, 0.0) == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_their_cost_is_that_of_as_many_seconds(share: float) -> None:
+    model = CostModel(weights=6_532, units=128, components=1, members=10, rates=COMPILED)
+    rows, none = model.rows_without_draws(1.0, share), replace(PLAIN, samples=0)
+    whole, nothing = (model.cost(n, none, new_draws=0, imputed=round(n * share), far=0) for n in (rows, 0))
+    assert (whole - nothing) * model.unit == pytest.approx(1e9, rel=1e-3)
+
+
+def test_any_thread_may_ask_while_another_computes(rent_checkpoints: Path) -> None:
+    posterior = Posterior.load(rent_checkpoints / "rent" / "1")
+    rows, stopped, failed = torch.zeros((1, posterior.architecture.inputs)).numpy(), threading.Event(), []
+
+    def ask() -> None:
+        while not stopped.is_set():
+            try:
+                posterior.cost(10, replace(PLAIN, seed=3))
+            except Exception as error:
+                failed.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for seed in range(100):
+        posterior.predict_encoded(rows, replace(PLAIN, seed=seed, samples=8))
+    stopped.set()
+    asking.join()
+    assert not failed
+
+
+@pytest.mark.slow
+def test_costs_are_within_a_factor_of_three_of_the_time(rent: Posterior) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = {name: seconds / cost for name, cost, seconds in measured(rent)}
+    finally:
+        torch.set_num_threads(before)
+    # The time of a unit is learned from what was computed: the middle of the cases.
+    middle = sorted(found.values())[len(found) // 2]
+    assert all(1.0 / 3.5 < unit / middle < 3.5 for unit in found.values()), {
+        name: round(unit / middle, 2) for name, unit in found.items()
+    }

@@ -1,0 +1,332 @@
+"""Checkpoints: all or nothing on disk, everything checked on the way back."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from murho.model.checkpoint import checkpoint
+from murho.model.checkpoint.checkpoint import (
+    check_writable,
+    find_checkpoint,
+    list_checkpoints,
+    name_and_version,
+    read_checkpoint,
+    validate_name,
+    write_checkpoint,
+)
+from murho.model.checkpoint.spec import ModelSpec
+from murho.model.errors import CheckpointError
+from tests.model.checkpoint.test_model_spec import FACTS
+from tests.support import sealed_again
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SPEC = ModelSpec.from_json(FACTS)
+TENSORS = {
+    name: torch.arange(float(torch.tensor(shape).prod())).reshape(shape) for name, shape in SPEC.tensor_shapes().items()
+}
+BIAS = "layers.1.bias.mu"
+
+
+def _write(root: Path) -> Path:
+    return write_checkpoint(root, "cars", SPEC, TENSORS)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    directory = _write(tmp_path)
+    assert directory == tmp_path / "cars" / "1"
+    spec, tensors = read_checkpoint(directory)
+    assert spec.to_json() == FACTS
+    assert set(tensors) == set(TENSORS)
+    assert all(torch.equal(tensor, TENSORS[name]) for name, tensor in tensors.items())
+
+
+def test_versions_count_up_and_gaps_are_not_reused(tmp_path: Path) -> None:
+    (tmp_path / "cars" / "7").mkdir(parents=True)
+    (tmp_path / "cars" / "7" / "model.json").write_text("{}")
+    assert _write(tmp_path).name == "8"
+    assert _write(tmp_path).name == "9"
+
+
+def test_a_version_that_another_writer_takes_meanwhile_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if target.name == "1" and not target.exists():
+            target.mkdir()
+            (target / "model.json").write_text("{}")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    assert _write(tmp_path).name == "2"
+
+
+@pytest.mark.parametrize("step", ["write_durably", "sync_directory", "_rename_to_next_version"])
+def test_a_disk_that_fills_leaves_nothing_and_older_versions_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    older = _write(tmp_path)
+    before = {path: path.read_bytes() for path in older.iterdir()}
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, step, full)
+    with pytest.raises(CheckpointError, match=r"No space left on device.*older versions are untouched"):
+        _write(tmp_path)
+    assert {path: path.read_bytes() for path in older.iterdir()} == before
+    assert [entry.name for entry in (tmp_path / "cars").iterdir()] == ["1"]
+
+
+def test_listing_sorts_by_number_and_passes_over_writers_and_files(tmp_path: Path) -> None:
+    for version in ("10", "2"):
+        (tmp_path / "cars" / version).mkdir(parents=True)
+    (tmp_path / "cars" / ".writing-x").mkdir()
+    (tmp_path / "readme.txt").write_text("")
+    (tmp_path / "bad name").mkdir()
+    (tmp_path / "cars" / "latest").mkdir()
+    (tmp_path / "empty").mkdir()
+    found = [(reference.name, reference.version, reference.problem is None) for reference in list_checkpoints(tmp_path)]
+    assert found == [
+        ("bad name", "", False),
+        ("cars", "2", True),
+        ("cars", "10", True),
+        ("cars", "latest", False),
+        ("empty", "", False),
+    ]
+    assert find_checkpoint(tmp_path, "cars").name == "10"
+    assert find_checkpoint(tmp_path, "cars", "2").name == "2"
+
+
+def test_looking_for_what_is_not_there_names_what_is(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="murho train"):
+        find_checkpoint(tmp_path / "nowhere", "cars")
+    _write(tmp_path)
+    with pytest.raises(CheckpointError, match="there are: cars"):
+        find_checkpoint(tmp_path, "boats")
+    with pytest.raises(CheckpointError, match="there are: 1"):
+        find_checkpoint(tmp_path, "cars", "3")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a" * 65, "a b", "ä", "a\n"])
+def test_names_that_could_be_paths_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="name"):
+        validate_name(name)
+    with pytest.raises(CheckpointError, match="name"):
+        write_checkpoint(tmp_path, name, SPEC, TENSORS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_can_not_be_written_is_found_out_before_the_fit(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(CheckpointError, match="can't write"):
+        check_writable(blocked, "cars")
+    check_writable(tmp_path / "new", "cars")
+    assert not (tmp_path / "new" / "cars").exists()
+
+
+def _write_deep(path: Path) -> None:
+    """Adds a field of lists in lists, more than any seal is computed of."""
+    path.write_text(path.read_text().rstrip().removesuffix("}") + ', "x": ' + 300 * "[" + 300 * "]" + "}")
+
+
+def _edit_facts(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Changes `model.json` and seals it again, so that what else is checked is seen."""
+
+    def edit(directory: Path) -> None:
+        facts = json.loads((directory / "model.json").read_text())
+        change(facts)
+        (directory / "model.json").write_bytes(sealed_again(json.dumps(facts)))
+
+    return edit
+
+
+def _replace_tensors(tensors: dict[str, torch.Tensor]) -> Callable[[Path], None]:
+    def replace(directory: Path) -> None:
+        content = safetensors.torch.save(tensors)
+        (directory / "model.safetensors").write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        _edit_facts(lambda facts: facts["tensors"].update(sha256=digest))(directory)
+
+    return replace
+
+
+def _truncate(directory: Path) -> None:
+    content = (directory / "model.safetensors").read_bytes()
+    (directory / "model.safetensors").write_bytes(content[:-5])
+
+
+def _garble(directory: Path) -> None:
+    content = b"not a tensor file" * 100
+    (directory / "model.safetensors").write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    _edit_facts(lambda facts: facts["tensors"].update(sha256=digest))(directory)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**42)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [_pipe, _device, _sparse])
+@pytest.mark.parametrize("file", ["model.json", "model.safetensors"])
+def test_what_would_hang_or_fill_memory_is_not_read(tmp_path: Path, file: str, make: Callable[[Path], None]) -> None:
+    directory = _write(tmp_path)
+    (directory / file).unlink()
+    make(directory / file)
+    with pytest.raises(CheckpointError, match=rf"{file}: can't be read: it (is no plain file|has .* at most)"):
+        read_checkpoint(directory)
+
+
+def test_tensors_that_the_memory_can_not_hold_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = _write(tmp_path)
+    size = 4 * sum(tensor.numel() for tensor in TENSORS.values())
+    monkeypatch.setattr(checkpoint, "memory_size", lambda: 4 * size)
+    read_checkpoint(directory)
+    monkeypatch.setattr(checkpoint, "memory_size", lambda: 4 * size - 1)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: model\.json describes .* GiB of memory"):
+        read_checkpoint(directory)
+
+
+def test_the_next_writer_clears_what_killed_ones_left_and_nothing_of_living_ones(tmp_path: Path) -> None:
+    home = tmp_path / "cars"
+    for name in (".writing-dead", ".writing-live", ".probe-dead", ".training"):
+        (home / name).mkdir(parents=True)
+        (home / name / "model.safetensors").write_bytes(b"1")
+        for path in (home / name / "model.safetensors", home / name):
+            os.utime(path, (0, 0))
+    os.utime(home / ".writing-live" / "model.safetensors")  # its folder is old: a large file is being written
+    assert _write(tmp_path).name == "1"
+    assert sorted(path.name for path in home.iterdir()) == [".training", ".writing-live", "1"]
+
+
+NAN = {**TENSORS, BIAS: torch.full((2, 1, 1), torch.nan)}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_truncate, "model.safetensors.*truncated or edited"),
+        (_garble, "not a safetensors file"),
+        (
+            lambda directory: os.truncate(directory / "model.safetensors", 100),
+            "has 100 of .*still being copied",
+        ),
+        (_replace_tensors(NAN), f"{BIAS}.*NaN"),
+        (_replace_tensors({**TENSORS, "extra": torch.zeros(1)}), "'extra' is not expected"),
+        (_replace_tensors({k: v for k, v in TENSORS.items() if k != BIAS}), f"{BIAS}' is missing"),
+        (
+            _replace_tensors({**TENSORS, BIAS: torch.zeros(3)}),
+            r"shape \[3\], expected \[2, 1, 1\]",
+        ),
+        (_replace_tensors({k: v.double() for k, v in TENSORS.items()}), "float64, expected torch.float32"),
+        (_edit_facts(lambda facts: facts.update(format=2)), "format 2 is newer than 1.*upgrade"),
+        (_edit_facts(lambda facts: facts.update(format="x")), "format must be a whole number"),
+        (_edit_facts(lambda facts: facts.update(name="../evil")), "'../evil' is not a valid"),
+        (_edit_facts(lambda facts: facts.pop("tensors")), "sha256"),
+        (lambda directory: _write_deep(directory / "model.json"), "too deeply"),
+        (_edit_facts(lambda facts: facts.pop("schema")), r"model\.json: schema: the field is missing"),
+        (lambda directory: (directory / "model.json").write_text("{"), "not valid JSON"),
+        (lambda directory: (directory / "model.json").write_text("[]"), "expected a JSON object"),
+        (lambda directory: (directory / "model.json").unlink(), "model.json: the file is missing"),
+        (lambda directory: (directory / "model.safetensors").unlink(), "safetensors: the file is missing"),
+    ],
+)
+def test_damage_is_refused_with_file_and_reason(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+    directory = _write(tmp_path)
+    damage(directory)
+    with pytest.raises(CheckpointError, match=message):
+        read_checkpoint(directory)
+
+
+def test_one_bad_directory_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    _write(tmp_path)
+    (tmp_path / "cars" / "2").write_text("a file")
+    (tmp_path / "cars" / "3").symlink_to("nowhere")
+    (tmp_path / "boats").symlink_to(tmp_path / "gone")
+    problems = {(each.name, each.version): each.problem for each in list_checkpoints(tmp_path)}
+    assert problems.pop(("cars", "1")) is None
+    assert problems == {
+        ("boats", ""): f"the link leads to {tmp_path / 'gone'}, which does not exist",
+        ("cars", "2"): "this is a file, and a directory is expected",
+        ("cars", "3"): "the link leads to nowhere, which does not exist",
+    }
+
+
+def test_a_directory_without_permission_is_a_problem_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path)
+    (tmp_path / "boats" / "1").mkdir(parents=True)
+    real = Path.iterdir
+
+    def iterdir(self: Path) -> Iterator[Path]:  # tests may run as root, who may read everything
+        if self.name == "boats":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(self)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert [(each.name, each.problem) for each in list_checkpoints(tmp_path)] == [
+        ("boats", "the directory can't be read: Permission denied"),
+        ("cars", None),
+    ]
+
+
+def test_links_are_known_by_their_own_name(tmp_path: Path) -> None:
+    made = _write(tmp_path / "elsewhere")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "trucks").symlink_to(made.parent)
+    (made.parent / "2").symlink_to("1")
+    found = list_checkpoints(tmp_path / "root")
+    assert [(each.name, each.version, each.problem) for each in found] == [("trucks", "1", None), ("trucks", "2", None)]
+    assert [name_and_version(each.path) for each in found] == [("trucks", "1"), ("trucks", "2")]
+
+
+def test_a_name_without_a_version_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "cars" / ".1.tmp").mkdir(parents=True)
+    assert list_checkpoints(tmp_path) == []
+
+
+def test_extras_lie_beside_the_two_files_and_a_disk_that_fills_costs_them_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extras = {"page.html": b"<html>", "pictures/a.png": b"png", "pictures/b.png": b"png"}
+    first = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
+    assert {str(path.relative_to(first)) for path in first.rglob("*") if path.is_file()} == {
+        "model.json",
+        "model.safetensors",
+        *extras,
+    }
+    write_bytes = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.name == "b.png":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    second = write_checkpoint(tmp_path, "cars", SPEC, TENSORS, extras=extras)
+    assert sorted(path.name for path in second.iterdir()) == ["model.json", "model.safetensors"]
+    assert read_checkpoint(second)[0].to_json() == FACTS

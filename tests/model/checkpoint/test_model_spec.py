@@ -1,0 +1,341 @@
+"""The specification: read, checked with the path of a wrong field, and written again unchanged."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from murho.model.bbb.network import Architecture
+from murho.model.bbb.priors import GaussianPrior
+from murho.model.calibration.conformal import ConformalMap
+from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.checkpoint.spec import FILE_FIELDS, LikelihoodSpec, ModelSpec
+from murho.model.distributions.mixtures import WideRule
+from murho.model.distributions.transforms import Identity
+from murho.model.encoding.training_range import BeyondRule
+from murho.model.errors import CheckpointError
+from murho.model.training.pruning import prune
+from murho.model.training.revisions import Revision
+from tests.model.conftest import make_table, train_quickly
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FACTS: dict[str, Any] = {
+    "created": "2026-01-02T03:04:05+00:00",
+    "murho": "0.1.0",
+    "architecture": {
+        "inputs": 2,
+        "hidden": [8],
+        "outputs": 1,
+        "activation": "relu",
+        "members": 2,
+        "skip": False,
+    },
+    "prior": {"kind": "gaussian", "sigma": 0.5},
+    "likelihood": {
+        "kind": "homoscedastic",
+        "sigma": None,
+        "components": None,
+        "wide": {"weight": 0.01, "widening": 2.0},
+    },
+    "target": {
+        "name": "rent",
+        "unit": "EUR",
+        "transform": {"kind": "none"},
+        "location": 900.0,
+        "scale": 200.0,
+        "minimum": None,
+        "maximum": None,
+    },
+    "schema": {
+        "features": [
+            {
+                "name": "size",
+                "kind": "numeric",
+                "unit": "m2",
+                "missing": False,
+                "minimum": 20.0,
+                "maximum": 120.0,
+                "categories": [],
+                "imputed": False,
+                "reading": None,
+            }
+        ],
+        "target": {"name": "rent", "unit": "EUR", "classes": None, "reading": None},
+        "left_out": {},
+    },
+    "encoding": {
+        "encoding": "standard",
+        "features": {"size": {"scale": {"mean": 70.0, "std": 30.0, "limit": None}}},
+    },
+    "beyond": {"rule": "edge", "targets": [100.0, 2000.0]},
+    "calibration": {"method": "split-conformal", "rows": 60, "nominal": [1.0, 2.0], "observed": [1.1, 2.5]},
+    "default_seed": 7,
+    "training": {"rows": 200, "temperature": 0.3, "options": {"hidden": [8]}, "weather": "fine"},
+    "metrics": {"n": 60, "rmse": 40.0},
+}
+"""A checkpoint of one number. ``weather`` is a fact of training that this Murho does not know."""
+
+
+def _with(*path: Any, value: object) -> dict[str, Any]:
+    """`FACTS` with one field changed."""
+    facts = copy.deepcopy(FACTS)
+    part = facts
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = value
+    return facts
+
+
+def _without(*path: str) -> dict[str, Any]:
+    """`FACTS` without a field."""
+    facts = copy.deepcopy(FACTS)
+    part = facts
+    for step in path[:-1]:
+        part = part[step]
+    del part[path[-1]]
+    return facts
+
+
+def test_every_part_is_read() -> None:
+    spec = ModelSpec.from_json(FACTS)
+    assert spec.architecture == Architecture(2, (8,), 1, "relu", 2, skip=False)
+    assert spec.prior == GaussianPrior(0.5)
+    assert spec.likelihood == LikelihoodSpec("homoscedastic", wide=WideRule(0.01, 2.0))
+    assert (spec.target.transform, spec.target.location, spec.target.scale) == (Identity(), 900.0, 200.0)
+    assert spec.schema.target.name == "rent"
+    assert spec.encoder.width == 2
+    assert spec.beyond == BeyondRule((100.0, 2000.0))
+    assert spec.calibration == ConformalMap((1.0, 2.0), (1.1, 2.5), 60)
+    assert (spec.default_seed, spec.rows_learned, spec.temperature) == (7, 200, 0.3)
+    assert (spec.created, spec.murho) == (FACTS["created"], "0.1.0")
+
+
+def test_the_shapes_of_all_tensors_follow() -> None:
+    assert ModelSpec.from_json(FACTS).tensor_shapes() == {
+        "layers.0.weight.mu": (2, 2, 8),
+        "layers.0.weight.rho": (2, 2, 8),
+        "layers.0.bias.mu": (2, 1, 8),
+        "layers.0.bias.rho": (2, 1, 8),
+        "layers.1.weight.mu": (2, 8, 1),
+        "layers.1.weight.rho": (2, 8, 1),
+        "layers.1.bias.mu": (2, 1, 1),
+        "layers.1.bias.rho": (2, 1, 1),
+        "noise.rho": (2, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "outputs"),
+    [
+        ({"kind": "fixed", "sigma": 0.5}, 1),
+        ({"kind": "heteroscedastic"}, 2),
+        ({"kind": "mixture", "components": 3}, 9),
+    ],
+)
+def test_noise_that_the_network_sets_has_no_tensor_of_its_own(likelihood: dict[str, Any], outputs: int) -> None:
+    likelihood = FACTS["likelihood"] | likelihood
+    facts = FACTS | {"likelihood": likelihood, "architecture": FACTS["architecture"] | {"outputs": outputs}}
+    spec = ModelSpec.from_json(facts)
+    assert spec.likelihood.kind == likelihood["kind"]
+    assert not [name for name in spec.tensor_shapes() if name.startswith("noise")]
+
+
+KEPT = [
+    FACTS,
+    _with("calibration", value=None),
+    _with("likelihood", "wide", value=None),
+    _with("target", "transform", value={"kind": "log", "shift": 0.5, "top": 7.0}),
+    _with("prior", value={"kind": "scale-mixture", "pi": 0.5, "sigma1": 1.0, "sigma2": 0.1}),
+    _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
+    _with("encoding", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0}}),
+    _with("beyond", value={"rule": "edge", "targets": None}),
+    _with("prior", value=None),
+    _with("target", "maximum", value=2000.0),
+    _with("update", value={"total_rows": 250, "before": {"nll": 1.0}}),
+    _with("weather", value=["fine", {"tomorrow": None}]),
+]
+
+
+@pytest.mark.parametrize("facts", KEPT)
+def test_what_was_read_is_written_as_it_was(facts: dict[str, Any]) -> None:
+    before = copy.deepcopy(facts)
+    written = ModelSpec.from_json(facts).to_json()
+    assert written == facts == before
+    assert list(written) == list(facts)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"members": 2, "noise": "heteroscedastic"},
+        {"members": 3},
+        {"noise": "fixed", "noise_sigma": 40.0, "prior": "scale-mixture"},
+        {
+            "noise": "mixture",
+            "transform": "log",
+            "encoding": "piecewise",
+            "whiten": "yes",
+            "prior": "gaussian",
+        },
+    ],
+)
+def test_a_fit_is_read_and_written_key_for_key(tmp_path: Path, changes: dict[str, Any]) -> None:
+    trained = train_quickly(make_table(), **changes, epochs=2)
+    directory = write_checkpoint(tmp_path, "rent", trained.spec, trained.tensors)
+    stored = json.loads((directory / "model.json").read_text())
+    spec, _ = read_checkpoint(directory)
+    written = orjson.dumps(spec.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
+    assert written == orjson.dumps({key: value for key, value in stored.items() if key not in FILE_FIELDS})
+
+
+@pytest.mark.parametrize("name", list(FACTS))
+def test_a_file_that_does_not_say_it_all_is_refused(name: str) -> None:
+    with pytest.raises(CheckpointError, match=f"^{name}: the field is missing"):
+        ModelSpec.from_json(_without(name))
+
+
+def test_the_next_version_keeps_what_it_does_not_know(rent_checkpoints: Path) -> None:
+    revision = Revision.read(rent_checkpoints / "rent" / "1")
+    unknown = {"weather": "fine", "estimator": {"columns": ["a"], "named": True}}
+    spec = replace(revision.spec, training={**revision.spec.training, "mood": 1}, records=unknown)
+    posterior = type(revision.posterior)(spec, revision.tensors)
+    pruned = prune(Revision(revision.tensors, posterior), 0.5).revision.spec
+    assert pruned.training["mood"] == 1
+    assert {name: pruned.records[name] for name in unknown} == unknown
+    assert pruned.murho is not None
+
+
+def test_rows_of_updates_count() -> None:
+    assert ModelSpec.from_json(_with("update", value={"total_rows": 250})).rows_learned == 250
+    assert ModelSpec.from_json(_with("training", value={})).rows_learned == 0
+    assert ModelSpec.from_json(_with("training", value={})).temperature == 1.0
+
+
+def test_what_describes_the_files_is_no_part_of_it() -> None:
+    facts = {"format": 1, "name": "rent", **FACTS, "tensors": {"sha256": "0"}}
+    assert ModelSpec.from_json(facts).to_json() == FACTS
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (_with("created", value=5), "created: expected a text"),
+        (_with("murho", value=""), "murho: expected a text"),
+        (
+            _with("architecture", value=None),
+            "architecture: expected an object with exactly the fields inputs,",
+        ),
+        (_with("architecture", "width", value=1), "architecture: expected an object with exactly"),
+        (
+            _with("architecture", "inputs", value=True),
+            "architecture.inputs: expected a whole number from 1, found true",
+        ),
+        (_with("architecture", "inputs", value=3.0), "architecture.inputs: expected a whole number"),
+        (_with("architecture", "inputs", value=0), "architecture.inputs: expected a whole number from 1"),
+        (
+            _with("architecture", "inputs", value=3),
+            "architecture.inputs: expected 2, the number of encoded features",
+        ),
+        (
+            _with("architecture", "outputs", value=2),
+            "architecture.outputs: expected 1, the number of outputs of homo",
+        ),
+        (_with("architecture", "hidden", value=None), "architecture.hidden: expected a list"),
+        (
+            _with("architecture", "hidden", value=[8, "x"]),
+            'architecture.hidden[1]: expected a whole number from 1, found "x"',
+        ),
+        (_with("architecture", "hidden", value=[10**9]), "architecture: hidden: widths lie between"),
+        (_with("architecture", "activation", value="step"), "architecture: activation must be one of"),
+        (_with("architecture", "members", value=65), "architecture: members must lie"),
+        (_with("architecture", "skip", value=1), "architecture.skip: expected true or false"),
+        (_with("prior", value={"kind": "horseshoe"}), "prior.kind: expected one of gaussian,"),
+        (_with("prior", value="gaussian"), "prior.kind: expected one of"),
+        (_with("prior", "sigma", value=None), "prior.sigma: expected a finite number"),
+        (_with("prior", "sigma", value=-1.0), "prior: "),
+        (_with("prior", "tau", value=1.0), "prior: expected an object with exactly the fields kind, sigma"),
+        (_with("likelihood", value=[]), "likelihood: expected an object"),
+        (_with("likelihood", "width", value=1), "likelihood: expected an object"),
+        (_with("likelihood", "kind", value="poisson"), "likelihood.kind: expected one of fixed,"),
+        (_with("likelihood", "kind", value=["fixed"]), "likelihood.kind: expected a text"),
+        (_with("likelihood", "kind", value="fixed"), "likelihood: fixed noise needs its standard deviation"),
+        (_with("likelihood", "sigma", value="1"), "likelihood.sigma: expected a finite number"),
+        (
+            _with("likelihood", "components", value=0.5),
+            "likelihood.components: expected a whole number from 1",
+        ),
+        (_with("likelihood", "wide", value={"weight": 0.1}), "likelihood.wide: expected an object"),
+        (_with("likelihood", "wide", "weight", value=2.0), "likelihood.wide.weight"),
+        (
+            _with("target", value=None),
+            "target: expected an object with exactly the fields name, unit,",
+        ),
+        (_without("target", "scale"), "target: expected an object"),
+        (_with("target", "location", value="x"), "target.location: expected a finite number"),
+        (_with("target", "scale", value=0.0), "target.scale: expected a number above 0"),
+        (_with("target", "name", value="price"), "target.name: expected 'rent' as in the schema"),
+        (_with("target", "unit", value=None), "target.unit: expected 'EUR' as in the schema"),
+        (_with("target", "transform", value={"kind": "cube"}), "target.transform.kind: expected one of"),
+        (_with("target", "transform", value={"kind": ["log"]}), "target.transform.kind: expected one of"),
+        (
+            _with("target", "transform", value={"kind": "log", "shift": 0}),
+            "target.transform: expected an object",
+        ),
+        (_with("schema", value=None), "schema: expected an object"),
+        (_with("schema", "features", 0, "kind", value="text"), "schema.features[0].kind: expected 'numeric'"),
+        (_with("schema", "left_out", value=[]), "schema.left_out: expected an object"),
+        (_with("encoding", value=None), "encoding: expected an object"),
+        (
+            _with("encoding", "features", "size", "scale", "std", value=0.0),
+            "encoding.features.size.scale.std: expected",
+        ),
+        (_with("encoding", "gaps", value={"size": []}), "encoding: expected an object with exactly the fields"),
+        (_without("likelihood", "wide"), "likelihood: expected an object"),
+        (_without("target", "transform"), "target: expected an object"),
+        (
+            _with("encoding", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),
+            "encoding.continuations.size.share: expected a number from 0 to 1",
+        ),
+        (_with("beyond", value="edge"), "beyond: expected an object"),
+        (_with("beyond", "rule", value="flat"), 'beyond.rule: expected "edge", found "flat"'),
+        (_with("calibration", value=[]), "calibration: expected an object"),
+        (_with("calibration", "method", value="isotonic"), 'calibration.method: expected "split-conformal"'),
+        (_with("calibration", "rows", value=0), "calibration.rows: expected a whole number from 1"),
+        (
+            _with("calibration", "nominal", value=[1.0, "2"]),
+            "calibration.nominal[1]: expected a finite number",
+        ),
+        (_with("calibration", "observed", value=[2.0, 1.0]), "calibration.observed: expected increasing"),
+        (
+            _with("calibration", "observed", value=[2.0]),
+            "calibration.observed: expected as many numbers as nominal, 2",
+        ),
+        (_with("default_seed", value=None), "default_seed: expected a whole number from 0, found null"),
+        (_with("default_seed", value="7"), "default_seed: expected a whole number from 0"),
+        (_with("training", value=[]), "training: expected an object"),
+        (_with("training", "rows", value=-1), "training.rows: expected a whole number from 0"),
+        (_with("training", "temperature", value=None), "training.temperature: expected a finite number"),
+        (_with("metrics", value=[]), "metrics: expected an object"),
+        (_with("update", value=3), "update: expected an object"),
+        (_with("update", value={"total_rows": "3"}), "update.total_rows: expected a whole number from 0"),
+        (_with("pruning", value=3), "pruning: expected an object"),
+        (_with("estimator", value=[]), "estimator: expected an object"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_path(facts: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        ModelSpec.from_json(facts)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("part", ["inputs", "hidden", "outputs", "activation", "members", "skip"])
+def test_no_size_may_be_absent(part: str) -> None:
+    with pytest.raises(CheckpointError, match=f"architecture: expected .* {part}"):
+        ModelSpec.from_json(_without("architecture", part))

@@ -1,0 +1,74 @@
+"""The engine of compiled code keeps the contract of engines, shares rows among threads, and answers every row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murho.model.bbb.gaussian import FixedNoise
+from murho.model.predictive.compiled.loader import Kernels, load
+from murho.model.predictive.compiled_engine import CompiledEngine
+from tests.model.predictive.engine_contract import (
+    CALIBRATION,
+    EVERYTHING,
+    PLAIN,
+    Case,
+    EngineContract,
+    MakeEngine,
+    assert_same,
+    target_model,
+)
+
+
+@pytest.fixture
+def kernels() -> Kernels:
+    return load() or pytest.fail("compiled code can't be loaded here")
+
+
+class TestCompiledEngine(EngineContract):
+    @pytest.fixture
+    def make(self, kernels: Kernels) -> MakeEngine:
+        return partial(CompiledEngine, kernels=kernels)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_share_the_rows_and_change_nothing(kernels: Kernels) -> None:
+    spans = []
+
+    def watched(*arguments: Any) -> None:
+        spans.append(arguments[9:11])
+        kernels.answer_rows(*arguments)
+
+    target = target_model("mixture", "log")
+    case = Case.of(target, 80)
+    alone = case.asked(CompiledEngine(target, kernels), EVERYTHING)
+    shared = CompiledEngine(target, replace(kernels, answer_rows=watched), components_per_thread=1)
+    assert_same(case.asked(shared, EVERYTHING), alone, alone["std"])
+    assert sorted(spans) == [(first, first + 10) for first in range(0, 80, 10)]
+
+
+def test_rows_that_it_finds_no_proof_for_are_found_by_the_reference(kernels: Kernels) -> None:
+    def unsure(*arguments: Any) -> None:
+        kernels.answer_rows(*arguments)
+        values, settled = arguments[12:14]
+        for row, level in ((0, 0), (3, 1), (19, 3)):
+            values[row, level:], settled[row] = np.nan, False
+
+    target = target_model("mixture")
+    case = Case.of(target, 20)
+    answer = case.asked(CompiledEngine(target, replace(kernels, answer_rows=unsure)), PLAIN, CALIBRATION)
+    expected = case.expected(PLAIN, CALIBRATION)
+    assert_same(answer, expected, expected["std"], to=1e-5)
+
+
+def test_it_knows_the_observation_models_that_its_code_was_written_for() -> None:
+    class OtherNoise(FixedNoise):
+        mixture_outputs = False
+
+    known = target_model("fixed")
+    assert CompiledEngine.supports(known)
+    assert not CompiledEngine.supports(replace(known, likelihood=OtherNoise(0.1)))

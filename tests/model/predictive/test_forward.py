@@ -1,0 +1,198 @@
+"""The forward pass is its definition in double precision, whatever the tiles and the threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from murho.model.bbb.network import ACTIVATIONS
+from murho.model.predictive import compiled_engine as compiled_engine_module
+from murho.model.predictive import torch_engine as forward_module
+from murho.model.predictive.compiled.loader import load
+from murho.model.predictive.compiled_engine import CompiledEngine
+from murho.model.predictive.draws import Draws
+from tests.model.predictive.engine_contract import target_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Forward = Callable[[Draws, Tensor], Tensor]
+
+
+@pytest.fixture(params=["torch", "compiled"])
+def forward(request: pytest.FixtureRequest) -> Forward:
+    """The forward pass of every engine."""
+    if request.param == "torch":
+        return forward_module.forward
+    return _compiled().forward
+
+
+def _compiled(**changes: Any) -> CompiledEngine:
+    kernels = load()
+    assert kernels is not None
+    return CompiledEngine(target_model("fixed"), replace(kernels, **changes))
+
+
+def _draws(
+    samples: int, hidden: tuple[int, ...], outputs: int, *, activation: str = "silu", skip: bool = False
+) -> Draws:
+    """Draws of a network of three inputs."""
+    generator = torch.Generator().manual_seed(samples)
+    widths = (3, *hidden, outputs)
+    weights, biases = [], []
+    for index, units in enumerate(widths[1:]):
+        inputs = widths[index] + (3 if skip and hidden and index == len(hidden) else 0)
+        weights.append(torch.randn(samples, inputs, units, generator=generator) / inputs**0.5)
+        biases.append(torch.randn(samples, 1, units, generator=generator))
+    return Draws.of(weights, biases, torch.zeros(samples).long(), activation=activation, skip=skip)
+
+
+def _rows(count: int) -> Tensor:
+    return torch.randn(count, 3, generator=torch.Generator().manual_seed(1))
+
+
+def _defined(draws: Draws, rows: Tensor) -> Tensor:
+    """A loop over draws and layers, float64."""
+    outputs = []
+    for draw in range(len(draws)):
+        values = inputs = rows.double()
+        last = len(draws.weights) - 1
+        for index, (weight, bias) in enumerate(zip(draws.weights, draws.biases, strict=True)):
+            if index:
+                values = ACTIVATIONS[draws.activation](values)
+            if draws.skip and index == last > 0:
+                values = torch.cat((values, inputs), dim=1)
+            values = values @ weight[draw].double() + bias[draw].double()
+        outputs.append(values)
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 2, 3, 40])
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 5), (4, 9, 4)])
+def test_forward_is_its_definition(
+    forward: Forward, hidden: tuple[int, ...], skip: bool, outputs: int, batch: int
+) -> None:
+    draws, rows = _draws(6, hidden, outputs, skip=skip), _rows(batch)
+    torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_one_draw_of_a_network_of_one_unit_is_its_definition(forward: Forward, skip: bool) -> None:
+    draws, rows = _draws(1, (1,), 1, skip=skip), _rows(40)
+    torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+@pytest.mark.parametrize("batch", [1, 17])
+def test_every_activation_is_applied(forward: Forward, activation: str, batch: int) -> None:
+    draws, rows = _draws(4, (16, 16), 2, activation=activation), _rows(batch)
+    torch.testing.assert_close(forward(draws, rows).double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    samples=st.integers(1, 20),
+    batch=st.integers(1, 200),
+    tile_floats=st.integers(1, 3000),
+    tile_rows=st.integers(1, 250),
+    threads=st.integers(1, 3),
+    skip=st.booleans(),
+)
+def test_tiles_and_threads_change_nothing(
+    forward: Forward, samples: int, batch: int, tile_floats: int, tile_rows: int, threads: int, skip: bool
+) -> None:
+    draws, rows = _draws(samples, (8, 5), 2, skip=skip), _rows(batch)
+    expected = _defined(draws, rows)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with (
+            mock.patch.object(forward_module, "TILE_FLOATS", tile_floats),
+            mock.patch.object(forward_module, "TILE_ROWS", tile_rows),
+            mock.patch.object(compiled_engine_module, "TILE_FLOATS", tile_floats),
+            mock.patch.object(compiled_engine_module, "LEAST_ROWS", min(tile_rows, 8)),
+            mock.patch.object(compiled_engine_module, "MOST_ROWS", tile_rows),
+        ):
+            outputs = forward(draws, rows)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(outputs.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+@pytest.mark.parametrize("skip", [False, True])
+def test_in_double_precision_large_outputs_are_rounded_once(
+    skip: bool, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws, rows = _draws(7, (8, 5), 2, skip=skip), 1e4 * _rows(batch)
+    expected = _defined(draws, rows).float()
+    assert not torch.equal(forward_module.forward(draws, rows), expected)
+    for at_a_time in (3, 7):
+        monkeypatch.setattr(forward_module, "DOUBLE_BYTES", at_a_time * 2 * draws.nbytes // 7)
+        torch.testing.assert_close(forward_module.forward_in_double(draws, rows), expected, rtol=1.2e-7, atol=1e-6)
+
+
+def test_a_row_alone_is_answered_as_among_others_and_the_same_at_every_call(forward: Forward) -> None:
+    draws, rows = _draws(12, (64, 64), 1), _rows(1500)
+    whole = forward(draws, rows)
+    assert torch.equal(forward(draws, rows), whole)
+    for row in (0, 777, 1499):
+        alone = forward(draws, rows[row : row + 1])
+        torch.testing.assert_close(alone[:, 0], whole[:, row], rtol=1e-5, atol=1e-5)
+
+
+def test_the_first_of_many_draws_answer_as_if_there_were_no_others(forward: Forward) -> None:
+    draws, rows = _draws(12, (8, 5), 2, skip=True), _rows(30)
+    torch.testing.assert_close(forward(draws.first(5), rows), forward(draws, rows)[:5], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2, 3])
+@pytest.mark.parametrize("samples", [12, 7])
+def test_a_row_with_zeros_reads_fewer_weights_and_has_the_same_outputs(
+    forward: Forward, zeros: int, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws, rows = _draws(12, (8, 5), 2), _rows(1)
+    rows[0, :zeros] = 0.0
+    expected = _defined(draws, rows)[:samples]
+    monkeypatch.setattr(forward_module, "SPARSE_FLOATS", 1)
+    torch.testing.assert_close(forward(draws.first(samples), rows).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="PyTorch has another library behind it here")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_share_the_draws_of_compiled_code(threads: int) -> None:
+    draws, rows, spans = _draws(11, (8,), 1), _rows(40), []
+    kernels = load()
+    assert kernels is not None
+    forward_draws = kernels.forward_draws
+    assert forward_draws is not None
+
+    def watched(*arguments: Any) -> None:
+        spans.append(arguments[-2:])
+        forward_draws(*arguments)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = _compiled(forward_draws=watched).forward(draws, rows)
+    finally:
+        torch.set_num_threads(before)
+    firsts = [first for first, _ in sorted(spans)]
+    assert firsts == ([0] if threads == 1 else [0, 1, 2, 4, 5, 6, 8, 9])
+    assert [last for _, last in sorted(spans)] == [*firsts[1:], 11]
+    torch.testing.assert_close(found.double(), _defined(draws, rows), rtol=1e-5, atol=1e-5)
+
+
+def test_with_another_library_behind_pytorch_outputs_are_pytorch_s() -> None:
+    draws, rows = _draws(6, (8, 5), 2), _rows(40)
+    outputs = _compiled(forward_draws=None).forward(draws, rows)
+    assert torch.equal(outputs, forward_module.forward(draws, rows))

@@ -1,0 +1,148 @@
+"""Data frames become tables whose cells and kinds are those that their owner meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from murho.model.errors import TableError
+from murho.model.tables.frames import (
+    declared_kinds,
+    is_frame,
+    table_from_frame,
+    table_from_matrix,
+    target_name,
+    unnamed,
+)
+from murho.model.tables.schema import ColumnOverride, FeatureKind
+from murho.model.tables.schema_inference import ColumnPlan, columns_from_table, plan_columns
+
+FRAME = pd.DataFrame(
+    {
+        "float": [1.5, np.nan, 2.5],
+        "integer": [1, 2, 3],
+        "nullable": pd.array([1, None, 3], dtype="Int64"),
+        "truth": [True, False, True],
+        "maybe": pd.array([True, None, False], dtype="boolean"),
+        "text": ["b", None, "a"],
+        "category": pd.Categorical(["u", None, "v"]),
+        "codes": pd.Categorical([4.0, 8.0, 4.0]),
+        "interval": pd.cut(pd.Series([1.0, 2.0, 9.0]), [0.0, 5.0, 10.0]),
+        "day": pd.to_datetime(["2020-01-02", None, "1970-01-01"]),
+        "zone": pd.to_datetime(["2020-01-02T01:00", None, "1970-01-01T01:00"]).tz_localize("Etc/GMT-1"),
+    }
+)
+NAN = float("nan")
+KINDS_AND_CELLS: dict[str, tuple[FeatureKind, list[Any]]] = {
+    "float": (FeatureKind.NUMERIC, [1.5, NAN, 2.5]),
+    "integer": (FeatureKind.NUMERIC, [1.0, 2.0, 3.0]),
+    "nullable": (FeatureKind.NUMERIC, [1.0, NAN, 3.0]),
+    "truth": (FeatureKind.BOOLEAN, [1.0, 0.0, 1.0]),
+    "maybe": (FeatureKind.BOOLEAN, [1.0, NAN, 0.0]),
+    "text": (FeatureKind.CATEGORICAL, ["b", None, "a"]),
+    "category": (FeatureKind.CATEGORICAL, ["u", None, "v"]),
+    "codes": (FeatureKind.CATEGORICAL, ["4", "8", "4"]),
+    "interval": (FeatureKind.CATEGORICAL, ["(0.0, 5.0]", "(0.0, 5.0]", "(5.0, 10.0]"]),
+    "day": (FeatureKind.DATE, [18263.0, NAN, 0.0]),
+    "zone": (FeatureKind.DATE, [18263.0, NAN, 0.0]),
+}
+
+
+def plan_of(table: pa.Table) -> ColumnPlan:
+    given = {name: ColumnOverride(kind) for name, kind in declared_kinds(table).items()}
+    with_target = table.append_column("y", pa.array(np.arange(table.num_rows, dtype=np.float64)))
+    return plan_columns(with_target, "y", overrides=given)
+
+
+@pytest.mark.parametrize("name", KINDS_AND_CELLS)
+def test_every_type_of_pandas_becomes_its_kind(name: str) -> None:
+    table = table_from_frame(FRAME[[name]], [name])
+    plan = plan_of(table)
+    kind, cells = KINDS_AND_CELLS[name]
+    assert plan.kinds == {name: kind}
+    column = columns_from_table(table, plan)[name]
+    if kind is FeatureKind.CATEGORICAL:
+        assert column.tolist() == cells
+    else:
+        np.testing.assert_array_equal(column, cells)
+
+
+def test_tables_and_record_batches_of_pyarrow_are_frames_too() -> None:
+    table = pa.table({"a": [1, 2], "b": ["u", "v"]})
+    for frame in (table, table.to_batches()[0]):
+        assert is_frame(frame)
+        assert table_from_frame(frame, ["a", "b"]).equals(table)
+
+
+def test_categories_of_polars_are_categories() -> None:
+    views = pa.array(["u", "4"], pa.string_view())
+    column = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.uint32()), views)])
+    table = table_from_frame(pa.table({"view": column, "plain": [1, 2, 3]}), ["a", "b"])
+    plan = plan_of(table)
+    assert plan.kinds == {"a": FeatureKind.CATEGORICAL, "b": FeatureKind.NUMERIC}
+    assert columns_from_table(table, plan)["a"].tolist() == ["u", None, "4"]
+
+
+def test_arrays_lists_and_series_are_no_frames() -> None:
+    for data in (np.zeros((2, 2)), [[0.0], [1.0]], pd.Series([1.0]), pa.chunked_array([[1.0]])):
+        assert not is_frame(data)
+
+
+def test_columns_without_names_get_names_by_position() -> None:
+    table = table_from_frame(pd.DataFrame(np.eye(2)), unnamed(2))
+    assert table.column_names == ["x0", "x1"]
+    assert table.column("x1").to_pylist() == [0.0, 1.0]
+
+
+def test_counters_of_rows_stay_numeric_and_texts_are_inferred() -> None:
+    frame = pd.DataFrame(
+        {
+            "counter": np.arange(30),
+            "month": ["2020-01-01", "2020-02-01"] * 15,
+            "name": [f"n{i}" for i in range(30)],
+        }
+    )
+    plan = plan_of(table_from_frame(frame, list(frame.columns)))
+    assert plan.kinds == {"counter": FeatureKind.NUMERIC, "month": FeatureKind.DATE}
+    assert plan.left_out == {"name": "it identifies rows: 30 of its 30 texts are different"}
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([1, "a", 2.0], "column 'mixed', of the type object"),
+        ([1 + 2j, 3j, 0j], "column 'mixed', of the type complex128"),
+        ([2**70, 1, 2], "column 'mixed', of the type object"),
+        (pd.arrays.SparseArray([0.0, 1.0, 0.0]), "column 'mixed', of the type Sparse"),
+    ],
+)
+def test_a_column_that_arrow_has_no_type_for_is_named(column: Any, message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        table_from_frame(pd.DataFrame({"mixed": column}), ["mixed"])
+
+
+def test_names_must_be_there_and_differ() -> None:
+    with pytest.raises(TableError, match="column 2 has no name"):
+        table_from_frame(pd.DataFrame(np.eye(2)), ["a", " "])
+    with pytest.raises(TableError, match="named 'a'"):
+        table_from_frame(pd.DataFrame(np.eye(2)), ["a", "a"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_matrix_becomes_columns_of_numbers(dtype: type[Any], order: Any) -> None:
+    matrix = np.array([[0, 1, 1], [1, 0, 1]], dtype=dtype, order=order)
+    table = table_from_matrix(matrix, unnamed(3))
+    assert table.schema.types == [pa.float64()] * 3
+    np.testing.assert_array_equal(np.column_stack([table.column(i).to_numpy() for i in range(3)]), matrix)
+
+
+def test_the_target_takes_the_name_of_a_series_unless_a_feature_has_it() -> None:
+    assert target_name(pd.Series([1.0], name="price"), ["x0"]) == "price"
+    assert target_name(pd.Series([1.0], name="price"), ["price"]) == "price_"
+    assert target_name(pd.Series([1.0], name=3), ["x0"]) == "y"
+    assert target_name([1.0], ["y", "y_"]) == "y__"

@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murho.model.encoding.encoder import Encoder
+from murho.model.errors import OptionError, TableError
+from murho.model.tables.files import read_table
+from murho.model.tables.schema import ColumnOverride, FeatureKind, Target
+from murho.model.tables.schema_inference import (
+    ColumnPlan,
+    columns_from_table,
+    make_schema,
+    plan_columns,
+    target_from_table,
+)
+from tests.support import ROOT, write_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CARS = ROOT / "examples" / "cars.csv"
+
+
+def table_of(rows: int = 40, **columns: Any) -> pa.Table:
+    """A table with a target ``y`` and a feature ``x`` beside the columns given, which are repeated."""
+    fill = {name: (list(cells) * rows)[:rows] for name, cells in columns.items()}
+    return pa.table({"y": [row * 0.5 for row in range(rows)], "x": [(row * 7 % 5) / 2 for row in range(rows)], **fill})
+
+
+def kind_of(cells: Any, **options: Any) -> FeatureKind | str:
+    plan = plan_columns(table_of(c=cells), "y", **options)
+    return plan.kinds["c"] if "c" in plan.kinds else plan.left_out["c"]
+
+
+def refusal(cells: Any, rows: int = 40, **options: Any) -> str:
+    with pytest.raises(TableError) as caught:
+        plan_columns(table_of(rows, c=cells), "y", **options)
+    return str(caught.value)
+
+
+def test_the_plan_of_the_cars() -> None:
+    plan = plan_columns(
+        read_table(CARS),
+        "Miles_per_Gallon",
+        overrides={"Miles_per_Gallon": ColumnOverride(unit="mpg"), "Horsepower": ColumnOverride(unit="hp")},
+    )
+    numeric = ["Cylinders", "Displacement", "Horsepower", "Weight_in_lbs", "Acceleration"]
+    assert dict(plan.kinds) == {
+        **dict.fromkeys(numeric, FeatureKind.NUMERIC),
+        "Year": FeatureKind.DATE,
+        "Origin": FeatureKind.CATEGORICAL,
+    }
+    assert list(plan.kinds)[-2:] == ["Year", "Origin"]
+    assert [name for name, missing in plan.missing.items() if missing] == ["Horsepower"]
+    assert plan.target == Target("Miles_per_Gallon", "mpg")
+    assert [name for name, unit in plan.units.items() if unit] == ["Horsepower"]
+    assert plan.left_out == {}
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1", "2.5", None, "-3e2"], "numeric"),
+        (["1", "0"], "numeric"),
+        (["true", "FALSE", None], "boolean"),
+        (["1970-01-01", "1971-01-01T10:00:00Z"], "date"),
+        (["a", "b"], "categorical"),
+        (["yes", "no"], "categorical"),
+        (["1", "2", "a"], "categorical"),
+        (["2020-01-01", "soon"], "categorical"),
+        (["3,5", "x", "y"], "categorical"),
+        ([1, 2], "numeric"),
+        ([1.5, float("nan")], "numeric"),
+        ([Decimal("1.5"), Decimal(2)], "numeric"),
+        ([True, False], "boolean"),
+        ([date(1970, 1, 1), date(1971, 1, 1)], "date"),
+        ([datetime(1970, 1, 1, tzinfo=UTC), datetime(1971, 1, 1, tzinfo=UTC)], "date"),
+        ([None, "  "], "every cell is missing"),
+        ([None], "every cell is missing"),
+        (["a"], "every cell is the same"),
+        ([3.0], "every cell is the same"),
+        (["4", "4.0"], "every cell is the same"),
+        (["a", None], "categorical"),
+        ([3.0, None], "numeric"),
+        ([[1], [2]], "cells of the type list<item: int64> can't be used"),
+        ([b"a", b"b"], "cells of the type binary can't be used"),
+        ([f"car {row}" for row in range(40)], "it identifies rows: 40 of its 40 texts are different"),
+        ([f"car {row}" for row in range(20)], "categorical"),
+        (range(40), "it identifies rows: it numbers them from 0"),
+        ([str(row) for row in range(40, 0, -1)], "it identifies rows: it numbers them from 1"),
+        (range(2, 42), "numeric"),
+        ([*range(39), 5], "numeric"),
+        ([row + 0.5 for row in range(40)], "numeric"),
+    ],
+)
+def test_kinds_are_inferred_from_the_whole_column(cells: Any, kind: str) -> None:
+    assert kind_of(cells) == kind
+
+
+def test_arrow_dictionaries_are_categories() -> None:
+    table = table_of(3).append_column("c", pa.array(["a", None, "b"]).dictionary_encode())
+    plan = plan_columns(table, "y")
+    assert (plan.kinds["c"], plan.missing["c"]) == (FeatureKind.CATEGORICAL, True)
+    assert columns_from_table(table, plan)["c"].tolist() == ["a", None, "b"]
+
+
+def test_a_declared_kind_overrules_the_inferred_one() -> None:
+    assert kind_of(range(40), overrides={"c": ColumnOverride(FeatureKind.NUMERIC)}) == "numeric"
+    assert kind_of(["4", "6.0", "8"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
+    assert kind_of(["0", "1"], overrides={"c": ColumnOverride(FeatureKind.BOOLEAN)}) == "boolean"
+    assert kind_of(["1"] * 9 + ["x"], overrides={"c": ColumnOverride(FeatureKind.CATEGORICAL)}) == "categorical"
+
+
+@pytest.mark.parametrize(
+    ("cells", "parts"),
+    [
+        (
+            ["1", "2", None, "4", "5", "6", "12x", "8"],
+            ["column 'c', row 7", "'12x' among numbers", "categorical"],
+        ),
+        (["1970-01-01"] * 9 + ["1970-13-01"], ["column 'c', row 10", "'1970-13-01' among dates"]),
+        (["$1", "$2", "$3"] * 10 + ["4 lb"], ["column 'c', row 31", "'4 lb' among numbers with currency '$'"]),
+        (["1", "2", "inf"], ["column 'c', row 3", "not finite"]),
+        (["1", "-1e999"], ["column 'c', row 2", "not finite"]),
+        ([1.0, float("inf")], ["column 'c', row 2", "not finite"]),
+    ],
+)
+def test_a_cell_that_looks_like_a_mistake_is_named(cells: Any, parts: list[str]) -> None:
+    message = refusal(cells)
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "part"),
+    [
+        (FeatureKind.NUMERIC, ["1", "a"], "row 2: 'a' is not a number"),
+        (FeatureKind.BOOLEAN, [1, 2], "row 2: '2' is neither true nor false"),
+        (FeatureKind.DATE, ["1970-01-01", "1970"], "row 2: '1970' is not an ISO 8601 date"),
+        (FeatureKind.DATE, [1970, 1971], "row 1: '1970' is not an ISO 8601 date"),
+        (FeatureKind.NUMERIC, [date(1970, 1, 1), date(1970, 1, 2)], "expected numbers, found dates"),
+    ],
+)
+def test_a_cell_that_is_not_of_the_declared_kind_is_named(kind: FeatureKind, cells: Any, part: str) -> None:
+    assert part in refusal(cells, overrides={"c": ColumnOverride(kind)})
+
+
+class TestTarget:
+    @pytest.mark.parametrize(
+        ("cells", "message"),
+        [
+            ([None, ""], "missing in every row"),
+            (["3", None], "is 3 in every row"),
+            (["3", "x", "4"], r"row 2: 'x' is not a number, and a target must be one \(68% of the cells are numbers\)"),
+            (
+                [*["3", "4"] * 8, "x"],
+                r"'x' among numbers \(95% of the cells are numbers\): correct the cell, or leave it",
+            ),
+            (["a", "b", None], "holds texts .'a', 'b'; 2 different., and a target must be a number"),
+            (["true", "false"], "write true as 1 and false as 0"),
+            (["2020-01-01", "2020-01-02"], "holds dates .'2020-01-01'"),
+            (["3", "inf", "4"], "row 2: inf is not finite"),
+            ([True, False], "write true as 1 and false as 0"),
+            ([date(1970, 1, 1)], "expected numbers, found dates"),
+        ],
+    )
+    def test_a_target_that_can_not_be_learned_is_refused(self, cells: Any, message: str) -> None:
+        with pytest.raises(TableError, match=message):
+            plan_columns(table_of(c=cells), "c")
+
+    @pytest.mark.parametrize(("rows", "message"), [(0, "no rows"), (1, "one row")])
+    def test_a_table_without_two_rows_is_refused(self, rows: int, message: str) -> None:
+        with pytest.raises(TableError, match=message):
+            plan_columns(table_of(3).slice(0, rows), "y")
+
+    def test_an_unknown_target_is_refused_with_a_close_name(self) -> None:
+        with pytest.raises(TableError, match=r"'Miles_per_Galon'.*did you mean 'Miles_per_Gallon'.*Origin"):
+            plan_columns(read_table(CARS), "Miles_per_Galon")
+        with pytest.raises(TableError, match=r"'zzz' is not a column of the table\. Its columns are: y, x, c"):
+            target_from_table(table_of(c=["a"]), "zzz")
+
+    def test_missing_targets_are_nan(self) -> None:
+        assert np.array_equal(
+            target_from_table(table_of(3, c=["1.5", None, "2"]), "c"), [1.5, np.nan, 2], equal_nan=True
+        )
+
+
+class TestOptions:
+    def test_ignored_columns_are_left_out(self) -> None:
+        assert plan_columns(table_of(c=["a", "b"]), "y", ignore=["c"]).left_out == {"c": "ignored"}
+
+    def test_unknown_columns_are_refused(self) -> None:
+        with pytest.raises(OptionError, match="the ignored column 'Orign' is not in the table: did you mean 'Origin'"):
+            plan_columns(read_table(CARS), "Miles_per_Gallon", ignore=["Orign"])
+        with pytest.raises(OptionError, match="the described column 'k'"):
+            plan_columns(table_of(), "y", overrides={"k": ColumnOverride(unit="m")})
+
+    def test_the_target_can_be_neither_ignored_nor_a_date(self) -> None:
+        with pytest.raises(OptionError, match="can't be ignored"):
+            plan_columns(table_of(), "y", ignore=["y"])
+        with pytest.raises(OptionError, match="can't be date"):
+            plan_columns(table_of(), "y", overrides={"y": ColumnOverride(FeatureKind.DATE)})
+
+    def test_a_table_with_no_feature_left_says_why(self) -> None:
+        with pytest.raises(
+            TableError, match="no column is left as a feature: 'x': ignored; 'c': every cell is the same"
+        ):
+            plan_columns(table_of(c=["a"]), "y", ignore=["x"])
+        with pytest.raises(TableError, match="the target is the only column"):
+            plan_columns(table_of().select(["y"]), "y")
+
+
+class TestColumns:
+    def test_cells_of_all_types_become_canonical(self) -> None:
+        table = pa.table(
+            {
+                "number": ["1.5", None, " 2 "],
+                "float32": pa.array([0.5, None, float("nan")], pa.float32()),
+                "boolean": pa.array([True, None, False]),
+                "date": pa.array([date(1970, 1, 2), None, date(1969, 12, 31)]),
+                "seconds": pa.array([43_200, None, -86_400], pa.timestamp("s")),
+                "zoned": pa.array([43_200_000_000_123, None, 0], pa.timestamp("ns", "Nowhere/Nowhere")),
+                "milliseconds": pa.array([86_400_000, None, 0], pa.date64()),
+                "category": pa.array(["4.0", None, "USA"]),
+                "numbers": pa.array([4.0, None, 6.5]),
+            }
+        )
+        kinds = {
+            **dict.fromkeys(["number", "float32"], FeatureKind.NUMERIC),
+            "boolean": FeatureKind.BOOLEAN,
+            **dict.fromkeys(["date", "seconds", "zoned", "milliseconds"], FeatureKind.DATE),
+            **dict.fromkeys(["category", "numbers"], FeatureKind.CATEGORICAL),
+        }
+        plan = ColumnPlan(kinds, dict.fromkeys(kinds), dict.fromkeys(kinds, True), Target("y", None), {})
+        columns = columns_from_table(table, plan)
+        nan = np.nan
+        expected: dict[str, list[Any]] = {
+            "number": [1.5, nan, 2.0],
+            "float32": [0.5, nan, nan],
+            "boolean": [1.0, nan, 0.0],
+            "date": [1.0, nan, -1.0],
+            "seconds": [0.5, nan, -1.0],
+            "zoned": [0.5, nan, 0.0],
+            "milliseconds": [1.0, nan, 0.0],
+        }
+        for name, values in expected.items():
+            assert columns[name].dtype == np.float64
+            np.testing.assert_array_equal(columns[name], values, name)
+        assert columns["category"].tolist() == ["4", None, "USA"]
+        assert columns["numbers"].tolist() == ["4", None, "6.5"]
+        assert list(columns) == list(kinds)
+
+    @pytest.mark.parametrize("kind", [FeatureKind.DATE, FeatureKind.CATEGORICAL])
+    @pytest.mark.parametrize("unit", ["s", "us"])
+    def test_dates_beyond_the_calendar_are_refused(self, kind: FeatureKind, unit: str) -> None:
+        table = pa.table({"c": pa.array([0, 10**18], pa.timestamp(unit))})
+        plan = ColumnPlan({"c": kind}, {"c": None}, {"c": False}, Target("y", None), {})
+        with pytest.raises(TableError, match="column 'c': it holds dates beyond the years 1 to 9999"):
+            columns_from_table(table, plan)
+
+    def test_no_rows_are_no_error(self) -> None:
+        table = read_table(CARS)
+        plan = plan_columns(table, "Miles_per_Gallon")
+        columns = columns_from_table(table.slice(0, 0), make_schema(plan, columns_from_table(table, plan)))
+        assert {column.shape for column in columns.values()} == {(0,)}
+
+    def test_a_schema_refuses_missing_cells_that_training_had_not(self) -> None:
+        table = table_of(4, c=["a", "b"])
+        plan = plan_columns(table, "y")
+        schema = make_schema(plan, columns_from_table(table, plan))
+        holes = pa.table({"x": [1.0, 2.0], "c": ["a", None]})
+        with pytest.raises(TableError, match="column 'c', row 2: the cell is missing"):
+            columns_from_table(holes, schema)
+        assert columns_from_table(holes, plan)["c"].tolist() == ["a", None]
+
+    def test_a_missing_feature_is_named_and_other_columns_are_not_looked_at(self) -> None:
+        table = table_of(4, c=["a", "b"])
+        plan = plan_columns(table, "y")
+        with pytest.raises(
+            TableError, match=r"the feature 'c' is not a column of the table\. Its columns are: x, other"
+        ):
+            columns_from_table(pa.table({"x": [1.0], "other": [[1]]}), plan)
+        assert set(columns_from_table(table.append_column("other", [[[1]] * 4]), plan)) == {"x", "c"}
+
+    @given(
+        numbers=st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8),
+        chunk=st.integers(1, 8),
+    )
+    def test_chunks_change_nothing(self, numbers: list[float | None], chunk: int) -> None:
+        texts = [None if number is None else repr(number) for number in numbers]
+        chunks = [texts[start : start + chunk] for start in range(0, len(texts), chunk)]
+        plan = ColumnPlan({"c": FeatureKind.NUMERIC}, {"c": None}, {"c": True}, Target("y", None), {})
+        columns = columns_from_table(pa.table({"c": pa.chunked_array(chunks, pa.string())}), plan)
+        expected = [np.nan if number is None else number for number in numbers]
+        np.testing.assert_array_equal(columns["c"], expected)
+
+    def test_formats_agree(self, tmp_path: Path) -> None:
+        table = read_table(CARS)
+        plan = plan_columns(table, "Miles_per_Gallon")
+        columns = columns_from_table(table, plan)
+        typed = {name: column for name, column in columns.items() if name != "Year"}
+        write_table(tmp_path / "cars.parquet", {**typed, "Year": table["Year"]})
+        again = columns_from_table(read_table(tmp_path / "cars.parquet"), plan)
+        for name, column in columns.items():
+            np.testing.assert_array_equal(again[name], column)
+
+
+class TestMakeSchema:
+    def test_of_many_categories_the_most_frequent_are_kept(self) -> None:
+        """300 texts, of which the first 200 are twice as frequent."""
+        shops = [f"t{number:03d}" for number in range(300)] * 3 + [f"t{number:03d}" for number in range(200)] * 3
+        table = pa.table({"shop": shops, "price": np.arange(float(len(shops)))})
+        plan = plan_columns(table, "price")
+        columns = columns_from_table(table, plan)
+        schema = make_schema(plan, columns)
+        assert schema.features[0].categories == tuple(f"t{number:03d}" for number in range(200))
+        encoder = Encoder.fit(schema, columns)
+        unseen = encoder.names.index("shop is unseen")
+        assert encoder.encode(columns)[200:300, unseen].tolist() == [1.0] * 100
+        assert unseen not in encoder.zero_in_training  # rare categories have moved it
+        assert Encoder.from_json(encoder.to_json(), schema).zero_in_training == encoder.zero_in_training
+
+    def test_ranges_and_categories_are_those_of_the_rows_given(self) -> None:
+        table = read_table(CARS)
+        plan = plan_columns(table, "Miles_per_Gallon", overrides={"Weight_in_lbs": ColumnOverride(unit="lb")})
+        columns = columns_from_table(table, plan)
+        schema = make_schema(plan, {name: column[:12] for name, column in columns.items()})
+        features = {feature.name: feature for feature in schema.features}
+        assert list(features) == list(plan.kinds)
+        assert (features["Weight_in_lbs"].minimum, features["Weight_in_lbs"].maximum) == (3090.0, 4425.0)
+        assert features["Weight_in_lbs"].unit == "lb"
+        assert features["Horsepower"].missing
+        assert features["Origin"].categories == ("Europe", "USA")
+        assert (features["Year"].minimum, features["Year"].maximum) == (0.0, 0.0)
+        assert schema.target == plan.target
+
+    def test_a_feature_with_no_value_in_the_training_rows_has_no_range(self) -> None:
+        kinds = {"number": FeatureKind.NUMERIC, "category": FeatureKind.CATEGORICAL}
+        plan = ColumnPlan(kinds, dict.fromkeys(kinds), dict.fromkeys(kinds, True), Target("y", None), {})
+        columns = {"number": np.array([np.nan]), "category": np.array([None], dtype=object)}
+        number, category = make_schema(plan, columns).features
+        assert (number.minimum, number.maximum, category.categories) == (None, None, ())
+
+
+def test_categories_of_polars_in_arrow_files_are_categories(tmp_path: Path) -> None:
+    """Polars writes them as dictionaries of string views, which Arrow itself can't decode."""
+    views = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None] * 8, pa.uint32()), pa.array(["a", "b"], pa.string_view())
+    )
+    written = pa.table({"kind": views, "y": np.arange(24.0)})
+    with pa.ipc.new_file(tmp_path / "t.arrow", written.schema) as file:
+        file.write_table(written)
+    table = read_table(tmp_path / "t.arrow")
+    plan = plan_columns(table, "y")
+    assert plan.kinds == {"kind": FeatureKind.CATEGORICAL}
+    assert columns_from_table(table, plan)["kind"].tolist() == ["a", "b", None] * 8
