@@ -22,7 +22,7 @@ from murho.service.checkpoints.loading import load_warm
 from murho.service.checkpoints.model_cache import ModelCache
 from murho.service.checkpoints.models import Models
 from murho.service.checkpoints.registry import Registry
-from murho.service.checkpoints.storage_source import seconds_between_looks, source_of
+from murho.service.checkpoints.source import seconds_between_looks, source_of
 from murho.service.checkpoints.watcher import Watcher
 from murho.service.codecs.decoding import Decoder
 from murho.service.lifecycle import Lifecycle

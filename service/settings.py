@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from murho.model.checkpoint.cache import MOST_BYTES
+from murho.model.checkpoint.object_store import MOST_BYTES
 from murho.model.checkpoint.stores import place_of
 from murho.model.errors import OptionError
 from murho.model.predictive.draw_room import KEPT_BYTES

@@ -1,300 +1,410 @@
-"""Checkpoints in object storage: versions are listed, fetched into the cache, checked by hash, and published.
+"""Checkpoints in object storage: versions are listed, fetched into a bounded cache, checked by hash, and published.
 
-Which versions there are in a storage, from one listing of its objects.
+Objects are called ``NAME/VERSION/FILE``, as the files of a directory of checkpoints are; other objects are skipped, and
+so is what is hidden. ``model.json`` is the manifest of a version: it has the hash of the tensors, and one of itself. It
+is written last: a version is there with it, and not before. What does not fit its hashes is never used.
 
-Objects are called ``NAME/VERSION/FILE``, as the files of a directory of checkpoints are. Other objects are skipped, and
-so is what is hidden, such as the claim of a writer that has only begun.
+fsspec speaks to the storages. Its caches of files are not used: they have no bound in bytes, check no hash, remove
+what is in use, and write a file under its final name, so that half of it is taken for the whole after a crash.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
-import secrets
+import os
+import re
 import shutil
+import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from murho.model.checkpoint.cache import CacheOptions, CheckpointCache, Lease
 from murho.model.checkpoint.checkpoint import FACTS_FILE, check_writable, read_stored, write_checkpoint
-from murho.model.checkpoint.directories import (
-    NAME_PATTERN,
-    VERSION_PATTERN,
-    CheckpointReference,
-    choose_checkpoint,
-    validate_name,
-)
-from murho.model.checkpoint.objects import (
-    MANIFEST_FILE,
-    MOST_BYTES,
-    FileFacts,
-    Manifest,
-    MissingObjectError,
-    ObjectStorage,
-)
-from murho.model.checkpoint.stores import PAGE_FILE, WrittenVersion
-from murho.model.errors import CheckpointError, StorageError
+from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN, CheckpointReference, validate_name
+from murho.model.checkpoint.stores import PAGE_FILE, CheckpointStore, Lease, WrittenVersion
+from murho.model.errors import CheckpointError, OptionError, StorageError
+from murho.model.runtime import MOST_FACTS_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from torch import Tensor
 
-    from murho.model.checkpoint.objects import StoredObject
     from murho.model.checkpoint.spec import ModelSpec
 
-__all__ = [
-    "ObjectStore",
-    "StoredVersion",
-    "check_publishable",
-    "highest_number",
-    "publish",
-    "references_of",
-    "stored_versions",
-]
+__all__ = ["MOST_BYTES", "CheckpointCache", "ObjectStorage", "ObjectStore", "StoredObject", "default_cache"]
+
+EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az", "adl": "az"}
+"""Protocol → the extra of Murho with its library."""
+ACCOUNTS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
+    "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY",
+}
+"""Extra → where its library finds an account."""
+BLOCK_BYTES = 4 * 2**20
+"""Bytes of one request for a part of an object: a time limit holds for each, and memory for a single one."""
+SECONDS = 30.0
+"""Time limit of a request, beside the time that its bytes may take."""
+LEAST_RATE = 100_000.0
+"""Bytes a second below which a transfer counts as stuck."""
+TAGS = ("ETag", "etag", "generation", "md5", "LastModified", "last_modified", "updated", "mtime", "created")
+"""What fsspec's file systems call that which changes with the content of an object. Its own ``ukey`` asks once more for
+each object, and takes all that is told of it, such as when it was last read."""
+CLAIM_FILE, PROBE_FILE = ".claim", ".probe"
+"""A claim takes a number while its files are written; it is written only where it is not there yet."""
+_FILE = r"[^./\\\0][^/\\\0]*"
+_PATH = re.compile(rf"({NAME_PATTERN.pattern})/({VERSION_PATTERN.pattern})/({_FILE}(?:/{_FILE})*)")
+MOST_BYTES = 10 * 2**30
+"""The most bytes of a cache."""
+FETCHING = ".fetching-"
+GRACE_SECONDS = 60.0
+"""Age from which a fetch without a lock is taken for a left-over: its maker locks it right after making."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredVersion:
-    """One version as a listing has it.
+class StoredObject(NamedTuple):
+    """An object as a listing has it: its length in bytes, and what changes whenever its content does."""
+
+    size: int
+    tag: tuple[str, ...]
+
+
+class ObjectStorage:
+    """The objects below a URL, by their paths relative to it. Calls may come from any thread, not from an event loop.
 
     Attributes:
-        name: Name of the checkpoint.
-        version: Its version; any text that may stand in its place.
-        files: Its objects by path, relative to the version.
+        url: The URL, without a slash at its end.
+        seconds: Time limit of a request, beside the time that its bytes may take at `LEAST_RATE`. Storages whose
+            library is not asynchronous have no limit but the library's own.
     """
 
-    name: str
-    version: str
-    files: dict[str, StoredObject] = field(default_factory=dict)
+    def __init__(self, url: str) -> None:
+        """Open a storage; nothing is asked of it yet.
 
-    @property
-    def complete(self) -> bool:
-        """Whether its manifest is there, which is written last."""
-        return MANIFEST_FILE in self.files
+        Raises:
+            OptionError: The protocol is unknown, its library is not installed or finds no account.
+        """
+        from fsspec.core import url_to_fs
 
-    @property
-    def problem(self) -> str | None:
-        """Why it can't be a version, or None."""
-        if not NAME_PATTERN.fullmatch(self.name):
-            return "the name breaks the rule: letters, digits, '.', '_' and '-', at most 64"
-        if not VERSION_PATTERN.fullmatch(self.version):
-            return "a version is a whole number from 1"
-        return None
+        self.url, self.seconds = url, SECONDS
+        protocol = url.partition("://")[0].rpartition("::")[2].lower()
+        self._extra = extra = EXTRAS.get(protocol)
+        try:
+            # Not an instance that other code shares: its listings are cached.
+            self._fs, root = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
+        except ImportError as error:
+            advice = f": pip install 'murho[{extra}]'" if extra else ""
+            raise OptionError(f"{url}: the library for {protocol}:// is not installed{advice} ({error})") from error
+        except Exception as error:  # wrong credentials in the configuration of a library, for example
+            advice = (
+                f"An account is named by {ACCOUNTS[extra]}"
+                if extra
+                else "Murho reads directories, s3://, gs://, az:// and what fsspec knows"
+            )
+            raise OptionError(f"{url} can't be opened: {_first_line(error)}. {advice}") from error
+        self._root = str(root).strip("/")
+
+    def address(self, path: str) -> str:
+        """The URL of an object."""
+        return f"{self.url}/{path}".rstrip("/")
+
+    def list(self, folder: str = "") -> dict[str, StoredObject]:
+        """List every object below a folder, by path relative to the URL. The storage is asked, never a cache.
+
+        Raises:
+            CheckpointError: It can't be listed.
+        """
+        self._fs.invalidate_cache()
+        found = self._ask("listed", folder, "find", self._at(folder), detail=True)
+        if not found and self._extra == "az":  # for a container that is not there, adlfs finds nothing
+            self._ask("listed", folder, "info", self._root.partition("/")[0])
+        start = len(self._root) + 1
+        return {
+            name.strip("/")[start:]: StoredObject(
+                int(info.get("size") or 0), tuple(str(info[key]) for key in TAGS if info.get(key) is not None)
+            )
+            for name, info in found.items()
+            if info.get("type") == "file" and not name.endswith("/")  # a console's folders end with a slash
+        }
+
+    def read(self, path: str, size: int) -> Iterator[bytes]:
+        """Yield the content of an object of a known size in blocks; fewer bytes come from one that is shorter.
+
+        Raises:
+            CheckpointError: There is no such object, or it can't be read.
+        """
+        for start in range(0, size, BLOCK_BYTES):
+            most = min(BLOCK_BYTES, size - start)
+            block = self._ask("read", path, "cat_file", self._at(path), bytes_=most, start=start, end=start + most)
+            yield block[:most]
+            if len(block) < most:
+                return
+
+    def write(self, path: str, content: bytes, **options: Any) -> None:
+        """Write a small object, in place of what is there.
+
+        Raises:
+            FileExistsError: It is there, and an option says ``mode="create"``.
+            CheckpointError: It can't be written.
+        """
+        self._ask("written", path, "pipe_file", self._at(path), content, bytes_=len(content), **options)
+
+    def upload(self, file: Path, path: str) -> None:
+        """Write a file as an object, in place of what is there.
+
+        Raises:
+            CheckpointError: It can't be written.
+        """
+        self._ask("written", path, "put_file", str(file), self._at(path), bytes_=file.stat().st_size)
+
+    def remove(self, path: str) -> None:
+        """Remove an object, if that is possible."""
+        with suppress(CheckpointError):
+            self._ask("removed", path, "rm_file", self._at(path))
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}".rstrip("/")
+
+    def _ask(self, what: str, path: str, method: str, *arguments: Any, bytes_: int = 0, **options: Any) -> Any:
+        """Call a method of the file system within the time that its bytes may take; errors are told to people."""
+        address, limit = self.address(path), self.seconds + bytes_ / LEAST_RATE
+        try:
+            if not self._fs.async_impl:
+                return getattr(self._fs, method)(*arguments, **options)
+            from fsspec.asyn import sync
+
+            return sync(self._fs.loop, getattr(self._fs, f"_{method}"), *arguments, timeout=limit, **options)
+        except FileExistsError:
+            raise
+        except TimeoutError as error:
+            raise StorageError(f"{address} can't be {what}: no answer within {limit:.0f} s") from error
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{address} can't be {what}: there is no such object or bucket") from error
+        # Each library has exceptions of its own, such as those of botocore and aiohttp, below no common root.
+        except Exception as error:
+            raise StorageError(f"{address} can't be {what}: {_first_line(error)}") from error
 
 
-def stored_versions(objects: Mapping[str, StoredObject]) -> dict[tuple[str, str], StoredVersion]:
-    """Sort the objects of a storage by name and version; versions by rising number, other folders last."""
-    found: dict[tuple[str, str], StoredVersion] = {}
-    for path, stored in objects.items():
-        parts = path.split("/", 2)
-        if len(parts) == 3 and not any(part.startswith(".") or not part for part in path.split("/")):
-            name, version, file = parts
-            found.setdefault((name, version), StoredVersion(name, version)).files[file] = stored
-    return dict(sorted(found.items(), key=lambda item: _order(item[1])))
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
-def references_of(versions: Mapping[tuple[str, str], StoredVersion]) -> list[CheckpointReference]:
-    """The versions as a directory's are listed; their paths are relative to the storage."""
-    return [
-        CheckpointReference(each.name, each.version, Path(each.name) / each.version, each.problem)
-        for each in versions.values()
-    ]
+def default_cache() -> Path:
+    """What ``MURHO_CHECKPOINT_CACHE`` says, or ``murho/checkpoints`` in the user's directory of caches."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
+    return Path(os.environ.get("MURHO_CHECKPOINT_CACHE") or f"{home}/murho/checkpoints")
 
 
-def highest_number(objects: Mapping[str, StoredObject], name: str) -> int:
-    """The highest number of a version of which anything is there, even a claim; 0 if there is none."""
-    folders = [path.split("/", 2) for path in objects]
-    return max(
-        (int(each[1]) for each in folders if len(each) == 3 and each[0] == name and VERSION_PATTERN.fullmatch(each[1])),
-        default=0,
-    )
+def _default_bytes() -> int:
+    size = os.environ.get("MURHO_CHECKPOINT_CACHE_BYTES", "")
+    return int(size) if size.isdecimal() else MOST_BYTES
 
 
-def _order(version: StoredVersion) -> tuple[str, bool, int, str]:
-    number = VERSION_PATTERN.fullmatch(version.version) is not None
-    return version.name, not number, int(version.version) if number else 0, version.version
+@dataclass(frozen=True)
+class CheckpointCache:
+    """A bounded directory of fetched versions; the least recently used ones leave.
 
+    A version is fetched under a hidden name and renamed when it is complete, so several processes may share a cache.
+    Who uses a version holds a lock of its directory (``flock``), which the system releases when the process ends: what
+    is in use stays, even where that takes more than the bound. What a killed process left half-fetched has no lock.
 
-CLAIM_FILE = ".claim"
-"""Takes a number while its files are written; written only where it is not there yet."""
-MOST_ATTEMPTS = 1_000
-
-
-def check_publishable(storage: ObjectStorage, name: str) -> None:
-    """Check that objects can be written and listed, so that a fit fails before it starts, not at its end.
-
-    Raises:
-        CheckpointError: The name is forbidden or the storage can't be written.
+    Attributes:
+        root: Its directory, made when it is needed; on a local disk.
+        most_bytes: The most bytes of the versions that nobody uses, together with those in use; by default what
+            ``MURHO_CHECKPOINT_CACHE_BYTES`` says.
     """
-    validate_name(name)
-    probe = f"{name}/.probe-{secrets.token_hex(8)}"
-    storage.write(probe, b"")
-    with suppress(CheckpointError):  # a writer may lack the right to remove: readers skip what is hidden
-        storage.remove(probe)
-    storage.list(name)
+
+    root: Path = field(default_factory=default_cache)
+    most_bytes: int = field(default_factory=_default_bytes)
+
+    def obtain(
+        self, key: str, folder: str, size: int, fill: Callable[[Path], None], check: Callable[[Path], object]
+    ) -> Lease:
+        """A version, fetched if the cache does not have it; others leave first, if it needs their room.
+
+        Args:
+            key: Its name in the cache, which must change with its content.
+            folder: ``NAME/VERSION``.
+            size: Bytes that it will take.
+            fill: Writes the files into a directory; what it raises goes on, and nothing is left.
+            check: Raises a `CheckpointError` if the files in a directory are damaged.
+
+        Raises:
+            StorageError: The cache can't be written.
+        """
+        entry, temporary = self.root / "versions" / key, None
+        while (lease := _found(entry, folder, check)) is None:
+            try:
+                entry.parent.mkdir(parents=True, exist_ok=True)
+                self._make_room(entry.parent, size)
+                temporary = Path(tempfile.mkdtemp(prefix=FETCHING, dir=entry.parent))
+                lease = Lease(entry / folder, _locked(temporary, fcntl.LOCK_SH))
+                (temporary / folder).mkdir(parents=True)
+                fill(temporary / folder)
+                check(temporary / folder)
+                temporary.rename(entry)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process was faster
+                    raise StorageError(
+                        f"{self.root}: the cache of checkpoints can't be written: {error.strerror or error}; "
+                        "MURHO_CHECKPOINT_CACHE names another directory"
+                    ) from error
+            else:
+                return lease
+            finally:
+                if temporary is not None:
+                    shutil.rmtree(temporary, ignore_errors=True)
+        return lease
+
+    def _make_room(self, versions: Path, size: int) -> None:
+        """Remove left-overs, and the least recently used versions until another one fits, but none that is in use."""
+        entries = []
+        for entry in versions.iterdir():
+            with suppress(OSError):
+                entries.append((entry.stat().st_mtime, _bytes_in(entry), entry))
+        total = size + sum(each for _, each, _ in entries)
+        for used, bytes_, entry in sorted(entries):
+            left = entry.name.startswith(FETCHING) and time.time() - used > GRACE_SECONDS
+            if left or (total > self.most_bytes and not entry.name.startswith(FETCHING)):
+                with suppress(OSError):
+                    lease = Lease(entry, _locked(entry, fcntl.LOCK_EX | fcntl.LOCK_NB))  # until its files are gone
+                    shutil.rmtree(entry, ignore_errors=True)
+                    total -= bytes_
+                    del lease
 
 
-def publish(directory: Path, storage: ObjectStorage, name: str) -> str:
-    """Put the files of a version into a storage as the next version of a checkpoint; returns its number.
+def _bytes_in(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
-    Of two writers at the same moment each gets a number of its own, if the storage can write exclusively, as S3, Google
-    and Azure can. With another one their files may mix; then hashes do not fit the manifest, and no reader uses them.
 
-    Args:
-        directory: ``NAME/VERSION`` on disk.
-        storage: Where to put it.
-        name: Name of the checkpoint there.
-
-    Raises:
-        CheckpointError: It could not be written. No reader uses what may be left.
-    """
-    validate_name(name)
-    manifest = Manifest.of_directory(directory)
-    version = _claim(storage, name)
-    folder = f"{name}/{version}"
+def _locked(directory: Path, how: int) -> int:
+    """The descriptor of a directory, which holds its lock; raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        for path in manifest.files:
-            storage.upload(directory / path, f"{folder}/{path}")
-        _require_written(storage, folder, manifest)
-        storage.write(f"{folder}/{MANIFEST_FILE}", manifest.to_bytes())
-    except BaseException:
-        # The manifest first: it may be there though its writing seemed to fail.
-        for path in (MANIFEST_FILE, *manifest.files, CLAIM_FILE):
-            with suppress(CheckpointError):
-                storage.remove(f"{folder}/{path}")
+        fcntl.flock(descriptor, how)
+    except OSError:
+        os.close(descriptor)
         raise
-    with suppress(CheckpointError):
-        storage.remove(f"{folder}/{CLAIM_FILE}")
-    return version
+    return descriptor
 
 
-def _require_written(storage: ObjectStorage, folder: str, manifest: Manifest) -> None:
-    there = storage.list(folder)
-    for path, facts in manifest.files.items():
-        stored = there.get(f"{folder}/{path}")
-        if stored is None or stored.size != facts.size:
-            size = "missing" if stored is None else f"of {stored.size} bytes"
-            address = storage.address(f"{folder}/{path}")
-            raise CheckpointError(f"{address} is {size} after {facts.size} bytes were written")
+def _found(entry: Path, folder: str, check: Callable[[Path], object]) -> Lease | None:
+    """A lease of a version in the cache, which counts as used now; a damaged one is removed."""
+    with suppress(OSError):
+        descriptor = _locked(entry, fcntl.LOCK_SH)
+        lease = Lease(entry / folder, descriptor)
+        if os.path.samestat(os.fstat(descriptor), entry.stat()):  # else another process has replaced it meanwhile
+            try:
+                check(lease.directory)
+            except CheckpointError:
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                os.utime(entry)
+                return lease
+    return None
 
 
-def _claim(storage: ObjectStorage, name: str) -> str:
-    """The first free number above the highest version, which no other writer takes from now on."""
-    first = highest_number(storage.list(name), name) + 1
-    for number in range(first, first + MOST_ATTEMPTS):
-        if storage.create(f"{name}/{number}/{CLAIM_FILE}", b""):
-            return str(number)
-    raise CheckpointError(f"{storage.address(name)}: other writers take every number; try again")
-
-
-class ObjectStore:
-    """Checkpoints below a URL; a `model.checkpoint.stores.CheckpointStore`."""
+class ObjectStore(CheckpointStore):
+    """Checkpoints below a URL."""
 
     in_place = False
 
-    def __init__(self, url: str, cache: CacheOptions | None = None, *, storage: ObjectStorage | None = None) -> None:
+    def __init__(self, url: str, cache: CheckpointCache | None = None) -> None:
         """Open a storage; nothing is asked of it yet.
 
         Args:
             url: Such as ``s3://bucket/prefix``.
             cache: The cache; by default as the environment says.
-            storage: The storage, if its limits are to be others than the usual ones.
 
         Raises:
             OptionError: The protocol is unknown or its library is not installed.
         """
-        self.storage = storage or ObjectStorage(url)
-        self.cache = CheckpointCache(cache or CacheOptions.from_environment())
-        self._versions: dict[tuple[str, str], StoredVersion] = {}
-        self._found: list[Lease] = []
+        super().__init__(url)
+        self.storage, self.cache = ObjectStorage(url), cache or CheckpointCache()
+        self._versions: dict[tuple[str, str], dict[str, StoredObject]] = {}
+        # A version is made here before it is published.
+        self._unpublished = self.cache.root / "unpublished" / hashlib.sha256(url.encode()).hexdigest()[:16]
 
-    @property
-    def place(self) -> str:
-        """The URL."""
-        return self.storage.url
-
-    def list(self, *, unfinished: bool = False) -> list[CheckpointReference]:
-        """List every version.
-
-        Args:
-            unfinished: Whether to list those, too, that are still being written.
+    def list(self) -> list[CheckpointReference]:
+        """List every version that is complete.
 
         Raises:
             CheckpointError: The storage can't be listed.
         """
-        self._versions = found = stored_versions(self.storage.list())
-        complete = {key: each for key, each in found.items() if each.complete or each.problem is not None}
-        return references_of(found if unfinished else complete)
+        found: dict[tuple[str, str], dict[str, StoredObject]] = {}
+        for path, stored in self.storage.list().items():
+            if parts := _PATH.fullmatch(path):
+                found.setdefault((parts[1], parts[2]), {})[parts[3]] = stored
+        self._versions = {key: files for key, files in found.items() if FACTS_FILE in files}
+        keys = sorted(self._versions, key=lambda key: (key[0], int(key[1])))
+        return [CheckpointReference(*key, Path(*key)) for key in keys]
 
     def stamp(self, reference: CheckpointReference) -> Hashable | None:
-        """What changes with any object of a version, as of the last listing; None without a manifest.
+        """What changes with any object of a version, as of the last listing; None for one that was not listed.
 
         All objects count: one that was restored is reason to try a refused version again.
         """
-        found = self._versions.get((reference.name, reference.version))
-        if found is None or not found.complete:
-            return None
-        return tuple(sorted((path, each.size, each.tag) for path, each in found.files.items()))
+        files = self._versions.get((reference.name, reference.version))
+        return None if files is None else tuple(sorted(files.items()))
 
     def fetch(self, reference: CheckpointReference) -> Lease:
-        """Return a directory with the files of a version, each with the size and the hash that the manifest says.
+        """Return a directory with the files of a listed version, whose hashes were checked there.
 
         Raises:
             StorageError: The storage can't be reached, or the cache can't be written.
-            CheckpointError: The manifest is broken, or a file is not as it says; the message says which.
+            CheckpointError: A file is not as ``model.json`` says, or was cut; the message says which.
         """
-        name, version = reference.name, reference.version
-        content, manifest = self._manifest(name, version)
-        self._check_sizes(name, version, manifest)
-        # Another checkpoint of the same content has a directory of its own, because its name is that of the directory.
-        key = hashlib.sha256(f"{name}/{version}\0".encode() + content).hexdigest()[:40]
-        lease = self.cache.get(key, name, version)
-        if lease is not None:
-            if manifest.differs_from(lease.directory) is None:
-                return lease
-            lease.release()
-            self.cache.drop(key)
+        folder = f"{reference.name}/{reference.version}"
+        files, address = self._versions[reference.name, reference.version], self.storage.address(folder)
+        size, most = sum(each.size for each in files.values()), self.cache.most_bytes
+        if size > most:
+            raise CheckpointError(
+                f"{address} has {size} bytes, the cache may hold {most}: raise MURHO_CHECKPOINT_CACHE_BYTES"
+            )
 
         def fill(directory: Path) -> None:
-            for path, facts in manifest.files.items():
-                self._fetch_file(f"{name}/{version}/{path}", facts, directory / path)
+            for path, stored in files.items():
+                (directory / path).parent.mkdir(parents=True, exist_ok=True)
+                with (directory / path).open("wb") as file:
+                    file.writelines(self.storage.read(f"{folder}/{path}", stored.size))
+                if (found := (directory / path).stat().st_size) != stored.size:
+                    raise CheckpointError(f"{address}/{path} ended after {found} of {stored.size} bytes")
 
-        return self.cache.put(key, name, version, manifest.size, fill)
+        def check(directory: Path) -> None:
+            try:
+                read_stored(directory)
+            except CheckpointError as error:
+                raise CheckpointError(str(error).replace(str(directory), address)) from error
+
+        key = hashlib.sha256(repr((address, self.stamp(reference))).encode()).hexdigest()[:40]
+        return self.cache.obtain(key, folder, size, fill, check)
 
     def read_facts(self, reference: CheckpointReference) -> bytes:
-        """Read ``model.json`` of a version, checked by its hash, and nothing else.
+        """Read ``model.json`` of a listed version, and nothing else.
 
         Raises:
-            CheckpointError: It can't be read, or is not as the manifest says.
+            CheckpointError: It can't be read.
         """
-        _, manifest = self._manifest(reference.name, reference.version)
+        size = self._versions[reference.name, reference.version][FACTS_FILE].size
         path = f"{reference.name}/{reference.version}/{FACTS_FILE}"
-        facts = manifest.files[FACTS_FILE]
-        content = b"".join(self.storage.read(path, facts.size))
-        self._check_hash(path, facts, len(content), hashlib.sha256(content).hexdigest())
-        return content
-
-    def find(self, name: str, version: str | None = None) -> Path:
-        """Fetch a version, by default the highest complete one; its directory stays as long as this object does.
-
-        Raises:
-            CheckpointError: There is no such version, or it can't be fetched.
-        """
-        lease = self.fetch(choose_checkpoint(self.list(), self.place, name, version))
-        self._found.append(lease)
-        return lease.directory
+        if size > MOST_FACTS_BYTES:
+            raise CheckpointError(f"it has {size:,} bytes, and at most {MOST_FACTS_BYTES:,} are read")
+        return b"".join(self.storage.read(path, size))
 
     def check_writable(self, name: str) -> None:
-        """Check that objects can be written, and the local directory in which a version is made first.
+        """Check that objects can be written and listed, and the local directory in which a version is made first.
 
         Raises:
             CheckpointError: The name is forbidden, or one of both can't be written.
         """
-        validate_name(name)
-        check_publishable(self.storage, name)
-        check_writable(self._local("unpublished"), name)
+        check_writable(self._unpublished, name)
+        self.storage.write(f"{name}/{PROBE_FILE}", b"")
+        self.storage.remove(f"{name}/{PROBE_FILE}")
+        self.storage.list(name)
 
     def write(
         self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
@@ -304,7 +414,7 @@ class ObjectStore:
         Raises:
             CheckpointError: It could not be published; the message says where it is kept, and how to try again.
         """
-        made = write_checkpoint(self._local("unpublished"), name, spec, tensors, extras=extras)
+        made = write_checkpoint(self._unpublished, name, spec, tensors, extras=extras)
         try:
             written = self.publish(made, name)
         except CheckpointError as error:
@@ -318,69 +428,52 @@ class ObjectStore:
     def publish(self, directory: Path, name: str) -> WrittenVersion:
         """Put a version from disk into the storage as the next version of a name, all of it or nothing.
 
+        Of two writers at the same moment each gets a number of its own, if the storage can write exclusively, as S3,
+        Google and Azure can. With another one their files may mix; then hashes do not fit, and no reader uses them.
+
         Raises:
-            CheckpointError: It is no sound version, or could not be written.
+            CheckpointError: It is no sound version, or could not be written. No reader uses what may be left.
         """
         read_stored(directory)
-        address = self.storage.address(f"{name}/{publish(directory, self.storage, name)}")
-        report = f"{address}/{PAGE_FILE}" if (directory / PAGE_FILE).is_file() else None
-        return WrittenVersion(self.place, address, name, address.rpartition("/")[2], report)
-
-    def _local(self, purpose: str) -> Path:
-        """A directory on this machine for one URL and one purpose."""
-        return self.cache.options.root / purpose / hashlib.sha256(self.place.encode()).hexdigest()[:16]
-
-    def _manifest(self, name: str, version: str) -> tuple[bytes, Manifest]:
-        path = f"{name}/{version}/{MANIFEST_FILE}"
+        names = {each.relative_to(directory).as_posix(): each for each in directory.rglob("*") if each.is_file()}
+        files = {file: path for file, path in names.items() if "/." not in f"/{file}"}
+        version = self._claim(validate_name(name))
+        folder = f"{name}/{version}"
         try:
-            content = b"".join(self.storage.read(path, self._manifest_size(name, version)))
-            return content, Manifest.from_bytes(content)
-        except (StorageError, MissingObjectError):
+            self._upload(folder, files)
+        except BaseException:
+            # The manifest first: it may be there though its writing seemed to fail.
+            for file in (FACTS_FILE, *files):
+                self.storage.remove(f"{folder}/{file}")
             raise
-        except CheckpointError as error:
-            raise CheckpointError(f"{self.storage.address(path)}: {error}") from error
+        finally:
+            self.storage.remove(f"{folder}/{CLAIM_FILE}")
+        address = self.storage.address(folder)
+        report = f"{address}/{PAGE_FILE}" if PAGE_FILE in files else None
+        return WrittenVersion(self.place, address, name, version, report)
 
-    def _manifest_size(self, name: str, version: str) -> int:
-        found = self._versions.get((name, version))
-        stored = None if found is None else found.files.get(MANIFEST_FILE)
-        if stored is None:
-            raise CheckpointError("it is not there: the version is still being written")
-        if not 0 < stored.size <= MOST_BYTES:
-            raise CheckpointError(f"it has {stored.size} bytes; a manifest has 1 to {MOST_BYTES}")
-        return stored.size
+    def _upload(self, folder: str, files: Mapping[str, Path]) -> None:
+        """Write the files of a version, and the manifest once all others have arrived whole."""
+        others = {f"{folder}/{file}": path for file, path in files.items() if file != FACTS_FILE}
+        for path, file in others.items():
+            self.storage.upload(file, path)
+        there = self.storage.list(folder)
+        for path, file in others.items():
+            if path not in there or there[path].size != file.stat().st_size:
+                raise CheckpointError(f"{self.storage.address(path)} did not arrive whole")
+        self.storage.upload(files[FACTS_FILE], f"{folder}/{FACTS_FILE}")
 
-    def _check_sizes(self, name: str, version: str, manifest: Manifest) -> None:
-        """Refuse at once what the listing already contradicts, and what the cache may not hold."""
-        for path, facts in manifest.files.items():
-            stored = self._versions[name, version].files.get(path)
-            address = self.storage.address(f"{name}/{version}/{path}")
-            if stored is None:
-                raise CheckpointError(f"{address} is missing; the manifest lists it")
-            if stored.size != facts.size:
-                raise CheckpointError(
-                    f"{address} has {stored.size} bytes, the manifest says {facts.size}: it was cut or replaced"
-                )
-        most, address = self.cache.options.most_bytes, self.storage.address(f"{name}/{version}")
-        if manifest.size > most:
-            raise CheckpointError(
-                f"{address} has {manifest.size} bytes, the cache may hold {most}: raise MURHO_CHECKPOINT_CACHE_BYTES"
-            )
-
-    def _fetch_file(self, path: str, facts: FileFacts, goal: Path) -> None:
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        digest, size = hashlib.sha256(), 0
-        with goal.open("wb") as file:
-            for block in self.storage.read(path, facts.size):
-                digest.update(block)
-                size += len(block)
-                file.write(block)
-        self._check_hash(path, facts, size, digest.hexdigest())
-
-    def _check_hash(self, path: str, facts: FileFacts, size: int, sha256: str) -> None:
-        address = self.storage.address(path)
-        if size != facts.size:
-            raise CheckpointError(f"{address} ended after {size} of {facts.size} bytes")
-        if sha256 != facts.sha256:
-            raise CheckpointError(
-                f"{address}: sha256 is {sha256[:12]}…, the manifest says {facts.sha256[:12]}…: it was changed"
-            )
+    def _claim(self, name: str) -> str:
+        """The first free number above the highest version, which no other writer takes from now on."""
+        taken = [path.split("/")[1] for path in self.storage.list(name)]
+        number = max((int(each) for each in taken if VERSION_PATTERN.fullmatch(each)), default=0)
+        while True:
+            number += 1
+            claim = f"{name}/{number}/{CLAIM_FILE}"
+            try:
+                self.storage.write(claim, b"", mode="create")
+            except FileExistsError:
+                continue
+            except StorageError:  # it can't write exclusively
+                self.storage.write(claim, b"")
+            return str(number)

@@ -1,37 +1,41 @@
-"""The two kinds of places of checkpoints behind one protocol, and the one function that decides between them by URL."""
+"""A place of checkpoints behind one interface, a directory or a URL, and the one function that decides between them."""
 
 from __future__ import annotations
 
+import os
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from murho.model.checkpoint.checkpoint import (
     FACTS_FILE,
+    TENSORS_FILE,
     CheckpointReference,
     check_writable,
-    find_checkpoint,
     list_checkpoints,
     write_checkpoint,
 )
+from murho.model.checkpoint.directories import choose_checkpoint
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.runtime import read_bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from torch import Tensor
 
-    from murho.model.checkpoint.cache import CacheOptions
+    from murho.model.checkpoint.object_store import CheckpointCache
     from murho.model.checkpoint.spec import ModelSpec
 
 __all__ = [
     "PAGE_FILE",
     "CheckpointStore",
     "DirectoryStore",
+    "Lease",
     "WrittenVersion",
     "directory_at",
     "is_url",
@@ -113,59 +117,121 @@ class WrittenVersion:
     report: str | None = None
 
 
-class CheckpointStore(Protocol):
-    """A place of checkpoints, as commands use it."""
+@dataclass(eq=False)
+class Lease:
+    """A directory with the files of a version, which stays as long as this object does.
 
-    @property
-    def place(self) -> str:
-        """The path or the URL, as it was given."""
+    Attributes:
+        directory: ``…/NAME/VERSION``.
+        lock: Descriptor that holds a lock; None where nothing can take the directory away.
+    """
 
-    @property
-    def in_place(self) -> bool:
-        """Whether `find` gives the version itself, beside which a report may be put, and no copy of it."""
+    directory: Path
+    lock: int | None = None
 
+    def __del__(self) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+
+
+class CheckpointStore(ABC):
+    """A place of checkpoints.
+
+    Attributes:
+        place: The path or the URL, as it was given.
+        in_place: Whether `find` gives the version itself, beside which a report may be put, and no copy of it.
+    """
+
+    in_place: bool
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._leases: list[Lease] = []
+
+    @abstractmethod
     def list(self) -> list[CheckpointReference]:
         """List every version, by name, then by rising version; raises `CheckpointError` where that is impossible."""
 
+    @abstractmethod
+    def stamp(self, reference: CheckpointReference) -> Hashable | None:
+        """What changes with the content of a listed version; None while it is being written."""
+
+    @abstractmethod
+    def fetch(self, reference: CheckpointReference) -> Lease:
+        """Return a directory with all files of a listed version; raises `CheckpointError`."""
+
+    @abstractmethod
     def read_facts(self, reference: CheckpointReference) -> bytes:
         """Read ``model.json`` of a listed version; raises OSError or `CheckpointError`."""
 
     def find(self, name: str, version: str | None = None) -> Path:
-        """Find a directory with all files of a version, by default the highest; raises `CheckpointError`."""
+        """A directory with all files of a version, by default the highest; it stays as long as this object does.
 
+        Raises:
+            CheckpointError: There is no such version, or it can't be fetched.
+        """
+        lease = self.fetch(choose_checkpoint(self.list(), self.place, name, version))
+        self._leases.append(lease)
+        return lease.directory
+
+    @abstractmethod
     def check_writable(self, name: str) -> None:
         """Check that a version can be written; raises `CheckpointError`."""
 
+    @abstractmethod
     def write(
         self, name: str, spec: ModelSpec, tensors: Mapping[str, Tensor], *, extras: Mapping[str, bytes] | None = None
     ) -> WrittenVersion:
         """Write the next version as `write_checkpoint` does, all of it or nothing; raises `CheckpointError`."""
 
 
-class DirectoryStore:
+class DirectoryStore(CheckpointStore):
     """A directory of checkpoints."""
 
     in_place = True
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-
-    @property
-    def place(self) -> str:
-        """The path, as it was given."""
-        return str(self.root)
+        super().__init__(str(root))
+        self.root, self._was_there = root, False
 
     def list(self) -> list[CheckpointReference]:
-        """List every version in the directory."""
-        return list_checkpoints(self.root)
+        """List every version in the directory.
+
+        Raises:
+            CheckpointError: The directory can't be read, or it was there before and is gone: a volume that was
+                unmounted is no reason to drop what is served.
+        """
+        found, there = list_checkpoints(self.root), self.root.exists()
+        if self._was_there and not there:
+            raise CheckpointError(f"{shown_place(self.root)} is gone")
+        self._was_there = there
+        return found
+
+    def stamp(self, reference: CheckpointReference) -> Hashable | None:
+        """Inode, size and time of change of the version's files and directory; links are followed.
+
+        None without a ``model.json``: a version that is copied here, not renamed, is still being written. What can't be
+        read has a stamp too, and is refused when it is loaded.
+        """
+        entries = []
+        for name in ("", TENSORS_FILE, FACTS_FILE):
+            try:
+                each = (reference.path / name).stat()
+                entries.append((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns))
+            except FileNotFoundError:
+                if name == FACTS_FILE:
+                    return None
+            except OSError as error:
+                return error.errno
+        return tuple(entries)
+
+    def fetch(self, reference: CheckpointReference) -> Lease:
+        """The directory of a version, which nobody removes."""
+        return Lease(reference.path)
 
     def read_facts(self, reference: CheckpointReference) -> bytes:
         """Read ``model.json`` of a version."""
         return read_bounded(reference.path / FACTS_FILE)
-
-    def find(self, name: str, version: str | None = None) -> Path:
-        """Find the directory of a version."""
-        return find_checkpoint(self.root, name, version)
 
     def check_writable(self, name: str) -> None:
         """Check that a version can be written."""
@@ -178,10 +244,10 @@ class DirectoryStore:
         directory = write_checkpoint(self.root, name, spec, tensors, extras=extras)
         page = directory / PAGE_FILE
         report = str(page) if page.is_file() else None
-        return WrittenVersion(str(self.root), str(directory), name, directory.name, report)
+        return WrittenVersion(self.place, str(directory), name, directory.name, report)
 
 
-def store_at(place: Path | str, cache: CacheOptions | None = None) -> CheckpointStore:
+def store_at(place: Path | str, cache: CheckpointCache | None = None) -> CheckpointStore:
     """Return the place of checkpoints that a path or a URL names. Only a URL takes fsspec.
 
     Args:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import structlog
 
+from murho.model.checkpoint.checkpoint import FACTS_FILE
 from murho.service.checkpoints.loading import LoadingError
 from murho.service.checkpoints.on_demand import ListedVersion, at_hand
 from murho.service.checkpoints.registry import Refused
@@ -131,7 +132,7 @@ class KeptVersions:
             return kept.model
         fallback = None if kept is None else kept.model
         if stamp is None:
-            look.refused.append(Refused(*key, f"there is no {self._source.marker} yet", waiting=True))
+            look.refused.append(Refused(*key, f"there is no {FACTS_FILE} yet", waiting=True))
             return fallback
         failed = self._failed.get(key)
         if failed is not None and failed.stamp == stamp and not failed.passing and not look.retry:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.checkpoint.cache import CacheOptions
-from murho.model.checkpoint.object_store import ObjectStore
+from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
 from tests.e2e.support import serve
 from tests.e2e.test_object_storage import Load, listed
 from tests.e2e.test_versions import refused, until, version_of
@@ -38,7 +37,7 @@ def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_a_version_is_replaced_a_lie_refused_and_a_cut_network_survived(cloud: Cloud, tmp_path: Path) -> None:
     """Two clients ask all the time; no request is lost or wrong."""
-    store = ObjectStore(f"{cloud.url}/served", CacheOptions(tmp_path / "of the tests"))
+    store = ObjectStore(f"{cloud.url}/served", CheckpointCache(tmp_path / "of the tests"))
     store.publish(RENTS, "rents")
     with Proxy(cloud.port) as proxy:
         environment = cloud.environment(proxy.port) | {"MURHO_CHECKPOINT_CACHE": str(tmp_path / "cache")}

@@ -17,9 +17,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from murho.model.checkpoint.cache import CacheOptions
-from murho.model.checkpoint.object_store import ObjectStore
-from murho.model.checkpoint.objects import ObjectStorage
+from murho.model.checkpoint.object_store import CheckpointCache, ObjectStorage, ObjectStore
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.tables.schema_inference import columns_from_table
@@ -56,7 +54,7 @@ class Place:
     def __init__(self, prefix: str, proxy: Proxy, directory: Path) -> None:
         self.proxy, self.directory = proxy, directory
         self.url = f"s3://{BUCKET}/{prefix}"
-        self.store = ObjectStore(self.url, CacheOptions(directory / "of the tests"))
+        self.store = ObjectStore(self.url, CheckpointCache(directory / "of the tests"))
 
     def publish(self) -> str:
         return self.store.publish(RENTS, "rents").version
@@ -146,19 +144,18 @@ def test_a_version_that_lies_is_refused_and_the_old_one_serves(place: Place, lie
         service.wait_for_line("(Ready: )")
         with Load(service) as load:
             storage, path = place.store.storage, "rents/2/model.safetensors"
-            manifest = read_object(storage, "rents/1/manifest.json")
+            manifest = (RENTS / "model.json").read_bytes()
             good = (RENTS / "model.safetensors").read_bytes()
             wrong = {"cut": good[:-1], "changed": b"x" + good[1:]}.get(lie, good)
-            storage.write("rents/2/model.json", (RENTS / "model.json").read_bytes())
             if lie != "missing":
                 storage.write(path, wrong)
             sent = manifest[:-30] if lie == "manifest" else manifest
-            storage.write("rents/2/manifest.json", sent)
+            storage.write("rents/2/model.json", sent)
             until(lambda: "2" in refused(service, "rents") and "yet" not in refused(service, "rents")["2"])
             assert place.url in refused(service, "rents")["2"]
             assert version_of(service, "rents") == "1"
             storage.write(path, good)
-            storage.write("rents/2/manifest.json", manifest)
+            storage.write("rents/2/model.json", manifest)
             until(lambda: version_of(service, "rents") == "2")
             until(lambda: "2" in load.versions)
         assert "checkpoint refused" in service.log()
@@ -303,7 +300,7 @@ def test_the_page_on_object_storage_works_as_typed(server: S3Server, tmp_path: P
             [*program, block], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, block + done.stdout + done.stderr
-    assert {"cars/1/manifest.json", "cars/2/manifest.json"} <= set(ObjectStorage("s3://my-bucket/models").list())
+    assert {"cars/1/model.json", "cars/2/model.json"} <= set(ObjectStorage("s3://my-bucket/models").list())
 
 
 def _serve_and_ask(words: list[str], environment: dict[str, str], directory: Path) -> None:

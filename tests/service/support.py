@@ -146,7 +146,6 @@ class FakeSource:
     """Checkpoints in memory; a tuple of name, version and reason stands for one that can't be loaded."""
 
     place = "/somewhere/checkpoints"
-    marker = "model.json"
 
     def __init__(self, *found: FakeModel | tuple[str, str, str]) -> None:
         self.found = found

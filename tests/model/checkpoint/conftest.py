@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.model.checkpoint.cache import CacheOptions
-from murho.model.checkpoint.object_store import ObjectStore
+from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
 from tests.model.checkpoint.cloud_servers import CLOUDS, Cloud, cloud_server, in_cloud_environment
 from tests.model.checkpoint.s3_server import BUCKET, S3Server, in_environment, s3_server
 from tests.support import ROOT
@@ -27,12 +26,12 @@ def server() -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> CacheOptions:
-    return CacheOptions(tmp_path / "cache")
+def cache(tmp_path: Path) -> CheckpointCache:
+    return CheckpointCache(tmp_path / "cache")
 
 
 @pytest.fixture
-def memory(cache: CacheOptions) -> ObjectStore:
+def memory(cache: CheckpointCache) -> ObjectStore:
     return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
 
 
@@ -49,7 +48,7 @@ def az(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 @pytest.fixture(params=["memory", "s3", *(pytest.param(kind, marks=pytest.mark.slow) for kind in CLOUDS)])
-def store(request: pytest.FixtureRequest, cache: CacheOptions) -> ObjectStore:
+def store(request: pytest.FixtureRequest, cache: CheckpointCache) -> ObjectStore:
     if request.param == "memory":
         return ObjectStore(f"memory://{uuid.uuid4().hex}/models", cache)
     if request.param in CLOUDS:

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from murho.model.checkpoint.checkpoint import read_checkpoint
-from murho.model.checkpoint.object_store import publish
-from murho.model.checkpoint.objects import ObjectStorage
+from murho.model.checkpoint.object_store import ObjectStorage, ObjectStore
 from murho.model.errors import CheckpointError, StorageError
 from tests.model.checkpoint.conftest import RENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.checkpoint.object_store import ObjectStore
-
 
 class Failing(ObjectStorage):
-    """A storage that fails at the n-th upload or at the manifest.
+    """A storage that fails at the n-th upload, or after that of the manifest.
 
     Attributes:
         uploads: Uploads until it fails.
@@ -38,32 +35,29 @@ class Failing(ObjectStorage):
             raise self.error
         self.uploads -= 1
         super().upload(file, path)
-
-    def write(self, path: str, content: bytes) -> None:
-        super().write(path, content)
-        if path.endswith("manifest.json"):  # it is there, and its answer is lost
+        if path.endswith("model.json"):  # it is there, and its answer is lost
             raise self.error
 
 
 @pytest.mark.parametrize("uploads", [0, 1, 2])
 @pytest.mark.parametrize("error", [StorageError("gone"), KeyboardInterrupt()])
-def test_a_publishing_that_fails_leaves_nothing(uploads: int, error: BaseException) -> None:
+def test_a_publishing_that_fails_leaves_nothing(memory: ObjectStore, uploads: int, error: BaseException) -> None:
     storage = Failing(uploads, error)
+    memory.storage = storage
     with pytest.raises(type(error)):
-        publish(RENTS, storage, "rents")
+        memory.publish(RENTS, "rents")
     assert storage.list() == {}
 
 
-def test_an_upload_that_arrives_cut_is_noticed() -> None:
+def test_an_upload_that_arrives_cut_is_noticed(memory: ObjectStore) -> None:
     class Cutting(ObjectStorage):
         def upload(self, file: Path, path: str) -> None:
             self.write(path, file.read_bytes()[:-1])
 
-    storage = Cutting(f"memory://{uuid.uuid4().hex}/models")
-    size = (RENTS / "model.json").stat().st_size
-    with pytest.raises(CheckpointError, match=f"of {size - 1} bytes after {size} bytes were written"):
-        publish(RENTS, storage, "rents")
-    assert storage.list() == {}
+    memory.storage = Cutting(memory.place)
+    with pytest.raises(CheckpointError, match=r"rents/1/model\.safetensors did not arrive whole"):
+        memory.publish(RENTS, "rents")
+    assert memory.storage.list() == {}
 
 
 def test_writers_at_the_same_moment_get_numbers_of_their_own(store: ObjectStore) -> None:
@@ -71,7 +65,7 @@ def test_writers_at_the_same_moment_get_numbers_of_their_own(store: ObjectStore)
 
     def write(_: int) -> str:
         meeting.wait(20)
-        return publish(RENTS, store.storage, "rents")
+        return store.publish(RENTS, "rents").version
 
     with ThreadPoolExecutor(writers) as threads:
         numbers = sorted(threads.map(write, range(writers)))
@@ -80,22 +74,20 @@ def test_writers_at_the_same_moment_get_numbers_of_their_own(store: ObjectStore)
     assert not any(path.endswith(".claim") for path in store.storage.list())
 
 
-def test_a_storage_without_exclusive_writing_is_written_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = ObjectStorage(f"memory://{uuid.uuid4().hex}/models")
-    call = storage._call
+def test_a_storage_without_exclusive_writing_is_written_all_the_same(memory: ObjectStore) -> None:
+    class Simple(ObjectStorage):
+        def write(self, path: str, content: bytes, **options: object) -> None:
+            if "mode" in options:
+                raise StorageError("a header you provided implies functionality that is not implemented")
+            super().write(path, content)
 
-    def refuse(method: str, *arguments: object, size: int = 0, **options: object) -> object:
-        if "mode" in options:
-            raise NotImplementedError("a header you provided implies functionality that is not implemented")
-        return call(method, *arguments, size=size, **options)
-
-    monkeypatch.setattr(storage, "_call", refuse)
-    assert [publish(RENTS, storage, "rents") for _ in range(2)] == ["1", "2"]
+    memory.storage = Simple(memory.place)
+    assert [memory.publish(RENTS, "rents").version for _ in range(2)] == ["1", "2"]
 
 
 def test_a_name_that_leads_elsewhere_is_refused(memory: ObjectStore) -> None:
     with pytest.raises(CheckpointError, match="can't be the name"):
-        publish(RENTS, memory.storage, "../rents")
+        memory.publish(RENTS, "../rents")
     with pytest.raises(CheckpointError, match="can't be the name"):
         memory.check_writable("../rents")
 
@@ -109,7 +101,7 @@ def test_a_checkpoint_that_cannot_be_published_is_kept_and_the_message_says_how_
         with pytest.raises(CheckpointError, match="tries again") as said:
             memory.write("rents", spec, tensors)
     kept = str(said.value).partition("`murho publish ")[2].split()[0]
-    read_checkpoint(memory.cache.options.root / kept)
+    read_checkpoint(memory.cache.root / kept)
     assert memory.list() == []
     written = memory.write("rents", spec, tensors)
     assert (written.address, written.version) == (f"{memory.place}/rents/1", "1")

@@ -1,44 +1,41 @@
 from __future__ import annotations
 
-from murho.model.checkpoint.object_store import highest_number, references_of, stored_versions
-from murho.model.checkpoint.objects import StoredObject
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-OBJECTS = {
-    path: StoredObject(1, ())
-    for path in (
-        "README.md",
-        "cars/notes.txt",
-        "cars/10/manifest.json",
-        "cars/10/report/facts.json",
-        "cars/9/manifest.json",
-        "cars/11/model.json",
-        "cars/12/.claim",
-        "cars/latest/manifest.json",
-        "b@d/1/manifest.json",
-        ".trash/cars/1/manifest.json",
-    )
-}
+from murho.model.checkpoint.directories import CheckpointReference
 
+if TYPE_CHECKING:
+    from murho.model.checkpoint.object_store import ObjectStore
 
-def test_versions_are_listed_by_rising_number_and_a_manifest_makes_them_complete() -> None:
-    versions = stored_versions(OBJECTS)
-    assert [(each.name, each.version, each.complete) for each in versions.values()] == [
-        ("b@d", "1", True),
-        ("cars", "9", True),
-        ("cars", "10", True),
-        ("cars", "11", False),
-        ("cars", "latest", True),
-    ]
-    assert set(versions["cars", "10"].files) == {"manifest.json", "report/facts.json"}
+PATHS = (
+    "README.md",
+    "cars/notes.txt",
+    "cars/10/model.json",
+    "cars/10/report/facts.json",
+    "cars/10/report/.hidden",
+    "cars/10/..\\away",
+    "cars/9/model.json",
+    "cars/11/model.safetensors",
+    "cars/12/.claim",
+    "cars/latest/model.json",
+    "cars/013/model.json",
+    "b@d/1/model.json",
+    ".trash/cars/1/model.json",
+)
 
 
-def test_what_can_be_no_version_has_a_problem() -> None:
-    problems = {(each.name, each.version): each.problem for each in references_of(stored_versions(OBJECTS))}
-    assert "breaks the rule" in str(problems["b@d", "1"])
-    assert problems["cars", "latest"] == "a version is a whole number from 1"
-    assert problems["cars", "10"] is None
-
-
-def test_a_claim_takes_a_number() -> None:
-    assert highest_number(OBJECTS, "cars") == 12
-    assert highest_number(OBJECTS, "boats") == 0
+def test_versions_are_listed_by_rising_number_and_what_can_be_none_is_skipped(memory: ObjectStore) -> None:
+    for path in PATHS:
+        memory.storage.write(path, b"x")
+    nine, ten = memory.list()
+    assert nine == CheckpointReference("cars", "9", Path("cars/9"))
+    assert ten == CheckpointReference("cars", "10", Path("cars/10"))
+    memory.storage.write("cars/10/report/.hidden", b"yy")
+    memory.storage.write("cars/10/..\\away", b"yy")
+    before = memory.stamp(ten)
+    memory.list()
+    assert memory.stamp(ten) == before
+    memory.storage.write("cars/10/report/facts.json", b"yy")
+    memory.list()
+    assert memory.stamp(ten) != before

@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
 from murho import BBBClassifier, BBBRegressor
+from murho.model.checkpoint.stores import store_at
 from murho.model.errors import CheckpointError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python.estimator_parameters import RENAMED
@@ -31,7 +32,7 @@ from murho.model.training.train import train
 from murho.service.checkpoints.loader import Loader
 from murho.service.checkpoints.on_demand import at_hand
 from murho.service.checkpoints.registry import Registry
-from murho.service.checkpoints.source import DirectorySource
+from murho.service.checkpoints.source import StoreSource
 from tests.model.conftest import Notes, make_table
 from tests.support import sealed_again
 
@@ -269,7 +270,7 @@ def test_a_checkpoint_is_served_and_becomes_the_estimator_again(
     fitted: BBBClassifier, flats: pd.DataFrame, tmp_path: Path
 ) -> None:
     directory = fitted.save(tmp_path, "code")
-    served = at_hand(Loader(DirectorySource(tmp_path, "cpu"), Registry("here")).refresh().find("code"))
+    served = at_hand(Loader(StoreSource(store_at(tmp_path), "cpu"), Registry("here")).refresh().find("code"))
     assert served is not None
     assert served.schema == fitted.posterior_.schema
     again = BBBClassifier.from_checkpoint(directory)

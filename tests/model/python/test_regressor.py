@@ -28,6 +28,7 @@ from sklearn.utils import estimator_checks
 from murho import BBBRegressor
 from murho.model.checkpoint.checkpoint import find_checkpoint
 from murho.model.checkpoint.posterior import Posterior
+from murho.model.checkpoint.stores import store_at
 from murho.model.errors import CheckpointError, OptionError
 from murho.model.predictive.prediction import PredictOptions
 from murho.model.python import estimator_parameters
@@ -39,7 +40,7 @@ from murho.model.training.train import train
 from murho.service.checkpoints.loader import Loader
 from murho.service.checkpoints.on_demand import at_hand
 from murho.service.checkpoints.registry import Registry
-from murho.service.checkpoints.source import DirectorySource
+from murho.service.checkpoints.source import StoreSource
 from tests.model.conftest import Notes, make_table
 from tests.support import ROOT, sealed_again
 
@@ -517,7 +518,7 @@ def test_a_pickle_from_a_gpu_is_read_without_one(fitted: BBBRegressor, flats: pd
 def test_what_is_saved_is_served(fitted: BBBRegressor, tmp_path: Path) -> None:
     assert fitted.save(tmp_path, "rent") == tmp_path / "rent" / "1"
     assert fitted.save(str(tmp_path), "rent") == tmp_path / "rent" / "2"
-    served = at_hand(Loader(DirectorySource(tmp_path, "cpu"), Registry("here")).refresh().find("rent"))
+    served = at_hand(Loader(StoreSource(store_at(tmp_path), "cpu"), Registry("here")).refresh().find("rent"))
     assert served is not None
     assert (served.version, served.schema) == ("2", fitted.posterior_.schema)
     with pytest.raises(CheckpointError, match="can't be the name"):

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from murho.model.checkpoint.cache import CacheOptions
-from murho.model.checkpoint.object_store import ObjectStore, publish
+from murho.model.checkpoint.object_store import CheckpointCache, ObjectStore
 from murho.model.errors import StorageError
 from murho.service.app import create_app
 from murho.service.checkpoints.loader import Loader
 from murho.service.checkpoints.on_demand import at_hand
 from murho.service.checkpoints.registry import Registry
-from murho.service.checkpoints.source import DirectorySource
-from murho.service.checkpoints.storage_source import StorageSource, seconds_between_looks, source_of
+from murho.service.checkpoints.source import StoreSource, seconds_between_looks, source_of
 from murho.service.settings import Settings
 from tests.service.support import AppClient
 from tests.support import ROOT
@@ -28,16 +26,16 @@ RENTS = ROOT / "tests" / "fixtures" / "checkpoints" / "rents" / "1"
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from murho.model.checkpoint.cache import Lease
     from murho.model.checkpoint.checkpoint import CheckpointReference
+    from murho.model.checkpoint.stores import Lease
 
 
 class Bench:
     """A storage in memory, and a loader of what is in it."""
 
     def __init__(self, cache: Path, most_bytes: int = 2**30) -> None:
-        self.store = ObjectStore(f"memory://{uuid.uuid4().hex}/models", CacheOptions(cache, most_bytes))
-        self.source = StorageSource(self.store, "cpu")
+        self.store = ObjectStore(f"memory://{uuid.uuid4().hex}/models", CheckpointCache(cache, most_bytes))
+        self.source = StoreSource(self.store, "cpu")
         self.registry = Registry("here")
         self.loader = Loader(self.source, self.registry)
         self.publish()
@@ -71,12 +69,13 @@ def test_a_new_version_takes_over(bench: Bench) -> None:
     assert bench.registry.snapshot.models["rents"].latest.version == "2"
 
 
-def test_a_version_without_a_manifest_waits(bench: Bench) -> None:
-    bench.store.storage.write("rents/2/model.json", b"{}")
+def test_a_version_without_its_manifest_is_not_there_yet(bench: Bench) -> None:
+    bench.store.storage.upload(RENTS / "model.safetensors", "rents/2/model.safetensors")
     bench.look()
-    assert bench.served() == ["1"]
-    (item,) = bench.registry.snapshot.refused
-    assert (item.version, item.reason, item.waiting) == ("2", "there is no manifest.json yet", True)
+    assert (bench.served(), bench.refused()) == (["1"], {})
+    bench.store.storage.upload(RENTS / "model.json", "rents/2/model.json")
+    bench.look()
+    assert (bench.served(), bench.refused()) == (["2"], {})
 
 
 def test_a_version_that_lies_is_refused_and_serves_once_it_is_restored(bench: Bench) -> None:
@@ -94,11 +93,9 @@ def test_a_version_that_lies_is_refused_and_serves_once_it_is_restored(bench: Be
     assert (bench.served(), bench.refused()) == (["2"], {})
 
 
-def test_a_sound_manifest_over_a_damaged_checkpoint_is_refused_by_its_address(bench: Bench, tmp_path: Path) -> None:
-    shutil.copytree(RENTS, tmp_path / "bad")
-    facts = tmp_path / "bad" / "model.json"
-    facts.write_bytes(facts.read_bytes()[:-20])
-    publish(tmp_path / "bad", bench.store.storage, "rents")
+def test_a_damaged_manifest_is_refused_by_its_address(bench: Bench) -> None:
+    bench.publish()
+    bench.store.storage.write("rents/2/model.json", (RENTS / "model.json").read_bytes()[:-20])
     bench.look()
     bench.look()
     assert bench.served() == ["1"]
@@ -193,12 +190,12 @@ def test_a_model_on_demand_is_fetched_when_it_is_asked_for(tmp_path: Path, monke
 
 def test_the_setting_decides_by_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = Settings(checkpoints=tmp_path)
-    assert isinstance(source_of(directory), DirectorySource)
+    assert source_of(directory).place == str(tmp_path)
     assert seconds_between_looks(directory) == 1.0
     monkeypatch.setenv("MURHO_CHECKPOINTS", "memory://bucket/models/")
     stored = Settings(checkpoint_cache=tmp_path)
     source = source_of(stored)
-    assert isinstance(source, StorageSource)
+    assert isinstance(source, StoreSource)
     assert source.place == "memory://bucket/models"
     assert seconds_between_looks(stored) == 10.0
     assert seconds_between_looks(Settings(watch_seconds=0)) == 0.0
