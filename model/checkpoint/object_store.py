@@ -41,9 +41,10 @@ __all__ = ["MOST_BYTES", "CheckpointCache", "ObjectStorage", "ObjectStore", "Sto
 EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az", "adl": "az"}
 """Protocol → the extra of Murho with its library."""
 ACCOUNTS = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
-    "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY",
+    "s3": "An account is named by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws",
+    "gs": "An account is named by GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
+    "az": "An account is named by AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with "
+    "AZURE_STORAGE_ACCOUNT_KEY",
 }
 """Extra → where its library finds an account."""
 BLOCK_BYTES = 4 * 2**20
@@ -92,7 +93,7 @@ class ObjectStorage:
 
         self.url, self.seconds = url, SECONDS
         protocol = url.partition("://")[0].rpartition("::")[2].lower()
-        self._extra = extra = EXTRAS.get(protocol)
+        self._extra = extra = EXTRAS.get(protocol, "")
         try:
             # Not an instance that other code shares: its listings are cached.
             self._fs, root = url_to_fs(url, skip_instance_cache=True, use_listings_cache=False)
@@ -100,11 +101,7 @@ class ObjectStorage:
             advice = f": pip install 'murho[{extra}]'" if extra else ""
             raise OptionError(f"{url}: the library for {protocol}:// is not installed{advice} ({error})") from error
         except Exception as error:  # wrong credentials in the configuration of a library, for example
-            advice = (
-                f"An account is named by {ACCOUNTS[extra]}"
-                if extra
-                else "Murho reads directories, s3://, gs://, az:// and what fsspec knows"
-            )
+            advice = ACCOUNTS.get(extra, "Murho reads directories, s3://, gs://, az:// and what fsspec knows")
             raise OptionError(f"{url} can't be opened: {_first_line(error)}. {advice}") from error
         self._root = str(root).strip("/")
 
@@ -124,9 +121,7 @@ class ObjectStorage:
             self._ask("listed", folder, "info", self._root.partition("/")[0])
         start = len(self._root) + 1
         return {
-            name.strip("/")[start:]: StoredObject(
-                int(info.get("size") or 0), tuple(str(info[key]) for key in TAGS if info.get(key) is not None)
-            )
+            name.strip("/")[start:]: StoredObject(info.get("size") or 0, tuple(str(info.get(key)) for key in TAGS))
             for name, info in found.items()
             if info.get("type") == "file" and not name.endswith("/")  # a console's folders end with a slash
         }
@@ -359,7 +354,7 @@ class ObjectStore(CheckpointStore):
             CheckpointError: A file is not as ``model.json`` says, or was cut; the message says which.
         """
         folder = f"{reference.name}/{reference.version}"
-        files, address = self._versions[reference.name, reference.version], self.storage.address(folder)
+        files, address = self._files(reference), self.storage.address(folder)
         size, most = sum(each.size for each in files.values()), self.cache.most_bytes
         if size > most:
             raise CheckpointError(
@@ -380,7 +375,7 @@ class ObjectStore(CheckpointStore):
             except CheckpointError as error:
                 raise CheckpointError(str(error).replace(str(directory), address)) from error
 
-        key = hashlib.sha256(repr((address, self.stamp(reference))).encode()).hexdigest()[:40]
+        key = hashlib.sha256(repr((address, sorted(files.items()))).encode()).hexdigest()[:40]
         return self.cache.obtain(key, folder, size, fill, check)
 
     def read_facts(self, reference: CheckpointReference) -> bytes:
@@ -389,7 +384,7 @@ class ObjectStore(CheckpointStore):
         Raises:
             CheckpointError: It can't be read.
         """
-        size = self._versions[reference.name, reference.version][FACTS_FILE].size
+        size = self._files(reference)[FACTS_FILE].size
         path = f"{reference.name}/{reference.version}/{FACTS_FILE}"
         if size > MOST_FACTS_BYTES:
             raise CheckpointError(f"it has {size:,} bytes, and at most {MOST_FACTS_BYTES:,} are read")
@@ -462,6 +457,13 @@ class ObjectStore(CheckpointStore):
             if path not in there or there[path].size != file.stat().st_size:
                 raise CheckpointError(f"{self.storage.address(path)} did not arrive whole")
         self.storage.upload(files[FACTS_FILE], f"{folder}/{FACTS_FILE}")
+
+    def _files(self, reference: CheckpointReference) -> dict[str, StoredObject]:
+        try:
+            return self._versions[reference.name, reference.version]
+        except KeyError as error:
+            address = self.storage.address(f"{reference.name}/{reference.version}")
+            raise CheckpointError(f"{address} is not there any more") from error
 
     def _claim(self, name: str) -> str:
         """The first free number above the highest version, which no other writer takes from now on."""

@@ -114,6 +114,16 @@ def test_an_object_that_changes_after_the_listing_is_refused_by_its_hash(store: 
         store.fetch(reference)
 
 
+def test_a_version_that_is_no_longer_listed_is_told(memory: ObjectStore) -> None:
+    memory.publish(RENTS, "rents")
+    (reference,) = memory.list()
+    memory.storage.remove(FACTS)
+    assert memory.list() == []
+    assert memory.stamp(reference) is None
+    with pytest.raises(CheckpointError, match="rents/1 is not there any more"):
+        memory.fetch(reference)
+
+
 def test_a_version_larger_than_the_cache_is_refused_with_the_setting(memory: ObjectStore) -> None:
     memory.publish(RENTS, "rents")
     small = ObjectStore(memory.place, CheckpointCache(memory.cache.root, 1_000))
