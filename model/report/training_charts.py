@@ -1,4 +1,4 @@
-"""Charts of the course of a training: its curves, and its candidates."""
+"""Charts of what the networks have learned and how: doubt, importance, weights, curves and candidates."""
 
 from __future__ import annotations
 
@@ -7,104 +7,322 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from murho.model.bbb.registry import CLASS_KINDS
-from murho.model.report.chart_style import BLUE, GREY, INK, MUTED, ORANGE, axis, named, number
+from murho.model.report.chart_style import (
+    BLUE,
+    GREY,
+    INK,
+    MUTED,
+    ORANGE,
+    Chart,
+    category,
+    colours,
+    dashed,
+    layer,
+    mark,
+    named,
+    quantity,
+    styled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "MOST_FEATURES",
-    "TITLES",
+    "MEASURES",
+    "MOST_BARS",
+    "PRUNING",
+    "UPDATE",
     "candidate_chart",
     "candidate_name",
+    "category_name",
     "curve_chart",
     "doubt_chart",
     "importance_chart",
+    "importance_figure",
     "ordered_features",
-    "ratio_axis",
+    "pruning_chart",
+    "pruning_figure",
     "weight_chart",
 ]
 
-CURVES = {"nll": ("training", BLUE), "validation": ("validation, rows not seen", ORANGE)}
-PARTS = {"free_energy": ("free energy", INK), "kl": ("KL", BLUE)}
+UPDATE, PRUNING = "update", "pruning"
+"""Kinds of revisions."""
+MOST_FEATURES = 12
+MOST_BARS = 20
+"""Bars of a chart of importance; a report judges no more features."""
 STAGES = {"full": ("full fit", "circle"), "settling": ("settling fit", "diamond"), "trial": ("trial", "square")}
+MEASURES = {
+    "mean": "change of the mean",
+    "crps": "increase of the CRPS",
+    "epistemic_std": "change of epistemic_std",
+    "probabilities": "change of the probabilities",
+    "log_loss": "increase of the log loss",
+    "epistemic_entropy": "change of epistemic_entropy",
+}
+"""Measure of importance → what a chart or table calls it."""
+UNITS = {"probabilities": None, "log_loss": "nats", "epistemic_entropy": "nats"}
+"""Unit of a measure where it is not that of the target."""
 
 
-def curve_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+def category_name(place: Mapping[str, Any]) -> str:
+    """The name of a group of rows by category, for people."""
+    if "merged" in place:
+        return f"{place['merged']} small ones"
+    return {None: "missing", True: "yes", False: "no"}.get(place["category"], str(place["category"]))
+
+
+def _bin_name(place: Mapping[str, Any]) -> str:
+    if "category" in place:
+        return category_name(place)
+    # Of a date, year and month: a label has little room.
+    low, high = (f"{end:.4g}" if isinstance(end, float) else str(end)[:7] for end in (place["from"], place["to"]))
+    return low if low == high else f"{low} to {high}"
+
+
+def _range(feature: Mapping[str, Any]) -> float:
+    """How far the share differs along a feature, in bins of at least a few rows."""
+    shares: list[float] = [place["share"] for place in feature["bins"] if place["rows"] >= 5] or [0.0]
+    return max(shares) - min(shares)
+
+
+def doubt_chart(facts: Mapping[str, Any]) -> Chart | None:
+    """The epistemic share of the uncertainty along each feature; features in which it differs most come first."""
+    doubt = facts["doubt"]
+    if doubt is None:
+        return None
+    highest = max(part["share"] for feature in doubt["features"] for part in feature["bins"])
+    share = quantity("share", "", (0.0, min(1.0, 1.12 * highest + 0.01)), format="%", tickCount=4)
+    panels = []
+    for feature in sorted(doubt["features"], key=_range, reverse=True)[:MOST_FEATURES]:
+        rows = [{"bin": _bin_name(place), "share": place["share"]} for place in feature["bins"]]
+        order = [row["bin"] for row in rows]
+        x = category("bin", order, labelAngle=-45, labelLimit=110, labelFontSize=10.5, grid=False)
+        layers = [
+            layer(rows, mark("bar", BLUE, opacity=0.85), x=x, y=share),
+            layer([{"share": doubt["share"]}], dashed("rule"), y=share),
+        ]
+        title = named(feature["name"], feature["unit"])
+        panels.append({"title": title, "width": 175, "height": 120, "layer": layers})
+    return Chart(
+        "doubt",
+        "doubt",
+        "Where doubt comes from",
+        f"The part of the predicted {doubt['of']} that is epistemic, in tenths of the rows along each feature; the "
+        f"dashed line is its mean, {100.0 * doubt['share']:.0f} %. Where bars are high, more rows like these would "
+        "make predictions sharper; where they are low, what is left is noise.",
+        styled(concat=panels, columns=3, spacing={"row": 22, "column": 26}),
+    )
+
+
+def ordered_features(importance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The features, the most important first: by the score if there is one, else by the first measure."""
+    measures = importance["measures"]
+    first = measures[1] if len(measures) == 3 else measures[0]
+    return sorted(importance["features"], key=lambda feature: -float(feature[first]["value"]))
+
+
+def importance_chart(importance: Mapping[str, Any], unit: str | None) -> dict[str, Any]:
+    """The importance of each feature by each measure, with two standard errors each way, as Vega-Lite.
+
+    Args:
+        importance: What `model.evaluation.importance` returns.
+        unit: The unit of the target; None: it has none.
+    """
+    shown = ordered_features(importance)[:MOST_BARS]
+    names = [feature["name"] for feature in shown]
+    panels = []
+    for place, measure in enumerate(importance["measures"]):
+        rows = []
+        for feature in shown:
+            value, error = feature[measure]["value"], 2.0 * feature[measure]["standard_error"]
+            rows.append({"feature": feature["name"], "value": value, "low": value - error, "high": value + error})
+        y = category("feature", names, labels=place == 0, ticks=False, domain=False)
+        x = quantity("value", named(MEASURES[measure], UNITS.get(measure, unit)), tickCount=4) | {
+            "scale": {"zero": True}
+        }
+        layers = [
+            layer(rows, mark("bar", BLUE, opacity=0.85, height=12), x=x, y=y),
+            layer(rows, mark("rule", INK), x=x | {"field": "low"}, x2="high", y=y),
+        ]
+        panels.append({"width": 185, "height": {"step": 22}, "layer": layers})
+    return styled(hconcat=panels, spacing=18)
+
+
+def importance_figure(facts: Mapping[str, Any]) -> Chart | None:
+    """The importance of features for the answers; None where it was not judged."""
+    importance = facts["importance"]
+    if importance is None:
+        return None
+    judged, of_features, screened = len(importance["features"]), importance["of_features"], ""
+    if judged < of_features:
+        screened = (
+            f" Judged are {judged} of {of_features} features, those that move the mean networks most in a quick "
+            "screen; `murho importance NAME DATA` judges all."
+        )
+    return Chart(
+        "importance",
+        "predictions",
+        "What predictions depend on",
+        f"How far answers for {importance['rows']} rows move when the cells of one feature are shuffled among "
+        "them, as a root mean square, with two standard errors each way. Features that tell the same share "
+        f"their importance.{screened}",
+        importance_chart(importance, facts["target"]["unit"]),
+    )
+
+
+def _ratios(edges: Sequence[float], parts: Mapping[str, tuple[str, Sequence[int]]]) -> dict[str, Any]:
+    """Histogram of the signal-to-noise ratios of weights: label → colour and counts of a part, stacked in this order.
+
+    Args:
+        edges: Edges of the bins, ratios.
+        parts: Label → colour, and counts in the bins.
+    """
+    powers = [math.log10(edge) for edge in edges]
+    counts = [count for _, count in parts.values()]
+    bars = []
+    for (low, high), *stack in zip(itertools.pairwise(powers), *counts, strict=True):
+        tops = list(itertools.accumulate(stack, initial=0))
+        bars += [
+            {"from": low, "to": high, "base": base, "top": top, "part": part}
+            for part, (base, top) in zip(parts, itertools.pairwise(tops), strict=True)
+            if top > base
+        ]
+    label = (
+        f"datum.value <= {powers[0]} ? '≤ {edges[0]:g}' : datum.value >= {powers[-1]} ? '≥ {edges[-1]:g}' : "
+        "format(pow(10, datum.value), '~g')"
+    )
+    ticks = list(range(math.ceil(powers[0]), math.floor(powers[-1]) + 1))
+    title, domain = "signal-to-noise ratio |mu| / sigma of a weight", (powers[0], powers[-1])
+    highest = max(bar["top"] for bar in bars)
+    return layer(
+        bars,
+        mark("rect"),
+        x=quantity("from", title, domain, values=ticks, labelExpr=label, grid=False),
+        x2="to",
+        y=quantity("base", "weights", (0, 1.08 * highest), tickCount=5, format=",d"),
+        y2="top",
+        color=colours("part", {part: colour for part, (colour, _) in parts.items()}),
+    )
+
+
+def weight_chart(facts: Mapping[str, Any]) -> Chart | None:
+    """Histogram of the signal-to-noise ratios; None where they are not known."""
+    weights = facts["weights"]
+    if weights is None:
+        return None
+    edges, counts = weights["edges"], weights["counts"]
+    below = [count if edge <= 1.0 else 0 for edge, count in zip(edges[1:], counts, strict=True)]
+    above = [count - low for low, count in zip(below, counts, strict=True)]
+    histogram = _ratios(edges, {"ratio below 1": (GREY, below), "ratio above 1": (BLUE, above)})
+    return Chart(
+        "weights",
+        "doubt",
+        "What the weights know",
+        f"{100.0 * weights['below_one']:.0f} % of the weights have a mean below their standard deviation: the rows "
+        "leave their sign open. Many such weights are normal; murho prune removes those that matter least.",
+        styled(width=560, height=200, **histogram),
+    )
+
+
+def pruning_chart(record: Mapping[str, Any], title: str | None = None) -> dict[str, Any]:
+    """Histogram of the removed and the kept weights, with a rule at the highest ratio that was removed, as Vega-Lite.
+
+    Args:
+        record: What `model.training.pruning.Cut.to_json` says.
+        title: Name and version of the checkpoint, where the chart is to stand alone.
+    """
+    histogram = record["histogram"]
+    edges = histogram["edges"]
+    bars = _ratios(edges, {"removed": (GREY, histogram["removed"]), "kept": (BLUE, histogram["kept"])})
+    at = math.log10(min(max(record["threshold"], edges[0]), edges[-1]))
+    left = 2.0 * at > math.log10(edges[0] * edges[-1])
+    x = bars["encoding"]["x"] | {"field": "at"}
+    words = f"removed up to {record['threshold']:.2g}"
+    side = {"align": "right", "dx": -7} if left else {"align": "left", "dx": 7}
+    layers = [
+        bars,
+        layer([{"at": at}], mark("rule", ORANGE, strokeWidth=1.6), x=x),
+        layer([{"at": at}], mark("text", ORANGE, y=10, fontSize=12, text=words, **side), x=x),
+    ]
+    if title is None:
+        return styled(width=560, height=200, layer=layers)
+    removed, held = record["removed"], record["held"]
+    told = [f"{removed:,} of {record['weights'] - held:,} weights removed, those of the lowest ratio"]
+    if held:
+        told.append(f"not shown: {held:,} weights that set the uncertainty beyond the training range, all kept")
+    heading = {"text": f"Signal-to-noise ratio of the weights: {title}", "subtitle": told, "fontSize": 16}
+    return styled(width=720, height=320, layer=layers, title=heading | {"subtitleColor": MUTED, "offset": 10})
+
+
+def pruning_figure(facts: Mapping[str, Any]) -> Chart | None:
+    """The weights that a pruning removed; None unless it was one."""
+    revision = facts["revision"]
+    if revision is None or revision["kind"] != PRUNING:
+        return None
+    return Chart(
+        "pruning",
+        "changes",
+        "Weights that were removed",
+        "A weight whose mean is small against its standard deviation is mostly noise. Good prunings end well left "
+        "of 1; what lies to the right carries what the network knows.",
+        pruning_chart(revision),
+    )
+
+
+def curve_chart(facts: Mapping[str, Any]) -> Chart | None:
     """Negative log likelihood, KL and free energy over the epochs of the fits that were kept; None without curves."""
-    fits = facts["training"]["curves"]
+    fits, temperature = facts["training"]["curves"], facts["training"]["temperature"]
     if not fits:
         return None
-    rows, joints, offset = [], [], 0
-    for place, fit in enumerate(fits):
-        if offset:
-            joints.append({"at": offset})
-        for name in (*CURVES, *PARTS):
-            label = (CURVES | PARTS)[name][0]
-            for number_, value in zip(fit["epoch"], fit[name], strict=True):
-                if value is not None:
-                    rows.append({"epoch": offset + number_, "value": value, "curve": label, "fit": place})
-        offset += fit["epoch"][-1]
-    panels = [
-        _panel(rows, joints, offset, CURVES, "negative log likelihood", nats="nats per row, standardised"),
-        _panel(rows, joints, offset, PARTS, "free energy and its KL", nats="nats per row", symlog=True),
-    ]
-    return {
-        "hconcat": panels,
-        "spacing": 30,
-        "resolve": {"scale": {"color": "independent", "strokeDash": "independent"}},
-    }
+    ends = list(itertools.accumulate((fit["epoch"][-1] for fit in fits), initial=0))
 
-
-def _panel(
-    rows: list[dict[str, Any]],
-    joints: list[dict[str, Any]],
-    last: int,
-    curves: Mapping[str, tuple[str, str]],
-    title: str,
-    *,
-    nats: str,
-    symlog: bool = False,
-) -> dict[str, Any]:
-    labels = [label for label, _ in curves.values()]
-    x = number("epoch", "epoch", domain=(0, last), tickCount=6, grid=False)
-    y = number("value", nats)
-    if symlog:  # the KL falls by powers of ten, and the free energy may be negative
-        y["scale"] = {"type": "symlog", "constant": 1}
-        y["axis"] |= {"values": [-100, -30, -10, -3, -1, 0, 1, 3, 10, 30, 100, 300, 1000, 3000]}
-    layers: list[dict[str, Any]] = [
-        {
-            "data": {"values": [row for row in rows if row["curve"] in labels]},
-            "mark": {"type": "line", "strokeWidth": 1.8, "clip": True},
-            "encoding": {
-                "x": x,
-                "y": y,
-                "detail": {"field": "fit"},  # no line from the end of a fit to the begin of the next
-                "color": {
-                    "field": "curve",
-                    "type": "nominal",
-                    "scale": {"domain": labels, "range": [colour for _, colour in curves.values()]},
-                    "legend": {"title": None},
-                },
-                # Where two curves are the same, both are seen.
-                "strokeDash": {
-                    "field": "curve",
-                    "type": "nominal",
-                    "scale": {"domain": labels, "range": [[1, 0], [6, 4] if symlog else [1, 0]]},
-                    "legend": None,
-                },
-            },
-        }
-    ]
-    if joints:
-        layers.append(
-            {
-                "data": {"values": joints},
-                "mark": {"type": "rule", "color": MUTED, "strokeDash": [3, 3]},
-                "encoding": {"x": {"field": "at", "type": "quantitative"}},
-            }
+    def panel(title: str, unit: str, curves: Mapping[str, tuple[str, str]], *, symlog: bool = False) -> dict[str, Any]:
+        rows = [
+            {"epoch": start + epoch, "value": value, "curve": label, "fit": place}
+            for place, (start, fit) in enumerate(zip(ends, fits, strict=False))
+            for name, (label, _) in curves.items()
+            for epoch, value in zip(fit["epoch"], fit[name], strict=True)
+            if value is not None
+        ]
+        x = quantity("epoch", "epoch", (0, ends[-1]), tickCount=6, grid=False)
+        y = quantity("value", unit)
+        if symlog:  # the KL falls by powers of ten, and the free energy may be negative
+            y["scale"] = {"type": "symlog", "constant": 1}
+            y["axis"]["values"] = [-100, -30, -10, -3, -1, 0, 1, 3, 10, 30, 100, 300, 1000, 3000]
+        labels = [label for label, _ in curves.values()]
+        # Where two curves are the same, both are seen.
+        dashes = {"domain": labels, "range": [[1, 0], [6, 4] if symlog else [1, 0]]}
+        lines = layer(
+            rows,
+            mark("line", strokeWidth=1.8, clip=True),
+            x=x,
+            y=y,
+            detail="fit",  # no line from the end of a fit to the begin of the next
+            color=colours("curve", dict(curves.values())),
+            strokeDash={"field": "curve", "type": "nominal", "scale": dashes, "legend": None},
         )
-    return {"width": 290, "height": 230, "title": title, "layer": layers}
+        joints = layer([{"epoch": end} for end in ends[1:-1]], mark("rule", MUTED, strokeDash=[3, 3]), x=x)
+        return {"width": 290, "height": 230, "title": title, "layer": [lines, joints] if ends[1:-1] else [lines]}
+
+    factor = "" if temperature == 1.0 else f"; the fit counts the KL {temperature:.3g} times, its temperature"
+    begins = ", then ".join(fit["stage"] for fit in fits[1:])
+    joint = f" A dotted line is where the next fit begins: {begins}." if begins else ""
+    if any(fit["stage"] == UPDATE for fit in fits):
+        joint += " The KL of an update is from the posterior before it."
+    seen = {"nll": ("training", BLUE), "validation": ("validation, rows not seen", ORANGE)}
+    parts = {"free_energy": ("free energy", INK), "kl": ("KL", BLUE)}
+    panels = [
+        panel("negative log likelihood", "nats per row, standardised", seen),
+        panel("free energy and its KL", "nats per row", parts, symlog=True),
+    ]
+    return Chart(
+        "curves",
+        "training",
+        "Training curves",
+        "Left: the fit to the rows; validation that falls and levels off is good, a rise at the end means "
+        f"overfitting. Right: the free energy, that likelihood plus the KL from the prior{factor}.{joint}",
+        styled(hconcat=panels, spacing=30, resolve={"scale": {"color": "independent", "strokeDash": "independent"}}),
+    )
 
 
 def candidate_name(candidate: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> str:
@@ -116,8 +334,13 @@ def candidate_name(candidate: Mapping[str, Any], other: Mapping[str, Any] | None
     """
     widths = "x".join(str(width) for width in candidate["hidden"]) or "no"
     temperature, unread = candidate["temperature"], len(candidate.get("unread", ()))
+    transform = candidate["transform"]
+    of_number = {
+        "noise": f"{candidate['noise']} noise",
+        "transform": "no transform" if transform == "none" else f"{transform} transform",
+    }
     words = {
-        **({} if candidate["noise"] in CLASS_KINDS else _of_number(candidate)),
+        **({} if candidate["noise"] in CLASS_KINDS else of_number),
         "encoding": f"{candidate['encoding']} encoding",
         "whitened": "whitened" if candidate.get("whitened") else "not whitened",
         "unread": f"without {unread} idle features" if unread else "all features" if other else "",
@@ -125,14 +348,6 @@ def candidate_name(candidate: Mapping[str, Any], other: Mapping[str, Any] | None
         "temperature": "" if temperature is None else f"temperature {temperature:.3g}",
     }
     return ", ".join(text for choice, text in words.items() if text and not (other and _same(candidate, other, choice)))
-
-
-def _of_number(candidate: Mapping[str, Any]) -> dict[str, str]:
-    transform = candidate["transform"]
-    return {
-        "noise": f"{candidate['noise']} noise",
-        "transform": "no transform" if transform == "none" else f"{transform} transform",
-    }
 
 
 def _same(candidate: Mapping[str, Any], other: Mapping[str, Any], choice: str) -> bool:
@@ -143,236 +358,39 @@ def _same(candidate: Mapping[str, Any], other: Mapping[str, Any], choice: str) -
     return bool(first == second)
 
 
-def candidate_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+def candidate_chart(facts: Mapping[str, Any]) -> Chart | None:
     """CRPS, or log loss, of every candidate on rows that it has not seen; None with fewer than two."""
     candidates = facts["training"]["candidates"]
     if len(candidates) < 2:
         return None
-    kept = next((candidate for candidate in candidates if candidate["chosen"]), None)
-    rows = []
-    for place, candidate in enumerate(candidates, start=1):
-        name = f"{place}. {'kept' if candidate is kept else candidate_name(candidate, kept) or 'the same choices'}"
-        stage = STAGES.get(candidate["stage"], (candidate["stage"], "circle"))[0]
-        score = candidate["nll" if "classes" in facts["target"] else "crps"]
-        if score is not None:
-            rows.append(
-                {
-                    "name": name,
-                    "score": score,
-                    "stage": stage,
-                    "kept": "kept" if candidate["chosen"] else "not kept",
-                }
-            )
-    order = [row["name"] for row in rows]
-    title = named("CRPS on validation rows", facts["target"]["unit"])
+    score, title = "crps", named("CRPS on validation rows", facts["target"]["unit"])
     if "classes" in facts["target"]:
-        title = "log loss on validation rows (nats)"
-    known = [stage for stage in STAGES.values() if stage[0] in {row["stage"] for row in rows}]
-    return {
-        "width": 330,
-        "height": {"step": 24},
-        "data": {"values": rows},
-        "mark": {"type": "point", "filled": True, "size": 85, "opacity": 1},
-        "encoding": {
-            "y": {"field": "name", "type": "ordinal", "sort": order, "axis": axis(None, labelLimit=300, grid=True)},
-            "x": number("score", title, tickCount=6),
-            "shape": {
-                "field": "stage",
-                "type": "nominal",
-                "scale": {"domain": [stage[0] for stage in known], "range": [stage[1] for stage in known]},
-                "legend": {"title": None, "symbolFillColor": GREY},
-            },
-            "color": {
-                "field": "kept",
-                "type": "nominal",
-                "scale": {"domain": ["kept", "not kept"], "range": [BLUE, GREY]},
-                "legend": None,
-            },
-        },
-    }
-
-
-MOST_FEATURES = 12
-PANELS_A_LINE = 3
-
-
-def doubt_chart(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The epistemic share of the variance in bins of each feature; features in which it differs most come first."""
-    doubt = facts["doubt"]
-    ordered = sorted(doubt["features"], key=_range, reverse=True)[:MOST_FEATURES]
-    highest = max(part["share"] for feature in doubt["features"] for part in feature["bins"])
-    domain = (0.0, min(1.0, 1.12 * highest + 0.01))
-    panels = []
-    for feature in ordered:
-        rows = [
-            {
-                "bin": _bin_name(place),
-                "share": place["share"],
-                "rows": place["rows"],
-                "missing": place.get("category", 0) is None,
-            }
-            for place in feature["bins"]
-        ]
-        names = [row["bin"] for row in rows]
-        panels.append(
-            {
-                "title": named(feature["name"], feature["unit"]),
-                "width": 175,
-                "height": 120,
-                "layer": [
-                    {
-                        "data": {"values": rows},
-                        "mark": {"type": "bar", "color": BLUE, "opacity": 0.85},
-                        "encoding": {
-                            "x": {
-                                "field": "bin",
-                                "type": "ordinal",
-                                "sort": names,
-                                "axis": axis(None, labelAngle=-45, labelLimit=110, labelFontSize=10.5, grid=False),
-                            },
-                            "y": number("share", "", domain=domain, format="%", tickCount=4),
-                        },
-                    },
-                    {
-                        "data": {"values": [{"all": doubt["share"]}]},
-                        "mark": {"type": "rule", "color": MUTED, "strokeDash": [4, 3]},
-                        "encoding": {"y": number("all", None, domain=domain)},
-                    },
-                ],
-            }
-        )
-    return {"concat": panels, "columns": PANELS_A_LINE, "spacing": {"row": 22, "column": 26}}
-
-
-def _range(feature: Mapping[str, Any]) -> float:
-    """How far the share differs along a feature, in bins of at least a few rows."""
-    shares: list[float] = [place["share"] for place in feature["bins"] if place["rows"] >= 5] or [0.0]
-    return max(shares) - min(shares)
-
-
-def _bin_name(place: Mapping[str, Any]) -> str:
-    if "category" in place:
-        return {None: "missing", True: "yes", False: "no"}.get(place["category"], str(place["category"]))
-    # Of a date, year and month: a label has little room.
-    low, high = (f"{end:.4g}" if isinstance(end, float) else str(end)[:7] for end in (place["from"], place["to"]))
-    return low if low == high else f"{low} to {high}"
-
-
-def ratio_axis(edges: Sequence[float]) -> tuple[dict[str, Any], list[tuple[float, float]]]:
-    """The logarithmic axis of signal-to-noise ratios.
-
-    Args:
-        edges: Edges of the bins, ratios.
-
-    Returns:
-        The encoding of the field ``from``, and the ends of each bin, log10 of the ratio.
-    """
-    powers = [math.log10(edge) for edge in edges]
-    label = (
-        f"datum.value <= {powers[0]} ? '≤ 0.001' : datum.value >= {powers[-1]} ? '≥ 100' : "
-        "format(pow(10, datum.value), '~g')"
-    )
-    ticks = {"values": [-3, -2, -1, 0, 1, 2], "labelExpr": label, "grid": False}
-    title = "signal-to-noise ratio |mu| / sigma of a weight"
-    return number("from", title, domain=(powers[0], powers[-1]), **ticks), list(itertools.pairwise(powers))
-
-
-def weight_chart(facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Histogram of the signal-to-noise ratios; None where they are not known."""
-    weights = facts["weights"]
-    if weights is None:
-        return None
-    x, bins = ratio_axis(weights["edges"])
-    bars = [
-        {"from": low, "to": high, "count": count, "side": "below 1" if high <= 1e-6 else "above 1"}
-        for (low, high), count in zip(bins, weights["counts"], strict=True)
-    ]
-    return {
-        "width": 560,
-        "height": 200,
-        "data": {"values": bars},
-        "mark": {"type": "rect"},
-        "encoding": {
-            "x": x,
-            "x2": {"field": "to"},
-            "y": number("count", "weights", domain=(0, 1.08 * max(weights["counts"])), tickCount=5, format=",d"),
-            "y2": {"datum": 0},
-            "color": {
-                "field": "side",
-                "type": "nominal",
-                "scale": {"domain": ["below 1", "above 1"], "range": [GREY, BLUE]},
-                "legend": {"labelExpr": "'ratio ' + datum.label"},
-            },
-        },
-    }
-
-
-TITLES = {
-    "mean": "change of the mean",
-    "crps": "increase of the CRPS",
-    "epistemic_std": "change of epistemic_std",
-    "probabilities": "change of the probabilities",
-    "log_loss": "increase of the log loss",
-    "epistemic_entropy": "change of epistemic_entropy",
-}
-"""Measure → what a chart or table calls it."""
-WITHOUT_UNIT = ("probabilities",)
-IN_NATS = ("log_loss", "epistemic_entropy")
-MOST_BARS = 20
-"""Bars of a chart; a report judges no more features."""
-
-
-def ordered_features(importance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The features, the most important first: by the score if there is one, else by the first measure."""
-    measures = importance["measures"]
-    first = measures[1] if len(measures) == 3 else measures[0]
-    return sorted(importance["features"], key=lambda feature: -float(feature[first]["value"]))
-
-
-def importance_chart(importance: Mapping[str, Any], unit: str | None) -> dict[str, Any]:
-    """The chart, as a Vega-Lite specification with its data.
-
-    Args:
-        importance: What `model.evaluation.importance` returns.
-        unit: The unit of the target; None: it has none.
-    """
-    shown = ordered_features(importance)[:MOST_BARS]
-    names = [feature["name"] for feature in shown]
-    panels = []
-    for place, measure in enumerate(importance["measures"]):
-        rows = [
-            {
-                "feature": feature["name"],
-                "value": feature[measure]["value"],
-                "low": feature[measure]["value"] - 2.0 * feature[measure]["standard_error"],
-                "high": feature[measure]["value"] + 2.0 * feature[measure]["standard_error"],
-            }
-            for feature in shown
-        ]
-        y = {
-            "field": "feature",
-            "type": "nominal",
-            "sort": names,
-            "axis": axis(None, labels=place == 0, ticks=False, domain=False),
+        score, title = "nll", "log loss on validation rows (nats)"
+    kept = next((candidate for candidate in candidates if candidate["chosen"]), None)
+    rows = [
+        {
+            "name": f"{place}. {'kept' if each is kept else candidate_name(each, kept) or 'the same choices'}",
+            "score": each[score],
+            "stage": STAGES[each["stage"]][0],
+            "kept": "kept" if each["chosen"] else "not kept",
         }
-        in_unit = None if measure in WITHOUT_UNIT else "nats" if measure in IN_NATS else unit
-        x = number("value", named(TITLES[measure], in_unit), tickCount=4)
-        x["scale"] = {"zero": True}
-        panels.append(
-            {
-                "width": 185,
-                "height": {"step": 22},
-                "data": {"values": rows},
-                "layer": [
-                    {
-                        "mark": {"type": "bar", "color": BLUE, "opacity": 0.85, "height": 12},
-                        "encoding": {"x": x, "y": y},
-                    },
-                    {
-                        "mark": {"type": "rule", "color": INK},
-                        "encoding": {"x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}, "y": y},
-                    },
-                ],
-            }
-        )
-    return {"hconcat": panels, "spacing": 18}
+        for place, each in enumerate(candidates, start=1)
+        if each[score] is not None
+    ]
+    shapes = {name: shape for name, shape in STAGES.values() if name in {row["stage"] for row in rows}}
+    drawn = layer(
+        rows,
+        mark("point", filled=True, size=85, opacity=1),
+        y=category("name", [row["name"] for row in rows], labelLimit=300, grid=True),
+        x=quantity("score", title, tickCount=6),
+        shape=colours("stage", shapes, symbolFillColor=GREY),
+        color=colours("kept", {"kept": BLUE, "not kept": GREY}) | {"legend": None},
+    )
+    return Chart(
+        "candidates",
+        "training",
+        "Candidates tried",
+        "The score of every fit on rows that it has not seen, in order, named by how it differs from the "
+        "kept one; lower is better. Trials are short fits, so only fits of the same kind compare.",
+        styled(width=330, height={"step": 24}, **drawn),
+    )

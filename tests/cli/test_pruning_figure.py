@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from murho.cli.pruning_figure import check_figure, draw, specification
+from murho.cli.figures import check_figure, draw_figure
 from murho.cli.revision import histogram_lines
 from murho.model.errors import OptionError
+from murho.model.report.training_charts import pruning_chart
 from murho.model.training.pruning import Cut, Layer
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ CUT = Cut(
 
 
 def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None:
-    drawn = specification(CUT, "cars, version 1")
+    drawn = pruning_chart(CUT.to_json(), "cars, version 1")
     histogram, rule, _ = drawn["layer"]
     heights = {"removed": 0, "kept": 0}
     for bar in histogram["data"]["values"]:
-        heights[bar["what"]] += bar["top"] - bar["base"]
-        assert bar["start"] < bar["end"]
+        heights[bar["part"]] += bar["top"] - bar["base"]
+        assert bar["from"] < bar["to"]
     assert heights == {"removed": sum(REMOVED), "kept": sum(KEPT)}
     (place,) = rule["data"]["values"]
     assert 10.0 ** place["at"] == pytest.approx(0.334)
@@ -44,12 +45,12 @@ def test_bars_stack_to_the_counts_and_the_rule_stands_at_the_threshold() -> None
 def test_it_is_drawn_as_a_png(tmp_path: Path) -> None:
     path = tmp_path / "pruning.png"
     check_figure(path)
-    draw(CUT, "cars, version 1", path, scale=1.0)
+    draw_figure(pruning_chart(CUT.to_json(), "cars, version 1"), path)
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", content[16:24])
-    assert 700 < width < 1000
-    assert 300 < height < 600
+    assert 1400 < width < 2000
+    assert 600 < height < 1200
 
 
 def test_what_can_not_be_drawn_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,8 +58,8 @@ def test_what_can_not_be_drawn_is_refused_before_the_work(tmp_path: Path, monkey
         check_figure(tmp_path / "pruning.svg")
     with pytest.raises(OptionError, match="does not exist"):
         check_figure(tmp_path / "nowhere" / "pruning.png")
-    monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(OptionError, match=r"--figure needs altair: run pip install '\.\[charts\]' in a clone"):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(OptionError, match=r"--figure needs vl_convert: run pip install '\.\[charts\]' in a clone"):
         check_figure(tmp_path / "pruning.png")
 
 

@@ -58,7 +58,7 @@ def importance(
     directory = store.find(name, version)
     require_file(data)
     if figure is not None:
-        from murho.cli.pruning_figure import check_figure
+        from murho.cli.figures import check_figure
 
         check_figure(figure)
     import numpy as np
@@ -94,7 +94,10 @@ def importance(
     if len(labelled) < len(targets):
         sys.stderr.write(f"left out {len(targets) - len(labelled)} rows without a value of {schema.target.name!r}\n")
     if figure is not None:
-        _draw(found, schema.target.unit, figure)
+        from murho.cli.figures import draw_figure
+        from murho.model.report.training_charts import importance_chart
+
+        draw_figure(importance_chart(found, schema.target.unit), figure)
     if json:
         print_json({"model": posterior.name, "version": posterior.version, **found})
         return
@@ -105,10 +108,10 @@ def importance(
 
 def _lines(found: Mapping[str, Any], unit: str | None) -> list[str]:
     from murho.cli.shared import table_lines
-    from murho.model.report.training_charts import TITLES, ordered_features
+    from murho.model.report.training_charts import MEASURES, ordered_features
 
     measures = found["measures"]
-    rows = [["feature", *(TITLES[measure] for measure in measures)]]
+    rows = [["feature", *(MEASURES[measure] for measure in measures)]]
     for feature in ordered_features(found):
         cells = [_with_error(**feature[name]) for name in measures]
         rows.append([feature["name"], *cells])
@@ -120,16 +123,3 @@ def _with_error(value: float, standard_error: float) -> str:
     """A value and its standard error, to two digits of the error."""
     digits = 3 if standard_error <= 0.0 else max(0, 1 - math.floor(math.log10(standard_error)))
     return f"{value:.{digits}f} ± {standard_error:.{digits}f}"
-
-
-def _draw(found: Mapping[str, Any], unit: str | None, path: Path) -> None:
-    import vl_convert
-
-    from murho.model.report.chart_style import styled
-    from murho.model.report.training_charts import importance_chart
-
-    picture = vl_convert.vegalite_to_png(styled(importance_chart(found, unit)), scale=2.0)
-    try:
-        path.write_bytes(picture)
-    except OSError as error:
-        raise OptionError(f"--figure: {path} can't be written: {error.strerror or error}") from error

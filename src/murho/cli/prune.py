@@ -52,7 +52,7 @@ def prune(
     if data is not None:
         require_file(data)
     store.check_writable(name)
-    from murho.cli.pruning_figure import check_figure, draw
+    from murho.cli.figures import check_figure, draw_figure
 
     if figure is not None:
         check_figure(figure)
@@ -73,7 +73,9 @@ def prune(
 
     made = write_revision(store, name, written, make_report if report else None)
     if figure is not None:
-        draw(pruned.cut, f"{name}, version {revision.posterior.version}", figure)
+        from murho.model.report.training_charts import pruning_chart
+
+        draw_figure(pruning_chart(pruned.cut.to_json(), f"{name}, version {revision.posterior.version}"), figure)
     if json:
         print_revision(made, written, "pruning")
         return

@@ -60,8 +60,7 @@ def report(
     facts, shown = report_facts(directory), None
     if data is not None:
         facts, shown = _of_data(directory, data, facts, device, with_rows=rows)
-    source = None if data is None else data.name
-    files = report_files(f"{name}, version {directory.name}", facts, shown, source=source)
+    files = report_files(f"{name}, version {directory.name}", facts, shown)
     written = files if within else {page.name: files[PAGE_FILE]}
     _write(page.parent, written)
     print_lines([f"wrote {page}" + (f" and {len(written) - 1} pictures beside it" if len(written) > 1 else "")])
@@ -78,14 +77,14 @@ def _of_data(
     directory: Path, data: Path, facts: dict[str, Any], device: str, *, with_rows: bool
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.report.labelled_rows import report_of_rows
+    from murho.model.report.files import report_of_rows
     from murho.model.runtime import resolve_device, use_threads_for_answering
     from murho.model.tables.files import read_table
 
     use_threads_for_answering()
     posterior = Posterior.load(directory, resolve_device(device))
     with naming(data):
-        made = report_of_rows(posterior, facts, read_table(data))
+        made = report_of_rows(posterior, facts, read_table(data), data.name)
     if made.left_out:
         sys.stderr.write(f"left out {made.left_out} rows without a value of {posterior.schema.target.name!r}\n")
     return made.facts, made.rows if with_rows else None

@@ -10,7 +10,9 @@ import numpy as np
 import orjson
 import pytest
 
+from murho.model.bbb.rows import select_rows
 from murho.model.checkpoint.checkpoint import write_checkpoint
+from murho.model.predictive.prediction import PredictOptions
 from murho.model.report.facts import FACTS_PATH, facts_of_spec, facts_of_training, report_facts
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ KEYS = {
     "format",
     "created",
     "murho",
-    "rows_are",
+    "source",
     "target",
     "table",
     "training",
@@ -31,6 +33,7 @@ KEYS = {
     "doubt",
     "importance",
     "weights",
+    "revision",
 }
 
 
@@ -58,16 +61,16 @@ def test_the_parts_of_the_rows_are_all_of_them(facts: dict[str, Any]) -> None:
     assert sum(group["rows"] for group in held_out["by_category"]["district"]) == 160
     assert sum(group["rows"] for group in held_out["agreement"]) == 160
     assert sum(held_out["pit"]["raw"]) == pytest.approx(1.0, abs=1e-3)
-    assert sum(facts["target"]["histogram"]["counts"]) == 160
+    assert sum(facts["target"]["counts"]) == 160
 
 
 def test_the_table_tells_how_many_cells_are_missing_and_how_values_are_spread(facts: dict[str, Any]) -> None:
     size, district, lift, day = facts["table"]["features"]
     assert 0.02 < size["missing_share"] < 0.2
-    assert sum(size["histogram"]["counts"]) == round(160 * (1.0 - size["missing_share"]))
-    assert sum(part["rows"] for part in district["counts"]) == 160
-    assert [part["category"] for part in lift["counts"]] == [True, False]
-    assert day["histogram"]["edges"][0] == day["min"]
+    assert sum(size["counts"]) == round(160 * (1.0 - size["missing_share"]))
+    assert sum(district["counts"]) == 160
+    assert len(lift["counts"]) == 2
+    assert sum(lift["counts"]) == sum(day["counts"]) == 160
 
 
 def test_curves_are_those_of_the_kept_fit_and_of_the_full_fit_before_it(
@@ -82,15 +85,20 @@ def test_curves_are_those_of_the_kept_fit_and_of_the_full_fit_before_it(
     assert len(training["candidates"]) == len(trained.evidence.attempts)
 
 
-def test_the_epistemic_share_is_a_share_and_its_bins_hold_all_rows(facts: dict[str, Any]) -> None:
+def test_the_epistemic_share_is_that_of_the_answers_and_its_bins_hold_all_rows(
+    facts: dict[str, Any], trained: Trained
+) -> None:
     doubt = facts["doubt"]
-    assert 0.0 < doubt["share"] < 1.0
+    columns = select_rows(trained.evidence.columns, trained.evidence.learned)
+    answer = trained.posterior.predict(columns, PredictOptions(percentiles=()))
+    epistemic, total = answer.epistemic_std**2, answer.std**2
+    assert doubt["share"] == pytest.approx(epistemic.sum() / total.sum(), rel=1e-3)
     for feature in doubt["features"]:
         assert sum(place["rows"] for place in feature["bins"]) == doubt["rows"]
-        mean = np.average(
-            [p["share"] for p in feature["bins"]], weights=[p["rows"] * p["std"] ** 2 for p in feature["bins"]]
-        )
-        assert mean == pytest.approx(doubt["share"], rel=1e-3)
+    (lift,) = (feature for feature in doubt["features"] if feature["name"] == "lift")
+    for place in lift["bins"]:
+        rows = columns["lift"] == place["category"]
+        assert place["share"] == pytest.approx(epistemic[rows].sum() / total[rows].sum(), rel=1e-3)
 
 
 def test_of_many_features_the_strongest_are_judged_and_all_are_counted(

@@ -9,9 +9,9 @@ import pytest
 
 from murho.model.errors import TableError
 from murho.model.evaluation.evaluate import evaluate_table
-from murho.model.report import labelled_rows
+from murho.model.report import files
 from murho.model.report.facts import facts_of_spec
-from murho.model.report.labelled_rows import report_of_rows
+from murho.model.report.files import report_of_rows
 from tests.model.conftest import make_table
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 def test_scores_and_coverage_are_those_of_an_evaluation(rent: Posterior) -> None:
     table = make_table(90, seed=5)
-    made = report_of_rows(rent, facts_of_spec(rent.spec), table)
+    made = report_of_rows(rent, facts_of_spec(rent.spec), table, "flats.csv")
     evaluated = evaluate_table(rent, table)
-    assert made.facts["rows_are"] == "given"
+    assert made.facts["source"] == "flats.csv"
     assert made.facts["scores"]["crps"] == pytest.approx(evaluated["crps"], rel=1e-5)
     for kind in ("raw", "calibrated"):
         bands = made.facts["held_out"]["reliability"]["bands"][kind]
@@ -34,11 +34,11 @@ def test_scores_and_coverage_are_those_of_an_evaluation(rent: Posterior) -> None
 
 
 def test_of_many_rows_some_are_taken(rent: Posterior) -> None:
-    with mock.patch.object(labelled_rows, "MOST_ROWS", 30):
-        made = report_of_rows(rent, facts_of_spec(rent.spec), make_table(60, seed=5))
-    assert (made.chosen, made.left_out, made.facts["held_out"]["rows"]) == (30, 0, 30)
+    with mock.patch.object(files, "MOST_ROWS", 30):
+        made = report_of_rows(rent, facts_of_spec(rent.spec), make_table(60, seed=5), "flats.csv")
+    assert (made.left_out, made.facts["held_out"]["rows"]) == (0, 30)
 
 
 def test_a_table_without_the_target_is_refused(rent: Posterior) -> None:
     with pytest.raises(TableError, match="rent"):
-        report_of_rows(rent, facts_of_spec(rent.spec), make_table(9).drop_columns(["rent"]))
+        report_of_rows(rent, facts_of_spec(rent.spec), make_table(9).drop_columns(["rent"]), "flats.csv")

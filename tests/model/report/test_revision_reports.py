@@ -102,7 +102,7 @@ def test_the_page_says_what_changed_and_draws_it(
 
 
 def test_a_report_of_a_training_has_no_changes(trained: Trained) -> None:
-    assert "revision" not in facts_of_training(trained)
+    assert facts_of_training(trained)["revision"] is None
 
 
 def test_a_version_without_stored_facts_can_be_revised(updated: Updated, new_rows: LabelledRows) -> None:
