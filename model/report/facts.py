@@ -492,9 +492,8 @@ def weight_facts(spec: ModelSpec, tensors: Mapping[str, Tensor]) -> dict[str, An
         tensors: Its tensors by name, on the CPU.
 
     Returns:
-        ``edges`` of the bins and ``counts`` in them; ``below_one``, the share of weights with a ratio below 1; and
-        ``held``, the number of weights that are not counted: of inputs that are zero for every training row, and of
-        inputs that their member does not read.
+        ``edges`` of the bins and ``counts`` in them, without held weights: those of inputs that are zero for every
+        training row, and of inputs that their member does not read.
     """
     names = [f"layers.{index}.weight" for index in range(len(spec.architecture.layers))]
     inputs = extrapolation_inputs(spec.encoder)
@@ -505,8 +504,6 @@ def weight_facts(spec: ModelSpec, tensors: Mapping[str, Tensor]) -> dict[str, An
     return {
         "edges": [float(f"{edge:.4g}") for edge in 10.0**HISTOGRAM_EDGES],
         "counts": np.histogram(logs, HISTOGRAM_EDGES)[0].tolist(),
-        "below_one": float(np.mean(free < 1.0)) if len(free) else 0.0,
-        "held": int(held.sum()),
     }
 
 

@@ -218,8 +218,8 @@ def weight_chart(facts: Mapping[str, Any]) -> Chart | None:
         "weights",
         "doubt",
         "What the weights know",
-        f"{100.0 * weights['below_one']:.0f} % of the weights have a mean below their standard deviation: the rows "
-        "leave their sign open. Many such weights are normal; murho prune removes those that matter least.",
+        f"{100.0 * sum(below) / max(1, sum(counts)):.0f} % of the weights have a mean below their standard deviation: "
+        "the rows leave their sign open. Many such weights are normal; murho prune removes those that matter least.",
         styled(width=560, height=200, **histogram),
     )
 

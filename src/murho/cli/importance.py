@@ -5,7 +5,6 @@ Imports of numpy and torch wait until the command runs, so that its ``--help`` a
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,18 +107,13 @@ def importance(
 
 def _lines(found: Mapping[str, Any], unit: str | None) -> list[str]:
     from murho.cli.shared import table_lines
+    from murho.model.evaluation.metrics import plus_minus
     from murho.model.report.training_charts import MEASURES, ordered_features
 
     measures = found["measures"]
     rows = [["feature", *(MEASURES[measure] for measure in measures)]]
     for feature in ordered_features(found):
-        cells = [_with_error(**feature[name]) for name in measures]
+        cells = [plus_minus(feature[name]["value"], feature[name]["standard_error"]) for name in measures]
         rows.append([feature["name"], *cells])
     of_unit = [] if unit is None else [f"In {unit}."]
     return [*table_lines(rows), *of_unit]
-
-
-def _with_error(value: float, standard_error: float) -> str:
-    """A value and its standard error, to two digits of the error."""
-    digits = 3 if standard_error <= 0.0 else max(0, 1 - math.floor(math.log10(standard_error)))
-    return f"{value:.{digits}f} ± {standard_error:.{digits}f}"

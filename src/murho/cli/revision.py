@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from murho.cli.shared import table_lines
 from murho.model.evaluation.class_metrics import per_cent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from murho.model.checkpoint.stores import CheckpointStore, WrittenVersion
     from murho.model.training.pruning import Cut, Pruned
@@ -78,7 +79,7 @@ def pruned_lines(pruned: Pruned, unit: str | None) -> list[str]:
         [layer.name, f"{layer.weights:,}", f"{layer.held:,}", f"{layer.removed:,}", f"{layer.kept:,}"]
         for layer in cut.layers
     ]
-    lines += ["", *_table(("layer", "weights", "held", "removed", "kept"), rows), ""]
+    lines += ["", *table_lines([("layer", "weights", "held", "removed", "kept"), *rows]), ""]
     lines += [*histogram_lines(cut), ""]
     if pruned.before is not None and pruned.after is not None:
         lines += [*_comparison(pruned.before, pruned.after, version, unit), ""]
@@ -174,57 +175,34 @@ def _shift(shift: PosteriorShift) -> list[str]:
         f"the posterior moved by {shift.kl:,.1f} nats (KL from the one before, mean over members); "
         f"{100 * shift.moved:.1f} % of the weights by more than one of their old sigma",
         "",
-        *_table(("layer", "mean |shift| / sigma", "beyond one sigma"), rows),
+        *table_lines([("layer", "mean |shift| / sigma", "beyond one sigma"), *rows]),
     ]
 
 
 def _comparison(before: Mapping[str, Any], after: Mapping[str, Any], version: str, unit: str | None) -> list[str]:
-    if "log_loss" in after:
-        return _comparison_of_classes(before, after, version)
-    suffix = f" ({unit})" if unit else ""
-    rows = [
-        [label, f"{report['nll']:.3f}", f"{report['crps']:.4g}", f"{report['rmse']:.4g}", _coverage(report)]
-        for label, report in ((f"version {version}", before), ("now", after))
+    """The scores of both versions, a line each."""
+    of_classes, suffix = "log_loss" in after, f" ({unit})" if unit else ""
+    heads = ["NLL (nats)", f"CRPS{suffix}", f"RMSE{suffix}", "90 % bands cover"]
+    if of_classes:
+        heads = ["log loss (nats)", "Brier score", "accuracy", "in 90 % set", "classes in it"]
+    told = _of_classes if of_classes else _of_numbers
+    rows = [[label, *told(scores)] for label, scores in ((f"version {version}", before), ("now", after))]
+    return table_lines([[f"on {after['n']:,} rows", *heads], *rows])
+
+
+def _of_numbers(scores: Mapping[str, Any]) -> list[str]:
+    coverage = [
+        f"{per_cent(scores[kind]['coverage']['90'])} {kind}" for kind in ("raw", "calibrated") if scores.get(kind)
     ]
-    heads = (f"on {after['n']:,} rows", "NLL (nats)", f"CRPS{suffix}", f"RMSE{suffix}", "90 % bands cover")
-    return _table(heads, rows)
+    return [f"{scores['nll']:.3f}", f"{scores['crps']:.4g}", f"{scores['rmse']:.4g}", ", ".join(coverage)]
 
 
-def _comparison_of_classes(before: Mapping[str, Any], after: Mapping[str, Any], version: str) -> list[str]:
-    rows = [
-        [
-            label,
-            f"{report['log_loss']:.4f}",
-            f"{report['brier']:.4f}",
-            per_cent(report["accuracy"]),
-            "" if not report.get("sets") else per_cent(report["sets"]["coverage"]["90"]),
-            "" if not report.get("sets") else f"{report['sets']['size']['90']:.2f}",
-        ]
-        for label, report in ((f"version {version}", before), ("now", after))
-    ]
-    heads = (f"on {after['n']:,} rows", "log loss (nats)", "Brier score", "accuracy", "in 90 % set", "classes in it")
-    return _table(heads, rows)
-
-
-def _coverage(report: Mapping[str, Any]) -> str:
-    parts = [
-        f"{100 * report[kind]['coverage']['90']:.1f} % {kind}" for kind in ("raw", "calibrated") if report.get(kind)
-    ]
-    return ", ".join(parts)
+def _of_classes(scores: Mapping[str, Any]) -> list[str]:
+    sets = scores.get("sets")
+    held = [per_cent(sets["coverage"]["90"]), f"{sets['size']['90']:.2f}"] if sets else ["", ""]
+    return [f"{scores['log_loss']:.4f}", f"{scores['brier']:.4f}", per_cent(scores["accuracy"]), *held]
 
 
 def _width(count: int, longest: int) -> int:
     """Characters of a bar; at least one unless the count is 0."""
     return max(1, round(BAR * count / longest)) if count else 0
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table, with the first column aligned to the left and the others to the right."""
-    widths = [max(len(line[column]) for line in (heads, *rows)) for column in range(len(heads))]
-    return [
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in (heads, *rows)
-    ]
