@@ -14,8 +14,8 @@ from benchmarks.figures import GREY, MIDDLE, PALE, Axis, Band, Curve, Points, Sp
 from benchmarks.regression import Answer, System, answer
 from benchmarks.results import facts, parse_options, table, write_json
 from benchmarks.seed_range import seed_range
-from murho.model.bbb.priors import prior_to_json
 from murho.model.errors import MurhoError
+from murho.model.json_validation import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,7 +204,8 @@ def _text(system: System, solved: Answer, measures: dict[str, float]) -> str:
 
 def _options(system: System) -> dict[str, Any]:
     options = {field.name: getattr(system.options, field.name) for field in dataclasses.fields(system.options)}
-    return {**options, "prior": prior_to_json(system.options.prior), "samples": system.samples}
+    prior = system.options.prior
+    return {**options, "prior": prior.to_json() if isinstance(prior, Stored) else None, "samples": system.samples}
 
 
 def _within(values: NDArray[np.float64], band: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -97,7 +97,7 @@ def _kept(path: Path) -> dict[str, float]:
 def _measure(chosen: argparse.Namespace, kept: dict[str, float], directory: Path) -> dict[str, Any]:
     checkpoints = _checkpoints(chosen, directory)
     version = find_checkpoint(checkpoints, chosen.model, None)
-    schema = Schema.from_json(orjson.loads((version / "model.json").read_bytes())["schema"])
+    schema = Schema.from_json(orjson.loads((version / "model.json").read_bytes())["schema"], "schema")
     rows = rows_of(records(schema, DISTINCT))
     bodies = {"mlserver": [oip_body(schema, row) for row in rows]}
     plain = [orjson.dumps({"inputs": [row], "samples": SAMPLES}) for row in rows]
@@ -200,7 +200,7 @@ def _big(
         request = stored([http(path, body)], subject.directory / f"{name}.http")
         measured[name] = bench.beside_the_engine(ours, request, offline)
     wide = Path(subject.version("wide"))
-    schema = Schema.from_json(orjson.loads((wide / "model.json").read_bytes())["schema"])
+    schema = Schema.from_json(orjson.loads((wide / "model.json").read_bytes())["schema"], "schema")
     table = arrow_table(schema, subject.chosen.arrow_rows)
     file = subject.directory / "wide.arrow"
     file.write_bytes(table)

@@ -53,7 +53,7 @@ class TableError(MurhoError):
         return TableError(str(self).replace(f"row {self.row}:", f"row {self.row + rows}:", 1), row=self.row + rows)
 
 
-class OptionError(MurhoError):
+class OptionError(MurhoError, ValueError):
     """An option has a value that can't be used."""
 
 

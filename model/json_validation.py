@@ -1,129 +1,218 @@
-"""Strict validation of a checkpoint's JSON data.
+"""The parts of ``model.json``: dataclasses that pydantic reads strictly and writes.
 
-Every ``expect_…`` takes a value and the path of its field. It returns the value, or raises a `CheckpointError` with the
-path, the expected value and the value found.
+A part is a `Stored` dataclass. Its fields are the keys; their types say what is expected, down to numbers and lists. A
+union is told apart by a field ``kind``, ``method`` or ``form``, a Literal. What fields must fulfil together is
+checked in ``__post_init__``, which raises a `MisfitError`. Every error has the path of the field that is wrong.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias, cast
 
-from murho.model.errors import CheckpointError, OptionError
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, TypeAdapter, ValidationError
+from pydantic_core import core_schema
+
+from murho.model.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TypeVar
-
-    from pydantic import TypeAdapter
-
-    T = TypeVar("T")
+    from collections.abc import Callable, Sequence
 
 __all__ = [
-    "expect_fields",
-    "expect_flag",
-    "expect_list",
-    "expect_number",
-    "expect_numbers",
-    "expect_object",
-    "expect_text",
-    "expect_whole",
-    "option_errors_at",
+    "Count",
+    "Counts",
+    "Matrix",
+    "MisfitError",
+    "NotNegative",
+    "Positive",
+    "Share",
+    "Stored",
+    "Unlimited",
+    "Vector",
+    "null_for",
+    "one_of",
+    "read_as",
     "read_strictly",
-    "wrong",
+    "stored_as",
 ]
 
 
-def wrong(where: str, expected: str, found: object) -> CheckpointError:
-    """Return the error for the field ``where``: what was expected there, and what was found."""
-    shown = json.dumps(found, default=str)
-    shown = shown if len(shown) <= 200 else f"{shown[:200]}…"
-    return CheckpointError(f"{where}: expected {expected}, found {shown}")
+class MisfitError(CheckpointError, ValueError):
+    """A field of a `Stored` part does not fit the others.
+
+    Args:
+        field: Path of the field within the part.
+        expected: What was expected there.
+        found: What was found.
+    """
+
+    def __init__(self, field: str, expected: str, found: object) -> None:
+        super().__init__(f"{field}: expected {expected}, found {_shown(found)}")
 
 
-@contextmanager
-def option_errors_at(where: str) -> Iterator[None]:
-    """Raise an `OptionError` of the block as a `CheckpointError` of the field ``where``."""
-    try:
-        yield
-    except OptionError as error:
-        raise CheckpointError(f"{where}: {error}") from error
+def _shown(found: object) -> str:
+    shown = json.dumps(found, default=str, ensure_ascii=False)
+    return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
 
-def read_strictly(adapter: TypeAdapter[T], data: object, where: str) -> T:
+class Stored:
+    """A part of ``model.json``; subclasses are dataclasses of types that pydantic knows."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid", "allow_inf_nan": False}
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """As of any dataclass, but no field may be absent from data, whatever its default."""
+        schema: Any = handler(source)
+        for field in schema["schema"]["fields"]:
+            if field["schema"]["type"] == "default":
+                field["schema"] = field["schema"]["schema"]
+        return cast("core_schema.CoreSchema", schema)
+
+    def to_json(self) -> dict[str, Any]:
+        """The part as JSON data."""
+        data: dict[str, Any] = _adapter(cast("Any", type(self))).dump_python(self, mode="json", fallback=_plain)
+        return data
+
+    @classmethod
+    def from_json(cls, data: object, where: str = "") -> Self:
+        """Read what `to_json` returned.
+
+        Args:
+            data: JSON data.
+            where: Path of the data, for messages.
+
+        Raises:
+            CheckpointError: A field is missing, unknown, of another type or out of range, or does not fit the others;
+                the message begins with its path.
+        """
+        part: Self = read_strictly(cls, data, where)
+        return part
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's numbers and arrays among facts."""
+    return value.tolist()
+
+
+def read_strictly(kind: Any, data: object, where: str) -> Any:
     """Read JSON data as a type that pydantic knows, where nothing is converted.
+
+    Args:
+        kind: The type.
+        data: JSON data.
+        where: Path of the data, for messages.
 
     Raises:
         CheckpointError: The data have another form; the message has the path of the field.
     """
-    from pydantic import ValidationError
-
     try:
-        return adapter.validate_json(json.dumps(data), strict=True)
+        return _adapter(kind).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        expected = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        found = json.dumps(first["input"], default=str)[:200]
-        raise CheckpointError(f"{where}{path}: {expected}, found {found}") from error
+    path = (where + _path(first["loc"], data, missing=first["type"] == "missing")).removeprefix(".")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, MisfitError):
+        raise CheckpointError(f"{path}.{cause}".removeprefix("."))
+    message = _MESSAGES.get(first["type"]) or first["msg"].removeprefix("Value error, ")
+    message = message.replace("Input should be", "expected")
+    found = "" if first["type"] in _MESSAGES else f", found {_shown(first['input'])}"
+    raise CheckpointError(f"{path}: {message}{found}".removeprefix(": "))
 
 
-def expect_object(data: object, where: str) -> dict[str, Any]:
-    """Return the data if they are an object."""
-    if not isinstance(data, dict):
-        raise wrong(where, "an object", data)
-    return data
+_MESSAGES = {"missing": "the field is missing", "unexpected_keyword_argument": "the field is not known"}
 
 
-def expect_fields(data: object, where: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the data if they are an object with exactly these fields; the ``optional`` ones may be absent."""
-    if not isinstance(data, dict) or not set(names) <= set(data) <= {*names, *optional}:
-        expected = f"an object with exactly the fields {', '.join(names) or '(none)'}"
-        if optional:
-            expected += f", and perhaps {', '.join(optional)}"
-        raise wrong(where, expected, sorted(map(str, data)) if isinstance(data, dict) else data)
-    return data
+def _path(location: Sequence[int | str], data: Any, *, missing: bool) -> str:
+    """The path of an error, without the kinds that pydantic names beside the fields of a union."""
+    path = ""
+    for at, part in enumerate(location):
+        inside = (
+            part in data
+            if isinstance(data, dict)
+            else isinstance(part, int) and isinstance(data, list) and part < len(data)
+        )
+        if inside or (missing and at == len(location) - 1):
+            path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        data = data[part] if inside else data
+    return path
 
 
-def expect_list(value: object, where: str) -> list[Any]:
-    """Return the value if it is a list."""
-    if not isinstance(value, list):
-        raise wrong(where, "a list", value)
-    return value
+def stored_as(form: Any, read: Callable[[Any], Any], write: Callable[[Any], Any]) -> GetPydanticSchema:
+    """How ``model.json`` holds values of a type that JSON does not have.
+
+    Args:
+        form: Type of the JSON data.
+        read: Makes the value of valid data; a ValueError says what is wrong.
+        write: Makes the data of a value.
+    """
+
+    def schema(_source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        written = core_schema.plain_serializer_function_ser_schema(write, return_schema=handler.generate_schema(form))
+        return core_schema.no_info_after_validator_function(read, handler.generate_schema(form), serialization=written)
+
+    return GetPydanticSchema(schema)
 
 
-def expect_text(value: object, where: str) -> str:
-    """Return the value if it is a non-empty text."""
-    if not isinstance(value, str) or not value:
-        raise wrong(where, "a text that is not empty", value)
-    return value
+def read_as(form: Any) -> GetPydanticSchema:
+    """How pydantic reads and writes what the code knows by a wider type, such as a protocol."""
+    return GetPydanticSchema(lambda _source, handler: handler.generate_schema(form))
 
 
-def expect_flag(value: object, where: str) -> bool:
-    """Return the value if it is true or false."""
-    if not isinstance(value, bool):
-        raise wrong(where, "true or false", value)
-    return value
+def one_of(*values: str) -> GetPydanticSchema:
+    """One of these texts."""
+    return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(list(values)))
 
 
-def expect_whole(value: object, where: str, least: int = 0) -> int:
-    """Return the value if it is a whole number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise wrong(where, f"a whole number from {least}", value)
-    return value
+def null_for(infinity: float, form: Any = float) -> GetPydanticSchema:
+    """A limit that is infinite where the data have null.
+
+    Args:
+        infinity: The limit without a limit, inf or -inf.
+        form: Type of the data of others.
+    """
+    return stored_as(
+        form | None,
+        lambda limit: infinity if limit is None else limit,
+        lambda limit: limit if math.isfinite(limit) else None,
+    )
 
 
-def expect_number(value: object, where: str) -> float:
-    """Return the value if it is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise wrong(where, "a finite number", value)
-    return float(value)
+def _vector(numbers: list[float]) -> NDArray[np.float64]:
+    return np.array(numbers, dtype=np.float64)
 
 
-def expect_numbers(value: object, where: str) -> tuple[float, ...]:
-    """Return the value as a tuple if it is a list of finite numbers."""
-    if not isinstance(value, list):
-        raise wrong(where, "a list of numbers", value)
-    return tuple(expect_number(number, f"{where}[{index}]") for index, number in enumerate(value))
+def _counts(numbers: list[int]) -> NDArray[np.int64]:
+    return np.array(numbers, dtype=np.int64)
+
+
+def _matrix(rows: list[list[float]]) -> NDArray[np.float64]:
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("expected lists of the same length")
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(rows[0]) if rows else 0)
+
+
+Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
+NotNegative: TypeAlias = Annotated[float, Field(ge=0.0)]
+Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+
+_WHOLE = Annotated[int, Field(ge=0, le=2**53)]
+Vector: TypeAlias = Annotated[NDArray[np.float64], stored_as(list[float], _vector, np.ndarray.tolist)]
+"""Float64, one axis."""
+Counts: TypeAlias = Annotated[NDArray[np.int64], stored_as(list[_WHOLE], _counts, np.ndarray.tolist)]
+"""Int64, one axis, not negative."""
+Matrix: TypeAlias = Annotated[NDArray[np.float64], stored_as(list[list[float]], _matrix, np.ndarray.tolist)]
+"""Float64, two axes, row by row."""
+Unlimited: TypeAlias = Annotated[float, null_for(math.inf, Positive)]
+"""A positive limit; null: there is none."""

@@ -45,11 +45,14 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
             "minimum": -EDGE,
             "maximum": EDGE,
             "categories": [],
+            "imputed": False,
+            "reading": None,
         }
         for name in names
     ]
-    encodings = {name: {"scale": {"mean": 0.0, "std": 1.0, "limit": None}} for name in names}
-    target = {"name": "y", "unit": None}
+    scale = {"mean": 0.0, "std": 1.0, "limit": None}
+    parts = [{"feature": name, "scale": scale, "bounded": False, "kind": "standard"} for name in names]
+    target = {"name": "y", "unit": None, "classes": None, "reading": None}
     return {
         "created": None,
         "murho": None,
@@ -67,22 +70,23 @@ def facts_of(task: EngineTask) -> dict[str, Any]:
             "sigma": NOISE if task.noise == "fixed" else None,
             "components": COMPONENTS if task.noise == "mixture" else None,
             "wide": None if task.noise == "fixed" else WideRule.after(ROWS).to_json(),
+            "shares": None,
         },
         "schema": {"features": features, "target": target, "left_out": {}},
-        "encoding": {"encoding": "standard", "features": encodings},
-        "target": {
-            **target,
-            "location": 0.0,
-            "scale": 1.0,
-            "transform": {"kind": "none"},
-            "minimum": None,
-            "maximum": None,
+        "encoder": {
+            "encoding": "standard",
+            "parts": parts,
+            "whitening": None,
+            "distribution": None,
+            "continuations": {},
         },
+        "target": {"transform": {"kind": "none"}, "location": 0.0, "scale": 1.0, "limits": None},
         "calibration": None,
         "beyond": {"rule": BEYOND, "targets": None},
         "default_seed": DEFAULT_SEED,
         "training": {},
         "metrics": {},
+        "records": {},
     }
 
 

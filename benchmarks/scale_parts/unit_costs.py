@@ -108,7 +108,7 @@ def measure(checkpoints: Path, model: str, directory: Path, *, rounds: int, seco
         ProcessError: The service or `murho predict` failed.
     """
     version = find_checkpoint(checkpoints, model, None)
-    schema = Schema.from_json(orjson.loads((version / "model.json").read_bytes())["schema"])
+    schema = Schema.from_json(orjson.loads((version / "model.json").read_bytes())["schema"], "schema")
     bodies = [_body([row]) for row in rows_of(records(schema, 64))]
     roots = {1: directory / "one", 1 + COPIES: directory / "many"}
     for count, root in roots.items():

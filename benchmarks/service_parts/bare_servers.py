@@ -116,7 +116,7 @@ def main() -> None:
     if given.kind == "fixed":
         uvloop.run(_serve_fixed(answer, given.port))
         return
-    schema = Schema.from_json(orjson.loads((given.model / "model.json").read_bytes())["schema"])
+    schema = Schema.from_json(orjson.loads((given.model / "model.json").read_bytes())["schema"], "schema")
     app: Any = asgi_app(answer) if given.kind == "asgi" else fastapi_app(schema, answer)
     lifespan: Any = "off" if given.kind == "asgi" else "auto"
     config: dict[str, Any] = {

@@ -12,21 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from murho.model.errors import OptionError
-from murho.model.json_validation import (
-    expect_fields,
-    expect_flag,
-    expect_list,
-    expect_text,
-    expect_whole,
-    option_errors_at,
-)
+from murho.model.json_validation import Stored
 from murho.model.tables.splits import folds_of
 
 if TYPE_CHECKING:
@@ -109,7 +102,7 @@ MAXIMUM_MEMBERS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Architecture:
+class Architecture(Stored):
     """Layer sizes, activation and number of members of a network.
 
     Attributes:
@@ -131,6 +124,8 @@ class Architecture:
     def __post_init__(self) -> None:
         if self.inputs < 1:
             raise OptionError(f"a network needs at least one input, not {self.inputs}")
+        if self.outputs < 1:
+            raise OptionError(f"a network needs at least one output, not {self.outputs}")
         if len(self.hidden) > MAXIMUM_LAYERS:
             raise OptionError(f"hidden: at most {MAXIMUM_LAYERS} layers, not {len(self.hidden)}")
         for width in self.hidden:
@@ -148,37 +143,6 @@ class Architecture:
         if self.skip and self.hidden:
             layers[-1] = (self.hidden[-1] + self.inputs, self.outputs)
         return tuple(layers)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the architecture as data for ``model.json``."""
-        return {
-            "inputs": self.inputs,
-            "hidden": list(self.hidden),
-            "outputs": self.outputs,
-            "activation": self.activation,
-            "members": self.members,
-            "skip": self.skip,
-        }
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """Read the data of `to_json`.
-
-        Raises:
-            CheckpointError: A field is missing, unknown, of another type or out of range.
-        """
-        fields = expect_fields(data, "architecture", tuple(cls.__dataclass_fields__))
-        inputs, outputs, members = (
-            expect_whole(fields[name], f"architecture.{name}", least=1) for name in ("inputs", "outputs", "members")
-        )
-        hidden = tuple(
-            expect_whole(width, f"architecture.hidden[{index}]", least=1)
-            for index, width in enumerate(expect_list(fields["hidden"], "architecture.hidden"))
-        )
-        activation = expect_text(fields["activation"], "architecture.activation")
-        skip = expect_flag(fields["skip"], "architecture.skip")
-        with option_errors_at("architecture"):
-            return cls(inputs, hidden, outputs, activation, members, skip)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return name → shape of every tensor, in the order in which draws consume random numbers."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, TypeAlias
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from murho.model.errors import OptionError
-from murho.model.json_validation import expect_fields, expect_number, option_errors_at, wrong
+from murho.model.json_validation import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,9 +28,8 @@ __all__ = [
     "PosteriorPrior",
     "Prior",
     "ScaleMixturePrior",
+    "StoredPrior",
     "flat",
-    "prior_from_json",
-    "prior_to_json",
     "sigmas",
 ]
 
@@ -66,7 +66,7 @@ def _require_positive(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianPrior:
+class GaussianPrior(Stored):
     """``N(0, sigma^2)`` for every weight and bias, with the KL divergence in closed form.
 
     Attributes:
@@ -74,6 +74,7 @@ class GaussianPrior:
     """
 
     sigma: float = 1.0
+    kind: Literal["gaussian"] = "gaussian"
 
     def __post_init__(self) -> None:
         _require_positive("prior sigma", self.sigma)
@@ -98,7 +99,7 @@ class GaussianPrior:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleMixturePrior:
+class ScaleMixturePrior(Stored):
     """``pi N(0, sigma1^2) + (1 - pi) N(0, sigma2^2)``, Blundell et al. 2015, equation 7.
 
     The entropy of the posterior is exact. The cross term ``E_q[log prior(w)]`` is an unbiased Monte Carlo
@@ -113,6 +114,7 @@ class ScaleMixturePrior:
     pi: float = 0.5
     sigma1: float = 1.0
     sigma2: float = 0.1
+    kind: Literal["scale-mixture"] = "scale-mixture"
 
     def __post_init__(self) -> None:
         if not 0.0 < self.pi < 1.0:
@@ -145,7 +147,7 @@ class ScaleMixturePrior:
 
 
 @dataclass(frozen=True, slots=True)
-class EmpiricalBayesPrior:
+class EmpiricalBayesPrior(Stored):
     """``N(0, s^2)`` with one ``s`` per tensor and member, set to its optimum in closed form.
 
     With an inverse-gamma(``alpha``, ``beta``) hyperprior on ``s^2`` and ``n`` weights in the tensor, the optimum is
@@ -160,6 +162,7 @@ class EmpiricalBayesPrior:
 
     alpha: float = 2.01
     beta: float = 0.101
+    kind: Literal["empirical-bayes"] = "empirical-bayes"
 
     def __post_init__(self) -> None:
         _require_positive("empirical Bayes alpha", self.alpha)
@@ -194,39 +197,8 @@ class EmpiricalBayesPrior:
         return (of_tensors.sum(dim=1) - torch.log(sigma).sum(dim=1)).add_(constant), by_mu, by_sigma
 
 
-_PRIORS: dict[str, type[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior]] = {
-    "gaussian": GaussianPrior,
-    "scale-mixture": ScaleMixturePrior,
-    "empirical-bayes": EmpiricalBayesPrior,
-}
-
-
-def prior_to_json(prior: Prior) -> dict[str, object]:
-    """Return the kind and the parameters of a prior as data for ``model.json``.
-
-    Raises:
-        OptionError: The prior is of none of the known kinds.
-    """
-    for kind, cls in _PRIORS.items():
-        if isinstance(prior, cls):
-            return {"kind": kind, **{name: getattr(prior, name) for name in cls.__dataclass_fields__}}
-    raise OptionError(f"prior {prior!r} is none of {', '.join(_PRIORS)}")
-
-
-def prior_from_json(data: object) -> Prior:
-    """Read the data of `prior_to_json`.
-
-    Raises:
-        CheckpointError: The kind is unknown, or a parameter is missing, unknown or out of range.
-    """
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if not isinstance(kind, str) or kind not in _PRIORS:
-        raise wrong("prior.kind", f"one of {', '.join(_PRIORS)}", kind)
-    cls = _PRIORS[kind]
-    names = tuple(cls.__dataclass_fields__)
-    fields = expect_fields(data, "prior", ("kind", *names))
-    with option_errors_at("prior"):
-        return cls(**{name: expect_number(fields[name], f"prior.{name}") for name in names})
+StoredPrior: TypeAlias = Annotated[GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior, Field(discriminator="kind")]
+"""A prior that a checkpoint names."""
 
 
 def flat(tensors: Mapping[str, Tensor], names: Iterable[str], parameter: str) -> Tensor:

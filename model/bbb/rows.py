@@ -503,7 +503,7 @@ class TrainingData:
     def fits(self, transform: str) -> bool:
         """Whether the training targets lie in a transform's domain."""
         if self.schema.target.classes is not None:
-            return transform == Identity.kind
+            return transform == Identity().kind
         return TRANSFORMS[transform].fit(self._training_targets()) is not None
 
     def standardisation(self, transform: str) -> Standardisation:

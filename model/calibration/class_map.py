@@ -10,13 +10,13 @@ with few they keep a map from following chance, and a class without rows keeps a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from murho.model.json_validation import expect_fields, expect_numbers, expect_whole, wrong
+from murho.model.json_validation import Count, MisfitError, Stored, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -235,7 +235,7 @@ was the same on average, but on the worst of 96 sets 17 % above that without a m
 
 
 @dataclass(frozen=True)
-class ClassMap:
+class ClassMap(Stored):
     """A map from log-probabilities to calibrated log-probabilities of C classes.
 
     ``q = (1 - e) softmax(W log p + b) + e / C``, where ``e`` is ``0.25 / (n + 1)`` for n held-out rows: no probability
@@ -258,10 +258,23 @@ class ClassMap:
         rows: n, the number of held-out rows behind the map.
     """
 
-    method: str = NONE
+    method: Annotated[str, one_of(NONE, TEMPERATURE, BETA, MATRIX)] = NONE
     weights: tuple[float, ...] = ()
     intercept: tuple[float, ...] = ()
-    rows: int = 0
+    rows: Count = 0
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless weights and intercept are as many as the method has."""
+        weights, classes = self.weights, len(self.intercept)
+        fit = {
+            NONE: len(weights) == classes == 0,
+            TEMPERATURE: len(weights) == 1 and classes == 0 and weights[0] > 0.0,
+            BETA: len(weights) == classes == 2 and min(weights) >= 0.0,
+            MATRIX: classes >= 2 and len(weights) in (classes, classes * classes),
+        }
+        if not fit[self.method]:
+            expected = f"the weights of the method {self.method}, and as many intercepts as classes"
+            raise MisfitError("weights", expected, weights)
 
     def log_probabilities(self, pooled: Tensor) -> Tensor:
         """Calibrated log-probabilities.
@@ -284,48 +297,6 @@ class ClassMap:
         floor = logs.new_tensor(UNIFORM_ROWS / (self.rows + 1))
         mapped = torch.log_softmax(logits, dim=-1) + torch.log1p(-floor)
         return torch.logaddexp(mapped, torch.log(floor / classes))
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        fields: dict[str, Any] = {"method": self.method, "rows": self.rows}
-        if self.weights:
-            fields["weights"] = list(self.weights)
-        if self.intercept:
-            fields["intercept"] = list(self.intercept)
-        return fields
-
-    @classmethod
-    def from_json(cls, data: object, where: str = "calibration.map") -> Self:
-        """The inverse of `to_json`.
-
-        Args:
-            data: The data.
-            where: Path of the data, for messages.
-
-        Raises:
-            CheckpointError: The method is unknown, a field is missing or unknown, or the number of weights is none of
-                the method's.
-        """
-        fields = expect_fields(data, where, ("method", "rows"), optional=("weights", "intercept"))
-        method = fields["method"]
-        if method not in (NONE, TEMPERATURE, BETA, MATRIX):
-            raise wrong(f"{where}.method", '"none" or "temperature" or "beta" or "matrix"', method)
-        rows = expect_whole(fields["rows"], f"{where}.rows", least=0)
-        weights, intercept = (
-            expect_numbers(fields.get(name, []), f"{where}.{name}") for name in ("weights", "intercept")
-        )
-        classes = len(intercept)
-        counts = {
-            NONE: len(weights) == classes == 0,
-            TEMPERATURE: len(weights) == 1 and classes == 0 and weights[0] > 0.0,
-            BETA: len(weights) == classes == 2 and min(weights) >= 0.0,
-            MATRIX: classes >= 2 and len(weights) in (classes, classes * classes),
-        }
-        if not counts[method]:
-            raise wrong(
-                f"{where}.weights", f"the weights of the method {method}, and as many intercepts as classes", weights
-            )
-        return cls(method, weights, intercept, rows)
 
 
 def fit_class_map(

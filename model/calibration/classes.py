@@ -9,7 +9,7 @@ much. The earlier rows were judged by the version before: prediction sets have n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -24,60 +24,42 @@ from murho.model.calibration.prediction_sets import (
     PredictionSets,
     fit_prediction_sets,
 )
-from murho.model.json_validation import expect_fields, wrong
+from murho.model.json_validation import MisfitError, Stored
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
 __all__ = [
-    "CLASS",
     "ClassCalibration",
     "pooled_map",
     "pooled_sets",
 ]
 
 
-CLASS = "class"
-"""The ``method`` of the calibration of a classifier in ``model.json``; others are a regression's."""
-
-
 @dataclass(frozen=True)
-class ClassCalibration:
+class ClassCalibration(Stored):
     """Calibration of a classifier, in place of a regression's `model.calibration.conformal.ConformalMap`.
 
     Attributes:
         map: From pooled to calibrated log-probabilities.
         sets: Prediction sets of calibrated probabilities.
+        method: Tells it from a regression's in a file.
     """
 
     map: ClassMap
     sets: PredictionSets
+    method: Literal["class"] = "class"
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the map and the sets have as many classes."""
+        if self.map.intercept and len(self.map.intercept) != self.sets.classes:
+            raise MisfitError("map.intercept", f"{self.sets.classes} numbers, one for each class", self.map.intercept)
 
     @property
     def rows(self) -> int:
         """Number of held-out rows behind it."""
         return self.sets.rows
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        return {"method": CLASS, "map": self.map.to_json(), "sets": self.sets.to_json()}
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """The inverse of `to_json`.
-
-        Raises:
-            CheckpointError: A field is missing, unknown or has a value that can't be used, or map and sets are of
-                different numbers of classes.
-        """
-        fields = expect_fields(data, "calibration", ("method", "map", "sets"))
-        if fields["method"] != CLASS:
-            raise wrong("calibration.method", f'"{CLASS}"', fields["method"])
-        fitted, sets = ClassMap.from_json(fields["map"]), PredictionSets.from_json(fields["sets"])
-        if fitted.intercept and len(fitted.intercept) != sets.classes:
-            raise wrong("calibration.map.intercept", f"{sets.classes} numbers, one for each class", fitted.intercept)
-        return cls(fitted, sets)
 
 
 NO_FLOOR = 10**12

@@ -47,13 +47,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from murho.model.json_validation import expect_fields, expect_number, expect_numbers, expect_whole, wrong
+from murho.model.json_validation import MisfitError, Stored, one_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,6 +68,7 @@ __all__ = [
     "SPLIT",
     "CalibratedSpread",
     "ConformalMap",
+    "Method",
     "asymmetry_share",
     "fit_conformal_map",
     "pooled_map",
@@ -137,7 +140,7 @@ def _upper_quantiles(
 
 
 SPLIT, CROSS, POOLED = "split-conformal", "cross-conformal", "pooled-conformal"
-METHODS = (SPLIT, CROSS, POOLED)
+Method: TypeAlias = Annotated[str, one_of(SPLIT, CROSS, POOLED)]
 MAXIMUM_KNOTS = 400
 MINIMUM_ROWS = 10
 SIGNED_FROM = 500
@@ -150,7 +153,7 @@ def _normal_quantile(levels: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class ConformalMap:
+class ConformalMap(Stored):
     """A monotone map between nominal and calibrated normal scores: a polygon through knots on either side of zero.
 
     Beyond the last knot n rows give no evidence. The map goes on there with the slope of the line from the middle to
@@ -160,8 +163,7 @@ class ConformalMap:
         nominal: Nominal scores ``Phi^-1((1 + c) / 2)``, ``[knots]``, increasing, positive.
         observed: Calibrated scores of these, ``[knots]``, increasing.
         rows: n, the number of held-out rows behind the map.
-        method: ``split-conformal``, ``cross-conformal`` or ``pooled-conformal``, see the module. In files of Murho
-            0.1 it is ``split-conformal`` whatever the members.
+        method: ``split-conformal``, ``cross-conformal`` or ``pooled-conformal``, see the module.
         narrowing: Factor of the held-out scores for what other members add; None where nothing is known of it.
         lower: Calibrated scores of ``-nominal``, ``[knots]``, decreasing; None: the map is odd, ``-observed``.
         centre: Calibrated score of the median.
@@ -169,11 +171,21 @@ class ConformalMap:
 
     nominal: tuple[float, ...]
     observed: tuple[float, ...]
-    rows: int
-    method: str = SPLIT
+    rows: Annotated[int, Field(ge=1)]
+    method: Method = SPLIT
     narrowing: float | None = None
     lower: tuple[float, ...] | None = None
     centre: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the knots rise from the middle, and fall below it, and are equally many."""
+        sides = [("nominal", self.nominal, 0.0, 1.0), ("observed", self.observed, self.centre, 1.0)]
+        sides += [] if self.lower is None else [("lower", self.lower, self.centre, -1.0)]
+        for name, knots, start, sign in sides:
+            if not knots or any(sign * a >= sign * b for a, b in pairwise((start, *knots))):
+                raise MisfitError(name, f"{'rising' if sign > 0.0 else 'falling'} numbers beyond {start}", knots)
+            if len(knots) != len(self.nominal):
+                raise MisfitError(name, f"as many numbers as nominal, {len(self.nominal)}", knots)
 
     @cached_property
     def _sides(self) -> tuple[_Side, _Side]:
@@ -234,49 +246,6 @@ class ConformalMap:
             centre=centre,
             **fields,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        fields: dict[str, Any] = {
-            "method": self.method,
-            "rows": self.rows,
-            "nominal": list(self.nominal),
-            "observed": list(self.observed),
-        }
-        if self.lower is not None:
-            fields |= {"lower": list(self.lower), "centre": self.centre}
-        return fields if self.narrowing is None else fields | {"narrowing": self.narrowing}
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """The inverse of `to_json`.
-
-        Raises:
-            CheckpointError: The knots do not rise, their lists differ in length, the method is unknown, or a field is
-                missing or unknown.
-        """
-        optional = ("lower", "centre", "narrowing")
-        fields = expect_fields(data, "calibration", ("method", "rows", "nominal", "observed"), optional=optional)
-        if fields["method"] not in METHODS:
-            raise wrong("calibration.method", " or ".join(f'"{method}"' for method in METHODS), fields["method"])
-        rows = expect_whole(fields["rows"], "calibration.rows", least=1)
-        centre, narrowing = (
-            expect_number(fields[name], f"calibration.{name}") if name in fields else None
-            for name in ("centre", "narrowing")
-        )
-        middle = centre or 0.0
-        nominal, observed = (expect_numbers(fields[name], f"calibration.{name}") for name in ("nominal", "observed"))
-        lower = expect_numbers(fields["lower"], "calibration.lower") if "lower" in fields else None
-        parts = (("nominal", nominal, 0.0, 1.0), ("observed", observed, middle, 1.0), ("lower", lower, middle, -1.0))
-        for name, knots, start, sign in parts:
-            if knots is None:
-                continue
-            if not knots or any(sign * a >= sign * b for a, b in zip((start, *knots), knots, strict=False)):
-                kind = "increasing positive" if start == 0.0 and sign > 0.0 else "rising" if sign > 0.0 else "falling"
-                raise wrong(f"calibration.{name}", f"{kind} numbers, at least one", knots)
-            if len(knots) != len(nominal):
-                raise wrong(f"calibration.{name}", f"as many numbers as nominal, {len(nominal)}", knots)
-        return cls(nominal, observed, rows, fields["method"], narrowing, lower, middle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from murho.model.calibration.conformal import CROSS, POOLED, SPLIT
+from murho.model.calibration.conformal import SPLIT, Method
 from murho.model.errors import OptionError
-from murho.model.json_validation import expect_fields, expect_list, expect_number, expect_numbers, expect_whole, wrong
+from murho.model.json_validation import Count, MisfitError, NotNegative, Share, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,6 @@ __all__ = [
     "ClassGroup",
     "PredictionSets",
     "ScoredRows",
-    "expect_not_negative",
     "fit_prediction_sets",
     "grouped_classes",
 ]
@@ -72,7 +72,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class ClassGroup:
+class ClassGroup(Stored):
     """Held-out rows of a class, or of several classes with few rows each.
 
     Attributes:
@@ -83,54 +83,18 @@ class ClassGroup:
         probabilities: Falling, ``[knots]``: the share ``levels`` of the rows gives its own class at least this.
     """
 
-    classes: tuple[int, ...]
-    weight: float
-    units: float
+    classes: tuple[Count, ...]
+    weight: NotNegative
+    units: NotNegative
     levels: tuple[float, ...]
-    probabilities: tuple[float, ...]
+    probabilities: tuple[Share, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        return {
-            "classes": list(self.classes),
-            "weight": self.weight,
-            "units": self.units,
-            "levels": list(self.levels),
-            "probabilities": list(self.probabilities),
-        }
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """The inverse of `to_json`; ``where`` is the path of the data.
-
-        Raises:
-            CheckpointError: A field is missing, unknown or has a value that can't be used.
-        """
-        fields = expect_fields(data, where, ("classes", "weight", "units", "levels", "probabilities"))
-        members = expect_list(fields["classes"], f"{where}.classes")
-        levels, probabilities = (
-            expect_numbers(fields[name], f"{where}.{name}") for name in ("levels", "probabilities")
-        )
-        if any(a >= b for a, b in zip((0.0, *levels), levels, strict=False)) or (levels and levels[-1] > 1.0):
-            raise wrong(f"{where}.levels", "rising numbers above 0, up to 1", levels)
-        falling = all(a > b for a, b in pairwise(probabilities))
-        if len(probabilities) != len(levels) or not falling or not all(0.0 <= value <= 1.0 for value in probabilities):
-            raise wrong(f"{where}.probabilities", f"{len(levels)} falling numbers from 0 to 1", probabilities)
-        return cls(
-            classes=tuple(expect_whole(number, f"{where}.classes[{index}]") for index, number in enumerate(members)),
-            weight=expect_not_negative(fields["weight"], f"{where}.weight"),
-            units=expect_not_negative(fields["units"], f"{where}.units"),
-            levels=levels,
-            probabilities=probabilities,
-        )
-
-
-def expect_not_negative(value: object, where: str) -> float:
-    """Return the value if it is a number from 0."""
-    number = expect_number(value, where)
-    if number < 0.0:
-        raise wrong(where, "a number from 0", value)
-    return number
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the levels rise up to 1, and as many probabilities fall."""
+        if any(a >= b for a, b in pairwise((0.0, *self.levels))) or (self.levels and self.levels[-1] > 1.0):
+            raise MisfitError("levels", "rising numbers above 0, up to 1", self.levels)
+        if len(self.probabilities) != len(self.levels) or any(a <= b for a, b in pairwise(self.probabilities)):
+            raise MisfitError("probabilities", f"{len(self.levels)} falling numbers", self.probabilities)
 
 
 def grouped_classes(units: list[float]) -> list[tuple[int, ...]]:
@@ -198,7 +162,7 @@ KNOWN_COVERAGES = 100
 
 
 @dataclass(frozen=True)
-class PredictionSets:
+class PredictionSets(Stored):
     """Prediction sets of C classes for any coverage.
 
     Attributes:
@@ -210,11 +174,17 @@ class PredictionSets:
             `model.calibration.conformal`.
     """
 
-    classes: int
-    rows: int
-    units: float
+    classes: Annotated[int, Field(ge=2)]
+    rows: Count
+    units: NotNegative
     groups: tuple[ClassGroup, ...]
-    method: str = SPLIT
+    method: Method = SPLIT
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless each class is in one group."""
+        members = sorted(number for group in self.groups for number in group.classes)
+        if len(members) != self.classes or members != list(range(len(members))):
+            raise MisfitError("groups", f"each class from 0 to {self.classes - 1} in one group", members)
 
     def sets(self, probabilities: Tensor, coverage: float) -> Tensor:
         """The set of each row.
@@ -304,44 +274,6 @@ class PredictionSets:
             reached += group.weight / weight * np.array([0.0, *group.levels])[below]
         enough = reached * (units / (units + 1.0)) >= coverage - ROUNDING
         return float(knots[np.argmax(enough)]) if enough.any() else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        return {
-            "method": self.method,
-            "rows": self.rows,
-            "units": self.units,
-            "classes": self.classes,
-            "groups": [group.to_json() for group in self.groups],
-        }
-
-    @classmethod
-    def from_json(cls, data: object, where: str = "calibration.sets") -> Self:
-        """The inverse of `to_json`.
-
-        Args:
-            data: The data.
-            where: Path of the data, for messages.
-
-        Raises:
-            CheckpointError: A field is missing, unknown or has a value that can't be used, or a class is in no group
-                or in two.
-        """
-        fields = expect_fields(data, where, ("method", "rows", "units", "classes", "groups"))
-        if fields["method"] not in (SPLIT, CROSS, POOLED):
-            raise wrong(
-                f"{where}.method", " or ".join(f'"{name}"' for name in (SPLIT, CROSS, POOLED)), fields["method"]
-            )
-        classes = expect_whole(fields["classes"], f"{where}.classes", least=2)
-        groups = tuple(
-            ClassGroup.from_json(group, f"{where}.groups[{index}]")
-            for index, group in enumerate(expect_list(fields["groups"], f"{where}.groups"))
-        )
-        members = sorted(number for group in groups for number in group.classes)
-        if members != list(range(classes)):
-            raise wrong(f"{where}.groups", f"each class from 0 to {classes - 1} in one group", members)
-        rows = expect_whole(fields["rows"], f"{where}.rows", least=0)
-        return cls(classes, rows, expect_not_negative(fields["units"], f"{where}.units"), groups, fields["method"])
 
 
 def fit_prediction_sets(

@@ -131,7 +131,7 @@ def read_stored(directory: Path) -> StoredCheckpoint:
     try:
         check_seal(facts)
         spec = ModelSpec.from_json(facts)
-        proof = Proof.from_json(facts.get("proof"), spec.schema)
+        proof = Proof.read(facts.get("proof"), spec.schema)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     recorded = facts.get("tensors")
@@ -439,7 +439,7 @@ def _summary(
 
 def _fields(facts: dict[str, Any]) -> dict[str, Any]:
     target, training = facts["schema"]["target"], facts.get("training", {})
-    rows = facts.get("update", {}).get("total_rows") or training.get("rows")
+    rows = facts["records"].get("update", {}).get("total_rows") or training.get("rows")
     metrics = facts.get("metrics", {})
     created = facts.get("created")
     when = None if created is None else datetime.fromisoformat(created)

@@ -6,19 +6,20 @@ writer made of them: a scale of 1e300 under good hashes, or a processor that com
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
 from murho.model.errors import CheckpointError
-from murho.model.json_validation import expect_fields, expect_list, expect_number, expect_numbers, expect_whole, wrong
+from murho.model.json_validation import MisfitError, Stored, stored_as
 from murho.model.predictive.prediction import DEFAULT_PERCENTILES, PredictOptions
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from murho.model.tables.schema import Columns, Feature, Schema
 
 __all__ = [
@@ -80,8 +81,30 @@ def _cells(feature: Feature) -> NDArray[Any]:
     return np.round(values) if feature.kind is FeatureKind.BOOLEAN else values
 
 
+def _column(cells: list[Any]) -> NDArray[Any]:
+    if any(isinstance(cell, str) for cell in cells):
+        return np.array(cells, dtype=object)
+    return np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
+
+
+def _cells_of(column: NDArray[Any]) -> list[Any]:
+    return [None if cell != cell else cell for cell in column.tolist()]
+
+
+def _answer(numbers: list[Any]) -> NDArray[np.float64]:
+    if len({len(row) for row in numbers if isinstance(row, list)}) > 1:
+        raise ValueError("expected lists of the same length")
+    return np.array(numbers, dtype=np.float64)
+
+
+_Column: TypeAlias = Annotated[NDArray[Any], stored_as(list[float | None] | list[str | None], _column, _cells_of)]
+_Answer: TypeAlias = Annotated[
+    NDArray[np.float64], stored_as(list[float] | list[list[float]], _answer, np.ndarray.tolist)
+]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Proof:
+class Proof(Stored):
     """Rows and their answers.
 
     Attributes:
@@ -92,9 +115,9 @@ class Proof:
         samples: S.
     """
 
-    columns: dict[str, NDArray[Any]]
-    answers: dict[str, NDArray[np.float64]]
-    samples: int = SAMPLES
+    columns: Mapping[str, _Column]
+    answers: Mapping[str, _Answer]
+    samples: Annotated[int, Field(ge=1, le=SAMPLES)] = SAMPLES
 
     @classmethod
     def of(cls, prover: Prover) -> Self:
@@ -112,6 +135,30 @@ class Proof:
             {name: column[finite] for name, column in columns.items()},
             {name: answer[finite] for name, answer in answers.items()},
         )
+
+    @classmethod
+    def read(cls, data: object, schema: Schema) -> Self:
+        """Read JSON data, and check that they fit the schema.
+
+        Raises:
+            CheckpointError: A field is missing, malformed, or doesn't fit the schema; the message names it.
+        """
+        proof = cls.from_json(data, "proof")
+        columns, shapes = {}, _shapes(schema, len(DEFAULT_PERCENTILES))
+        rows = max((len(column) for column in proof.columns.values()), default=0)
+        for feature in schema.features:
+            column = proof.columns.get(feature.name, np.empty(0))
+            categorical = feature.kind is FeatureKind.CATEGORICAL
+            if categorical and column.dtype == np.float64 and np.isnan(column).all():
+                column = np.full(len(column), None, dtype=object)
+            if len(column) != rows or not 1 <= rows <= len(FRACTIONS) or (column.dtype == object) != categorical:
+                expected = f"a {feature.kind} column of 1 to {len(FRACTIONS)} cells, as many as the others have"
+                raise MisfitError(f"proof.columns.{feature.name}", expected, column.tolist())
+            columns[feature.name] = column
+        found = {name: answer.shape for name, answer in proof.answers.items()}
+        if found != {name: (rows, *shape) for name, shape in shapes.items()}:
+            raise MisfitError("proof.answers", f"{rows} rows each of {shapes}", found)
+        return replace(proof, columns=columns)
 
     def check(self, prover: Prover) -> None:
         """Answer the rows again, and compare.
@@ -135,47 +182,6 @@ class Proof:
                     f"proof: {name} of row {where[0]} is {now[name][where]:.6g}, and was {then[where]:.6g} when the "
                     f"checkpoint was written; {ADVICE}"
                 )
-
-    def to_json(self) -> dict[str, Any]:
-        """The proof as an object of ``model.json``."""
-        columns = {name: [_plain(cell) for cell in column.tolist()] for name, column in self.columns.items()}
-        return {
-            "samples": self.samples,
-            "percentiles": list(DEFAULT_PERCENTILES),
-            "rows": columns,
-            "answers": {name: answer.tolist() for name, answer in self.answers.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: object, schema: Schema) -> Self:
-        """The inverse of `to_json`.
-
-        Raises:
-            CheckpointError: A field is missing, malformed, or doesn't fit the schema; the message names it.
-        """
-        fields = expect_fields(data, "proof", ("samples", "percentiles", "rows", "answers"))
-        names = tuple(feature.name for feature in schema.features)
-        rows = expect_fields(fields["rows"], "proof.rows", names)
-        lengths = [len(expect_list(rows[name], f"proof.rows.{name}")) for name in names]
-        if len(set(lengths)) != 1 or not 1 <= lengths[0] <= len(FRACTIONS):
-            raise wrong("proof.rows", f"columns of the same length, 1 to {len(FRACTIONS)}", lengths)
-        samples = expect_whole(fields["samples"], "proof.samples", least=1)
-        if samples > SAMPLES:
-            raise wrong("proof.samples", f"at most {SAMPLES}", samples)
-        columns = {feature.name: _column(rows[feature.name], feature) for feature in schema.features}
-        shapes = _shapes(schema, len(DEFAULT_PERCENTILES))
-        given = expect_fields(fields["answers"], "proof.answers", tuple(shapes))
-        answers = {}
-        for name, values in given.items():
-            where = f"proof.answers.{name}"
-            numbers: Any = expect_list(values, where)
-            numbers = [expect_numbers(row, where) for row in numbers] if shapes[name] else expect_numbers(values, where)
-            shape, found = [lengths[0], *shapes[name]], [len(numbers)]
-            found += {len(row) for row in numbers} if shapes[name] else ()
-            if found != shape:
-                raise wrong(where, f"numbers of shape {shape}", found)
-            answers[name] = np.array(numbers)
-        return cls(columns, answers, samples)
 
 
 def _answers(prover: Prover, columns: Columns, samples: int) -> dict[str, NDArray[np.float64]]:
@@ -203,16 +209,3 @@ def _finite_rows(answers: dict[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
     for answer in answers.values():
         finite &= np.isfinite(answer).reshape(len(answer), -1).all(axis=1)
     return finite
-
-
-def _plain(cell: Any) -> Any:
-    return None if isinstance(cell, float) and np.isnan(cell) else cell
-
-
-def _column(cells: list[Any], feature: Feature) -> NDArray[Any]:
-    where = f"proof.rows.{feature.name}"
-    if feature.kind is FeatureKind.CATEGORICAL:
-        if not all(cell is None or isinstance(cell, str) for cell in cells):
-            raise wrong(where, "texts", cells)
-        return np.array(cells, dtype=object)
-    return np.array([np.nan if cell is None else expect_number(cell, where) for cell in cells])

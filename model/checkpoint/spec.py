@@ -10,49 +10,38 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, cast
 
 import numpy as np
 import orjson
 import torch
+from pydantic import Field, TypeAdapter
 
 from murho.model.bbb.likelihood import ClassLikelihood
 from murho.model.bbb.network import Architecture, noise_tensors
-from murho.model.bbb.priors import prior_from_json, prior_to_json
+from murho.model.bbb.priors import Prior, StoredPrior
 from murho.model.bbb.registry import KINDS, make_likelihood
 from murho.model.calibration.classes import ClassCalibration
 from murho.model.calibration.conformal import ConformalMap
 from murho.model.distributions.mixtures import WideRule
-from murho.model.distributions.transforms import Limits, Standardisation, transform_from_json
-from murho.model.encoding.encoder import Encoder
+from murho.model.distributions.transforms import Standardisation
+from murho.model.encoding.encoder import Encoder, with_schema
 from murho.model.encoding.training_range import BeyondRule
 from murho.model.errors import CheckpointError
-from murho.model.json_validation import (
-    expect_fields,
-    expect_number,
-    expect_numbers,
-    expect_object,
-    expect_text,
-    expect_whole,
-    option_errors_at,
-    wrong,
-)
+from murho.model.json_validation import Count, MisfitError, Positive, Share, Stored, one_of, read_as, read_strictly
 from murho.model.predictive.target_models import ClassTargetModel, TargetModel
-from murho.model.tables.schema import Schema
+from murho.model.tables.schema import Name, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
     from torch import Tensor
 
     from murho.model.bbb.likelihood import Likelihood, NumericLikelihood
-    from murho.model.bbb.priors import Prior
     from murho.model.predictive.target_models import AnyTargetModel
-    from murho.model.tables.schema import Target
 
 __all__ = [
     "FILE_FIELDS",
@@ -62,8 +51,6 @@ __all__ = [
     "ModelSpec",
     "check_seal",
     "sealed",
-    "target_from_json",
-    "target_to_json",
 ]
 
 
@@ -111,7 +98,7 @@ of an exception from none. Fits on small tables lost .003 nats a row with 0.5 (d
 
 
 @dataclass(frozen=True, slots=True)
-class ClassShares:
+class ClassShares(Stored):
     """The class shares of a checkpoint.
 
     Attributes:
@@ -119,8 +106,13 @@ class ClassShares:
         weight: Least weight of the shares in an answer, from 0 to 1.
     """
 
-    values: tuple[float, ...]
-    weight: float
+    values: tuple[Positive, ...]
+    weight: Share
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the shares have the sum 1."""
+        if not math.isclose(sum(self.values), 1.0, abs_tol=1e-6):
+            raise MisfitError("values", "positive numbers of sum 1", self.values)
 
     @classmethod
     def even(cls, classes: int) -> Self:
@@ -154,29 +146,9 @@ class ClassShares:
         """The shares, ``[C]``, float64."""
         return torch.tensor(self.values, dtype=torch.float64, device=device)
 
-    def to_json(self) -> dict[str, Any]:
-        """The shares as JSON data."""
-        return {"values": list(self.values), "weight": self.weight}
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """The inverse of `to_json`.
-
-        Raises:
-            CheckpointError: The shares are not positive numbers of sum 1, or the weight is not between 0 and 1.
-        """
-        fields = expect_fields(data, "likelihood.shares", ("values", "weight"))
-        values = expect_numbers(fields["values"], "likelihood.shares.values")
-        if min(values, default=0.0) <= 0.0 or not math.isclose(sum(values), 1.0, abs_tol=1e-6):
-            raise wrong("likelihood.shares.values", "positive numbers of sum 1", values)
-        weight = expect_number(fields["weight"], "likelihood.shares.weight")
-        if not 0.0 <= weight <= 1.0:
-            raise wrong("likelihood.shares.weight", "a number from 0 to 1", weight)
-        return cls(tuple(values), weight)
-
 
 @dataclass(frozen=True, slots=True)
-class LikelihoodSpec:
+class LikelihoodSpec(Stored):
     """The observation model of a checkpoint.
 
     Attributes:
@@ -187,11 +159,15 @@ class LikelihoodSpec:
         shares: Shares of the classes; None: the target is a number.
     """
 
-    kind: str
+    kind: Annotated[str, one_of(*KINDS)]
     sigma: float | None = None
-    components: int | None = None
+    components: Annotated[int, Field(ge=1)] | None = None
     wide: WideRule | None = None
     shares: ClassShares | None = None
+
+    def __post_init__(self) -> None:
+        """Raise an `OptionError` unless ``sigma`` and ``components`` are those of the kind."""
+        self.make(members=1)
 
     def make(self, members: int) -> Likelihood:
         """Build the observation model of M members, before its parameters are loaded.
@@ -204,102 +180,16 @@ class LikelihoodSpec:
             self.kind, members=members, sigma=self.sigma, components=self.components, classes=classes
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """The likelihood as an object of ``model.json``."""
-        return {
-            "kind": self.kind,
-            "sigma": self.sigma,
-            "components": self.components,
-            "wide": None if self.wide is None else self.wide.to_json(),
-            **({} if self.shares is None else {"shares": self.shares.to_json()}),
-        }
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """The inverse of `to_json`.
-
-        Raises:
-            CheckpointError: A field is missing, unknown, of another type or out of range.
-        """
-        fields = expect_fields(data, "likelihood", ("kind", "sigma", "components", "wide"), optional=("shares",))
-        kind = expect_text(fields["kind"], "likelihood.kind")
-        if kind not in KINDS:
-            raise wrong("likelihood.kind", f"one of {', '.join(KINDS)}", kind)
-        sigma, components, shares = (fields.get(name) for name in ("sigma", "components", "shares"))
-        spec = cls(
-            kind,
-            None if sigma is None else expect_number(sigma, "likelihood.sigma"),
-            None if components is None else expect_whole(components, "likelihood.components", least=1),
-            WideRule.from_json(fields["wide"]),
-            None if shares is None else ClassShares.from_json(shares),
-        )
-        with option_errors_at("likelihood"):
-            spec.make(members=1)
-        return spec
-
-
-def target_to_json(target: Target, standardisation: Standardisation) -> dict[str, Any]:
-    """The target, its transform and its standardisation as an object of ``model.json``."""
-    return {
-        "name": target.name,
-        "unit": target.unit,
-        "transform": standardisation.transform.to_json(),
-        "location": standardisation.location,
-        "scale": standardisation.scale,
-        **(standardisation.limits or Limits()).to_json(),
-    }
-
-
-def target_from_json(data: object, target: Target) -> Standardisation:
-    """The inverse of `target_to_json`.
-
-    Raises:
-        CheckpointError: A field is missing, unknown, of another type or out of range, or name or unit differ from the
-            schema's target.
-    """
-    fields = expect_fields(data, "target", ("name", "unit", "transform", "location", "scale", "minimum", "maximum"))
-    for name in ("name", "unit"):
-        known = getattr(target, name)
-        if fields[name] != known:
-            raise wrong(f"target.{name}", f"{known!r} as in the schema", fields[name])
-    location, scale = (expect_number(fields[name], f"target.{name}") for name in ("location", "scale"))
-    if scale <= 0.0:
-        raise wrong("target.scale", "a number above 0", scale)
-    return Standardisation(transform_from_json(fields["transform"]), location, scale, _limits(fields))
-
-
-def _limits(fields: Mapping[str, Any]) -> Limits | None:
-    given = {
-        name: expect_number(fields[name], f"target.{name}")
-        for name in ("minimum", "maximum")
-        if fields[name] is not None
-    }
-    with option_errors_at("target"):
-        return Limits(**given) if given else None
-
 
 FILE_FIELDS = ("format", "name", "tensors", "proof", SEAL)
 """Fields of ``model.json`` that describe the two files, not the model. The writer of a checkpoint adds them."""
 
-_PARTS = (
-    "created",
-    "murho",
-    "architecture",
-    "prior",
-    "likelihood",
-    "target",
-    "schema",
-    "encoding",
-    "beyond",
-    "calibration",
-    "default_seed",
-    "training",
-    "metrics",
-)
+
+_Calibration: TypeAlias = Annotated[ConformalMap | ClassCalibration, Field(discriminator="method")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelSpec:
+class ModelSpec(Stored):
     """The meaning and the origin of a checkpoint's parameters.
 
     Attributes:
@@ -317,30 +207,32 @@ class ModelSpec:
         default_seed: Seed of the draws where a request gives none.
         training: Facts of the training, as JSON: rows, epochs, candidates, options.
         metrics: Scores on held-out rows, as JSON.
-        records: Further fields of the file, as JSON by key: ``update`` and ``pruning`` (see `model.revision`),
-            ``estimator``, and fields that this version of Murho does not know.
+        records: Facts of what made it, as JSON: ``update`` and ``pruning`` (`model.training`), and ``estimator``.
     """
 
-    created: str | None = None
-    murho: str | None = None
+    created: Name | None = None
+    murho: Name | None = None
     architecture: Architecture
-    prior: Prior | None = None
+    prior: Annotated[Prior, read_as(StoredPrior)] | None = None
     likelihood: LikelihoodSpec
     target: Standardisation
     schema: Schema
     encoder: Encoder
     beyond: BeyondRule = field(default_factory=BeyondRule)
-    calibration: Any = None
-    default_seed: int = 0
+    calibration: Annotated[Any, read_as(_Calibration | None)] = None
+    default_seed: Count = 0
     training: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    records: Mapping[str, Any] = field(default_factory=dict)
+    records: Mapping[Annotated[str, one_of("update", "pruning", "estimator")], Mapping[str, Any]] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other.
 
         Raises:
-            CheckpointError: The network's numbers of inputs or outputs do not match the encoding or the likelihood.
+            MisfitError: Shares or calibration are not of the target's kind, a fact that is read has another type, or
+                the network's numbers of inputs or outputs do not match the encoding or the likelihood.
         """
         needed = {
             "inputs": (self.encoder.width, "encoded features"),
@@ -348,15 +240,21 @@ class ModelSpec:
         }
         classes, shares = self.schema.target.classes, self.likelihood.shares
         if (classes is None) != (shares is None) or (shares is not None and len(shares.values) != len(classes or ())):
-            raise wrong(
-                "likelihood.shares",
-                "one share a class of schema.target, or neither classes nor shares",
-                None if shares is None else list(shares.values),
-            )
+            expected = "one share a class of schema.target, or neither classes nor shares"
+            raise MisfitError("likelihood.shares", expected, None if shares is None else shares.values)
+        if self.calibration is not None and isinstance(self.calibration, ClassCalibration) != (classes is not None):
+            raise MisfitError("calibration.method", f"one of a {self.schema.target.task}", self.calibration.method)
+        update = self.records.get("update", {})
+        learned = {"training.rows": self.training.get("rows"), "records.update.total_rows": update.get("total_rows")}
+        for path, rows in learned.items():
+            if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 0):
+                raise MisfitError(path, "a whole number from 0", rows)
+        if not isinstance(self.training.get("temperature", 1.0), float):
+            raise MisfitError("training.temperature", "a number", self.training["temperature"])
         for name, (count, what) in needed.items():
             found = getattr(self.architecture, name)
             if found != count:
-                raise wrong(f"architecture.{name}", f"{count}, the number of {what}", found)
+                raise MisfitError(f"architecture.{name}", f"{count}, the number of {what}", found)
 
     @property
     def rows_learned(self) -> int:
@@ -397,77 +295,16 @@ class ModelSpec:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         return replace(self, created=created, murho=version("murho"), **changes)
 
-    def to_json(self) -> dict[str, Any]:
-        """The content of ``model.json``, without its `FILE_FIELDS`."""
-        return {
-            "created": self.created,
-            "murho": self.murho,
-            "architecture": self.architecture.to_json(),
-            "prior": None if self.prior is None else prior_to_json(self.prior),
-            "likelihood": self.likelihood.to_json(),
-            "target": target_to_json(self.schema.target, self.target),
-            "schema": self.schema.to_json(),
-            "encoding": self.encoder.to_json(),
-            "beyond": self.beyond.to_json(),
-            "calibration": None if self.calibration is None else self.calibration.to_json(),
-            "default_seed": self.default_seed,
-            "training": dict(self.training),
-            "metrics": dict(self.metrics),
-            **self.records,
-        }
-
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; `FILE_FIELDS` are ignored.
+    def from_json(cls, data: object, where: str = "") -> Self:
+        """See `Stored.from_json`; `FILE_FIELDS` are ignored."""
+        if isinstance(data, dict) and {"schema", "encoder"} <= set(data):
+            data = {name: value for name, value in data.items() if name not in FILE_FIELDS}
+            data["encoder"] = with_schema(data["encoder"], data["schema"])
+        spec: Self = read_strictly(cls, data, where)
+        return spec
 
-        Raises:
-            CheckpointError: A field is missing, malformed or does not fit the others; the message begins with its path.
-        """
-        for name in _PARTS:
-            if name not in data:
-                raise CheckpointError(f"{name}: the field is missing")
-        schema = Schema.from_json(data["schema"])
-        created, murho = (
-            None if data[name] is None else expect_text(data[name], name) for name in ("created", "murho")
-        )
-        prior, calibration = data["prior"], data["calibration"]
-        return cls(
-            created=created,
-            murho=murho,
-            architecture=Architecture.from_json(data["architecture"]),
-            prior=None if prior is None else prior_from_json(prior),
-            likelihood=LikelihoodSpec.from_json(data["likelihood"]),
-            target=target_from_json(data["target"], schema.target),
-            schema=schema,
-            encoder=Encoder.from_json(data["encoding"], schema),
-            beyond=BeyondRule.from_json(data["beyond"]),
-            calibration=None if calibration is None else _calibration(calibration, schema),
-            default_seed=expect_whole(data["default_seed"], "default_seed"),
-            training=_training(data["training"]),
-            metrics=expect_object(data["metrics"], "metrics"),
-            records=_records({key: value for key, value in data.items() if key not in (*FILE_FIELDS, *_PARTS)}),
-        )
-
-
-def _calibration(data: object, schema: Schema) -> ConformalMap | ClassCalibration:
-    if schema.target.classes is None:
-        return ConformalMap.from_json(data)
-    return ClassCalibration.from_json(data)
-
-
-def _training(data: object) -> dict[str, Any]:
-    facts = expect_object(data, "training")
-    if "rows" in facts:
-        expect_whole(facts["rows"], "training.rows")
-    if "temperature" in facts:
-        expect_number(facts["temperature"], "training.temperature")
-    return facts
-
-
-def _records(data: dict[str, Any]) -> dict[str, Any]:
-    for name in ("update", "pruning", "estimator"):
-        if name in data:
-            expect_object(data[name], name)
-    if "total_rows" in data.get("update", {}):
-        expect_whole(data["update"]["total_rows"], "update.total_rows")
-    return data
+    @staticmethod
+    def json_schema() -> dict[str, Any]:
+        """The JSON Schema of ``model.json``, without its `FILE_FIELDS`."""
+        return TypeAdapter(ModelSpec).json_schema(mode="serialization")

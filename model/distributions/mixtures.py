@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from murho.model.distributions.steps import DOUBLE, SQRT_HALF, cornish_fisher, score_step, taylor_step, with_gaussian
-from murho.model.errors import CheckpointError
-from murho.model.json_validation import expect_fields, expect_number
+from murho.model.json_validation import NotNegative, Positive, Stored
 
 __all__ = [
     "FURTHEST_SCORE",
@@ -71,7 +71,7 @@ class WideComponent:
 
 
 @dataclass(frozen=True, slots=True)
-class WideRule:
+class WideRule(Stored):
     """The rule by which a row's wide component follows from its mixture.
 
     Attributes:
@@ -79,8 +79,8 @@ class WideRule:
         widening: The wider noise as a multiple of the mixture's aleatoric noise.
     """
 
-    weight: float
-    widening: float
+    weight: Annotated[Positive, Field(lt=1.0)]
+    widening: NotNegative
 
     @classmethod
     def after(cls, rows: int) -> Self:
@@ -100,27 +100,6 @@ class WideRule:
         wider = self.widening * noise
         limited = wider > most
         return WideComponent(self.weight, means, spreads, torch.hypot(spreads, wider.clamp_max(most)), limited)
-
-    def to_json(self) -> dict[str, Any]:
-        """For ``model.json``."""
-        return {"weight": self.weight, "widening": self.widening}
-
-    @classmethod
-    def from_json(cls, data: object) -> Self | None:
-        """The inverse of `to_json`; None where the checkpoint has no such rule.
-
-        Raises:
-            CheckpointError: A field is missing, unknown or out of its range.
-        """
-        if data is None:
-            return None
-        fields = expect_fields(data, "likelihood.wide", ("weight", "widening"))
-        weight, widening = (expect_number(fields[name], f"likelihood.wide.{name}") for name in ("weight", "widening"))
-        if not 0.0 < weight < 1.0:
-            raise CheckpointError(f"likelihood.wide.weight must be between 0 and 1, found {weight!r}")
-        if widening < 0.0:
-            raise CheckpointError(f"likelihood.wide.widening must not be negative, found {widening!r}")
-        return cls(weight, widening)
 
 
 TILE_VALUES, DEVICE_TILE_VALUES = 2**18, 2**22

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Annotated, Literal, Protocol, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from murho.model.distributions.mixtures import LOG_SQRT_2PI, normal_cdf
 from murho.model.errors import OptionError
-from murho.model.json_validation import expect_fields, expect_number, wrong
+from murho.model.json_validation import Positive, Stored, null_for, read_as
 
 __all__ = [
     "FURTHEST",
@@ -29,12 +30,11 @@ __all__ = [
     "Transform",
     "clipped_gaussian_moments",
     "line_moments",
-    "transform_from_json",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Stored):
     """The limits of a target, in its unit.
 
     Attributes:
@@ -42,8 +42,8 @@ class Limits:
         maximum: Largest value; inf: there is no limit.
     """
 
-    minimum: float = -math.inf
-    maximum: float = math.inf
+    minimum: Annotated[float, null_for(-math.inf)] = -math.inf
+    maximum: Annotated[float, null_for(math.inf)] = math.inf
 
     def __post_init__(self) -> None:
         """Check the order.
@@ -73,11 +73,6 @@ class Limits:
             above = torch.where(thresholds >= self.maximum, 0.0, answer["exceedance"])
             answer["exceedance"] = torch.where(thresholds < self.minimum, 1.0, above)
         return answer
-
-    def to_json(self) -> dict[str, Any]:
-        """``minimum`` and ``maximum`` for ``model.json``; null: there is no limit."""
-        values = {"minimum": self.minimum, "maximum": self.maximum}
-        return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 FURTHEST = 38.0
@@ -155,7 +150,10 @@ LEAST_DEVIATION = 1e-12
 class Transform(Protocol):
     """A smooth increasing map from the target ``y`` to ``z``, which the network learns."""
 
-    kind: str
+    @property
+    def kind(self) -> str:
+        """Its name on the command line and in a checkpoint."""
+        ...
 
     @classmethod
     def fit(cls, targets: Tensor) -> Self | None:
@@ -197,21 +195,12 @@ class Transform(Protocol):
         """
         ...
 
-    def to_json(self) -> dict[str, Any]:
-        """Kind and parameters, for ``model.json``."""
-        ...
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """The inverse of `to_json`; a CheckpointError names the field that is wrong."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Stored):
     """No transform: the network learns the target itself."""
 
-    kind = "none"
+    kind: Literal["none"] = "none"
 
     @classmethod
     def fit(cls, targets: Tensor) -> Self:  # noqa: ARG003 - the same for all
@@ -238,19 +227,9 @@ class Identity:
         """See `Transform.clipped_moments`."""
         return clipped_gaussian_moments(means, noise, minimum, maximum)
 
-    def to_json(self) -> dict[str, Any]:
-        """See `Transform.to_json`."""
-        return {"kind": self.kind}
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """See `Transform.from_json`."""
-        expect_fields(data, "target.transform", ("kind",))
-        return cls()
-
 
 @dataclass(frozen=True, slots=True)
-class Logarithm:
+class Logarithm(Stored):
     """``z = log(y + shift)`` up to the largest training target (the seam), and linear beyond it.
 
     Beyond the seam ``y = exp(top) (1 + z - top) - shift``: value and slope agree there. An unlimited exponential
@@ -263,8 +242,7 @@ class Logarithm:
 
     shift: float
     top: float
-
-    kind = "log"
+    kind: Literal["log"] = "log"
 
     @classmethod
     def fit(cls, targets: Tensor) -> Self | None:
@@ -313,17 +291,6 @@ class Logarithm:
         )
         value, deviation = _clipped_moments(means - self.top, noise.expand_as(means), lower, upper)
         return (unit * value - self.shift).clamp(minimum, maximum), unit * deviation
-
-    def to_json(self) -> dict[str, Any]:
-        """See `Transform.to_json`."""
-        return {"kind": self.kind, "shift": self.shift, "top": self.top}
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """See `Transform.from_json`."""
-        fields = expect_fields(data, "target.transform", ("kind", "shift", "top"))
-        shift, top = (expect_number(fields[name], f"target.transform.{name}") for name in ("shift", "top"))
-        return cls(shift, top)
 
 
 def _moments(means: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -383,7 +350,7 @@ def _below_seam(means: Tensor, noise: Tensor, seam: Tensor, power: int) -> Tenso
 
 
 @dataclass(frozen=True, slots=True)
-class Standardisation:
+class Standardisation(Stored):
     """The standardised target that the network learns: ``(transform(y) - location) / scale``.
 
     Attributes:
@@ -393,9 +360,9 @@ class Standardisation:
         limits: Limits of the target, in its unit; None: there are none.
     """
 
-    transform: Transform
+    transform: Annotated[Transform, read_as(Annotated[Identity | Logarithm, Field(discriminator="kind")])]
     location: float
-    scale: float
+    scale: Positive
     limits: Limits | None = None
 
     def forward(self, targets: Tensor) -> Tensor:
@@ -413,15 +380,3 @@ class Standardisation:
 
 TRANSFORMS: dict[str, type[Identity | Logarithm]] = {"none": Identity, "log": Logarithm}
 """Transforms by their name on the command line and in a checkpoint."""
-
-
-def transform_from_json(data: object) -> Identity | Logarithm:
-    """Read a transform from ``model.json``.
-
-    Raises:
-        CheckpointError: The kind is unknown or a parameter is malformed.
-    """
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if not isinstance(kind, str) or kind not in TRANSFORMS:
-        raise wrong("target.transform.kind", f"one of {', '.join(TRANSFORMS)}", kind)
-    return TRANSFORMS[kind].from_json(data)

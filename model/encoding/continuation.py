@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
 from murho.model.encoding.transforms import Scaled, Standard
-from murho.model.json_validation import expect_fields, expect_number, wrong
+from murho.model.json_validation import NotNegative, Share, Stored, null_for
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -38,12 +38,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Continuation",
     "RangeDistance",
-    "continuations_from_json",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Continuation:
+class Continuation(Stored):
     """What the network sees of a number beyond its training range.
 
     Attributes:
@@ -53,10 +52,10 @@ class Continuation:
         furthest: Largest distance that is doubted, in standard deviations of the number. Infinite: no limit.
     """
 
-    share: float
-    below: float
-    above: float
-    furthest: float = math.inf
+    share: Share
+    below: NotNegative
+    above: NotNegative
+    furthest: Annotated[float, null_for(math.inf, NotNegative)] = math.inf
 
     def followed(self, values: npt.NDArray[np.float64], minimum: float, maximum: float) -> npt.NDArray[np.float64]:
         """Return what the network sees of the values ``[B]``; within the range, the values themselves.
@@ -68,42 +67,6 @@ class Continuation:
         """
         inside = np.minimum(np.maximum(values, minimum), maximum)
         return inside + self.share * np.clip(values - inside, -self.below, self.above)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the numbers as JSON data, ``furthest`` if it is finite."""
-        data = {"share": self.share, "below": self.below, "above": self.above}
-        return data if math.isinf(self.furthest) else data | {"furthest": self.furthest}
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """Read what `to_json` returned.
-
-        Raises:
-            CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
-        """
-        names: tuple[str, ...] = ("share", "below", "above")
-        if isinstance(data, dict) and "furthest" in data:
-            names = (*names, "furthest")
-        fields = expect_fields(data, where, names)
-        numbers = {name: expect_number(fields[name], f"{where}.{name}") for name in names}
-        for name, number in numbers.items():
-            if number < 0.0 or (name == "share" and number > 1.0):
-                raise wrong(
-                    f"{where}.{name}", "a number from 0 to 1" if name == "share" else "a number from 0 on", number
-                )
-        return cls(**numbers)
-
-
-def continuations_from_json(data: object, schema: Schema, where: str) -> dict[str, Continuation]:
-    """Read the continuations of numbers, by feature name.
-
-    Raises:
-        CheckpointError: The data don't fit; the message names the field.
-    """
-    known = [feature.name for feature in schema.features if feature.kind is FeatureKind.NUMERIC]
-    if not isinstance(data, dict) or any(name not in known for name in data):
-        raise wrong(where, f"continuations by the names of numbers, {known}", data)
-    return {name: Continuation.from_json(value, f"{where}.{name}") for name, value in data.items()}
 
 
 @dataclass(frozen=True)

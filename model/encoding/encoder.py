@@ -12,32 +12,34 @@ A new encoding needs one class, a `model.encoding.transforms.FeatureEncoding`, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
-from murho.model.encoding.continuation import Continuation, RangeDistance, continuations_from_json
+from murho.model.encoding.continuation import Continuation, RangeDistance
 from murho.model.encoding.feature_distribution import FeatureDistribution
 from murho.model.encoding.imputation import IMPUTATIONS, imputed_columns
 from murho.model.encoding.piecewise import PiecewiseLinear
-from murho.model.encoding.transforms import Calendar, FeatureEncoding, OneHot, Standard
+from murho.model.encoding.transforms import Calendar, FeatureEncoding, FromSchema, OneHot, Standard
 from murho.model.encoding.unlike import COMBINATION, DistanceInputs
 from murho.model.encoding.whitening import Whitening
 from murho.model.errors import OptionError, TableError
-from murho.model.json_validation import expect_fields, expect_list, wrong
-from murho.model.tables.schema import FeatureKind
+from murho.model.json_validation import MisfitError, Stored, one_of, read_as
+from murho.model.tables.schema import FeatureKind, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Columns, Feature, Schema
+    from murho.model.tables.schema import Columns, Feature
 
-__all__ = ["ENCODINGS", "LARGEST", "MIXED", "PIECEWISE", "Encoder", "InputChoice", "Unread"]
+__all__ = ["ENCODINGS", "LARGEST", "MIXED", "PIECEWISE", "Encoder", "InputChoice", "Unread", "with_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +92,20 @@ ENCODINGS: Mapping[str, Mapping[FeatureKind, type[FeatureEncoding]]] = MappingPr
 
 
 @dataclass(frozen=True)
-class Unread:
+class Unread(Stored):
     """No encoded column: answers do not depend on the feature's value.
 
     The feature stays one of the schema. A row that is unlike the training rows in it is still found, because the
     distance of rows (`model.encoding.unlike`) is that of all features.
     """
 
+    feature: FromSchema
+    kind: Literal["unread"] = "unread"
+
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:  # noqa: ARG003
         """There is nothing to fit."""
-        return cls()
+        return cls(feature)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -114,16 +119,6 @@ class Unread:
     def encode(self, column: npt.NDArray[Any], out: npt.NDArray[np.float32]) -> None:
         """Write nothing: ``out`` is ``[B, 0]``."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return no state."""
-        return {}
-
-    @classmethod
-    def from_json(cls, feature: Feature, data: object, where: str) -> Self:  # noqa: ARG003
-        """Read the data of `to_json`."""
-        expect_fields(data, where, ())
-        return cls()
-
 
 LARGEST = 1e6
 """Encoded numbers are clipped at ±LARGEST: larger ones could overflow the float32 arithmetic of a network."""
@@ -132,8 +127,11 @@ LARGEST = 1e6
 _TILE = 16_384
 
 
+_Part: TypeAlias = Annotated[Standard | PiecewiseLinear | Calendar | OneHot | Unread, Field(discriminator="kind")]
+
+
 @dataclass(frozen=True)
-class Encoder:
+class Encoder(Stored):
     """Encoder of the features of a schema, each with its own `FeatureEncoding`.
 
     Each row is encoded independently, so its encoding is the same alone and in any batch.
@@ -148,12 +146,39 @@ class Encoder:
             it is.
     """
 
-    schema: Schema
-    encoding: str
-    parts: tuple[FeatureEncoding, ...]
+    schema: Annotated[Schema, Field(exclude=True)]
+    encoding: Annotated[str, one_of(*ENCODINGS)]
+    parts: tuple[Annotated[FeatureEncoding, read_as(_Part)], ...]
     whitening: Whitening | None = None
     distribution: FeatureDistribution | None = None
     continuations: Mapping[str, Continuation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit the schema.
+
+        Raises:
+            MisfitError: They are of other features or kinds, or none is read.
+        """
+        features = {feature.name: feature for feature in self.schema.features}
+        numbers = [name for name, feature in features.items() if feature.kind is FeatureKind.NUMERIC]
+        if tuple(part.feature for part in self.parts) != self.schema.features:
+            raise MisfitError("parts", "one for each feature of the schema, in its order", len(self.parts))
+        for at, part in enumerate(self.parts):
+            if not isinstance(part, (Unread, ENCODINGS[self.encoding][part.feature.kind])):
+                kind = part.feature.kind
+                raise MisfitError(f"parts[{at}].kind", f"one for a {kind} feature, encoding {self.encoding}", part.kind)
+        if len(self.unread) == len(self.parts):
+            raise MisfitError("parts", "at least one that is read", list(self.unread))
+        if not set(self.continuations) <= set(numbers):
+            raise MisfitError(
+                "continuations", f"continuations by the names of numbers, {numbers}", list(self.continuations)
+            )
+        if self.whitening is not None and list(self.whitening.features) != numbers:
+            raise MisfitError("whitening.features", f"the numeric features {numbers}", self.whitening.features)
+        if self.distribution is not None:
+            self.distribution.require_features(self.schema)
+        elif any(feature.imputed for feature in self.schema.features):
+            raise MisfitError("distribution", "one, because a feature has imputed cells", None)
 
     @classmethod
     def fit(
@@ -373,68 +398,17 @@ class Encoder:
             "missing in training: fill it in"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fitted encoding as JSON data, without the schema."""
-        data: dict[str, Any] = {
-            "encoding": self.encoding,
-            "features": {
-                feature.name: part.to_json() for feature, part in zip(self.schema.features, self.parts, strict=True)
-            },
-        }
-        if self.whitening is not None:
-            data["whitening"] = self.whitening.to_json()
-        if self.distribution is not None:
-            data["distribution"] = self.distribution.to_json()
-        if self.continuations:
-            data["continuations"] = {name: each.to_json() for name, each in self.continuations.items()}
-        if self.unread:
-            data["unread"] = list(self.unread)
+
+def with_schema(data: Any, schema: Any) -> Any:
+    """JSON data of an `Encoder` with what a file holds once, in its schema: each part's feature by its name.
+
+    Args:
+        data: What `Encoder.to_json` returned; returned as it is where it has another form.
+        schema: JSON data of the schema.
+    """
+    try:
+        features = {feature["name"]: feature for feature in schema["features"]}
+        parts = [{**part, "feature": features.get(part["feature"], part["feature"])} for part in data["parts"]]
+    except (KeyError, TypeError):
         return data
-
-    @classmethod
-    def from_json(cls, data: object, schema: Schema) -> Self:
-        """Read what `to_json` returned.
-
-        Args:
-            data: JSON data.
-            schema: The schema of the fitted encoder.
-
-        Raises:
-            CheckpointError: The data have another form or don't fit the schema; the message names the field.
-        """
-        optional = ("whitening", "distribution", "continuations", "unread")
-        fields = expect_fields(data, "encoding", ("encoding", "features"), optional)
-        encoding = fields["encoding"]
-        if not isinstance(encoding, str) or encoding not in ENCODINGS:
-            raise wrong("encoding.encoding", f"one of {', '.join(ENCODINGS)}", encoding)
-        names = tuple(feature.name for feature in schema.features)
-        features = expect_fields(fields["features"], "encoding.features", names)
-        unread = _unread_of(fields, names)
-        parts = tuple(
-            (Unread if feature.name in unread else ENCODINGS[encoding][feature.kind]).from_json(
-                feature, features[feature.name], f"encoding.features.{feature.name}"
-            )
-            for feature in schema.features
-        )
-        whitening = None
-        if "whitening" in fields:
-            whitening = Whitening.from_json(fields["whitening"], schema, parts, "encoding.whitening")
-        distribution = None
-        if "distribution" in fields:
-            distribution = FeatureDistribution.from_json(fields["distribution"], schema, "encoding.distribution")
-        elif any(feature.imputed for feature in schema.features):
-            raise wrong("encoding", "a distribution, because a feature has imputed cells", list(fields))
-        continuations = {}
-        if "continuations" in fields:
-            continuations = continuations_from_json(fields["continuations"], schema, "encoding.continuations")
-        return cls(schema, encoding, parts, whitening, distribution, continuations)
-
-
-def _unread_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The unread features of a fitted encoding's JSON data; a CheckpointError says what does not fit."""
-    if "unread" not in fields:
-        return ()
-    unread = expect_list(fields["unread"], "encoding.unread")
-    if not unread or unread != [name for name in names if name in unread] or len(unread) == len(names):
-        raise wrong("encoding.unread", "some of the features, in their order, but not all", unread)
-    return tuple(unread)
+    return {**data, "schema": schema, "parts": parts}

@@ -33,28 +33,20 @@ thin tail it is none. A missing cell does not count.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from murho.model.encoding.quantile_scores import QuantileScores, ScoreTable
-from murho.model.json_validation import (
-    expect_fields,
-    expect_list,
-    expect_number,
-    expect_numbers,
-    expect_object,
-    expect_whole,
-    wrong,
-)
+from murho.model.json_validation import Counts, Matrix, MisfitError, Positive, Stored, Vector, stored_as
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import numpy.typing as npt
+    from collections.abc import Iterable
 
     from murho.model.tables.schema import Columns, Feature, Schema
 
@@ -77,7 +69,7 @@ LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True)
-class LevelShares:
+class LevelShares(Stored):
     """Counts of the levels of a feature over the training rows.
 
     Attributes:
@@ -85,13 +77,18 @@ class LevelShares:
         counts: Number of training rows with each level, ``[L]``.
     """
 
-    levels: tuple[Any, ...]
-    counts: npt.NDArray[np.int64]
+    levels: tuple[str, ...] | tuple[float, ...]
+    counts: Counts
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless each level has a count."""
+        if len(self.counts) != len(self.levels):
+            raise MisfitError("counts", f"{len(self.levels)} counts", self.counts.tolist())
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self | None:
         """Count the levels of the column ``[N]`` of the training rows; None if all cells are missing."""
-        shares = cls(_levels(feature), np.zeros(0, dtype=np.int64))
+        shares = cls(_levels(feature), np.zeros(len(_levels(feature)), dtype=np.int64))
         codes = shares.codes(column)
         counts = np.bincount(codes[codes >= 0], minlength=len(shares.levels))
         return cls(shares.levels, counts) if counts.sum() else None
@@ -139,26 +136,8 @@ class LevelShares:
     def _places(self) -> dict[Any, int]:
         return {level: place for place, level in enumerate(self.levels)}
 
-    def to_json(self) -> list[int]:
-        """Return the counts as JSON data."""
-        counts: list[int] = self.counts.tolist()
-        return counts
 
-    @classmethod
-    def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Read what `to_json` returned.
-
-        Raises:
-            CheckpointError: The data are no counts of the feature's levels.
-        """
-        counts = [expect_whole(count, where) for count in expect_list(data, where)]
-        levels = _levels(feature)
-        if len(counts) != len(levels) or not sum(counts):
-            raise wrong(where, f"{len(levels)} counts, some above 0", data)
-        return cls(levels, np.array(counts))
-
-
-def _levels(feature: Feature) -> tuple[Any, ...]:
+def _levels(feature: Feature) -> tuple[str, ...] | tuple[float, ...]:
     return feature.categories if feature.kind is FeatureKind.CATEGORICAL else (0.0, 1.0)
 
 
@@ -259,7 +238,7 @@ DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Landmarks:
+class Landmarks(Stored):
     """L landmarks of F numbers.
 
     Attributes:
@@ -270,11 +249,19 @@ class Landmarks:
         unit: Factor from a distance in spacings to one that is comparable with the Mahalanobis distance.
     """
 
-    points: npt.NDArray[np.float64]
-    spacings: npt.NDArray[np.float64]
-    means: npt.NDArray[np.float64]
-    stds: npt.NDArray[np.float64]
-    unit: float = 1.0
+    points: Matrix
+    spacings: Vector
+    means: Vector
+    stds: Vector
+    unit: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless there is a spacing for each point, and a mean and a std for each number."""
+        count, columns = self.points.shape
+        if len(self.spacings) != count or not count or self.spacings.min() <= 0.0:
+            raise MisfitError("spacings", f"{count} numbers above 0, at least one", self.spacings.tolist())
+        if not len(self.means) == len(self.stds) == columns or (self.stds <= 0.0).any():
+            raise MisfitError("stds", f"{columns} means, and as many stds above 0", self.stds.tolist())
 
     @classmethod
     def fit(cls, values: npt.NDArray[np.float64], stds: npt.NDArray[np.float64]) -> Self | None:
@@ -356,34 +343,6 @@ class Landmarks:
     def _constants(self) -> npt.NDArray[np.float64]:
         return np.asarray(self._squares.sum(axis=0))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the landmarks as JSON data."""
-        arrays = {"points": self.points, "spacings": self.spacings, "means": self.means, "stds": self.stds}
-        return {**{name: array.tolist() for name, array in arrays.items()}, "unit": self.unit}
-
-    @classmethod
-    def from_json(cls, data: object, columns: int, where: str) -> Self:
-        """Read what `to_json` returned.
-
-        Raises:
-            CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
-        """
-        fields = expect_fields(data, where, ("points", "spacings", "means", "stds", "unit"))
-        points = [
-            expect_numbers(point, f"{where}.points") for point in expect_list(fields["points"], f"{where}.points")
-        ]
-        spacings, means, stds = (
-            expect_numbers(fields[name], f"{where}.{name}") for name in ("spacings", "means", "stds")
-        )
-        unit = expect_number(fields["unit"], f"{where}.unit")
-        if not points or {len(point) for point in points} != {columns}:
-            raise wrong(f"{where}.points", f"points of {columns} numbers each", [len(point) for point in points])
-        if len(spacings) != len(points) or min(spacings) <= 0.0:
-            raise wrong(f"{where}.spacings", f"{len(points)} numbers above 0", list(spacings))
-        if not len(means) == len(stds) == columns or min(*stds, unit) <= 0.0:
-            raise wrong(where, f"{columns} means, {columns} stds above 0 and a unit above 0", [means, stds, unit])
-        return cls(np.array(points), np.array(spacings), np.array(means), np.array(stds), unit)
-
 
 def _centres(rows: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
     """Return ``count`` centres of k-means of rows ``[N, F]``."""
@@ -421,8 +380,33 @@ MOST_COLUMNS = 120
 """Most columns of the correlation matrix. Numbers go before levels. With more numbers, all count as independent."""
 
 
+def _read_triangle(rows: list[list[float]] | None) -> npt.NDArray[np.float64] | None:
+    if rows is None:
+        return None
+    if [len(row) for row in rows] != list(range(1, len(rows) + 1)):
+        raise ValueError("expected the lower triangle of a matrix, row by row")
+    correlation = np.zeros((len(rows), len(rows)))
+    for at, row in enumerate(rows):
+        correlation[at, : at + 1] = correlation[: at + 1, at] = row
+    if rows and np.linalg.eigvalsh(correlation)[0] <= 0.0:
+        raise ValueError("expected a positive definite matrix")
+    return correlation
+
+
+def _triangle(correlation: npt.NDArray[np.float64]) -> list[list[float]] | None:
+    if np.array_equal(correlation, np.eye(len(correlation))):
+        return None
+    return [row[: at + 1].tolist() for at, row in enumerate(correlation)]
+
+
+_Correlation: TypeAlias = Annotated[
+    npt.NDArray[np.float64], stored_as(list[list[float]] | None, _read_triangle, _triangle)
+]
+"""``[Q, Q]``, positive definite; in a file its lower triangle, or null for independent columns."""
+
+
 @dataclass(frozen=True)
-class FeatureDistribution:
+class FeatureDistribution(Stored):
     """Scores and indicators of the features, Q columns in all, and their correlation.
 
     Attributes:
@@ -430,15 +414,37 @@ class FeatureDistribution:
         levels: Boolean or category → its levels; their indicators are the further columns.
         correlation: ``[Q, Q]``, positive definite; the identity for independent columns.
         reach: Largest ordinary distance of a row from the training rows.
-        landmarks: Points amid the training rows, in the F numbers; None where rows are too few
-            checkpoints.
+        landmarks: Points amid the training rows, in the F numbers; None where rows are too few.
     """
 
     numbers: Mapping[str, QuantileScores]
     levels: Mapping[str, LevelShares]
-    correlation: npt.NDArray[np.float64]
+    correlation: _Correlation
     reach: float
     landmarks: Landmarks | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in the correlation of independent columns."""
+        if self.correlation is None:
+            object.__setattr__(self, "correlation", np.eye(len(self.owners)))
+
+    def require_features(self, schema: Schema) -> None:
+        """Check that the distribution is one of features of a schema.
+
+        Raises:
+            MisfitError: A feature or a size does not fit; the path begins with ``distribution``.
+        """
+        features = {feature.name: feature for feature in schema.features}
+        others = [name for name in self.numbers if name not in features or _has_levels(features[name].kind)]
+        others += [name for name, shares in self.levels.items() if not _fits(shares, features.get(name))]
+        if others:
+            raise MisfitError("distribution", "numbers, and levels with counts above 0, of the features", others)
+        if len(self.correlation) != len(self.owners):
+            expected = f"the lower triangle of {len(self.owners)} columns"
+            raise MisfitError("distribution.correlation", expected, len(self.correlation))
+        if self.landmarks is not None and self.landmarks.points.shape[1] != len(self.numbers):
+            expected = f"points of {len(self.numbers)} numbers each"
+            raise MisfitError("distribution.landmarks.points", expected, self.landmarks.points.shape)
 
     @cached_property
     def indicated(self) -> tuple[tuple[str, npt.NDArray[np.intp]], ...]:
@@ -538,47 +544,6 @@ class FeatureDistribution:
         of_levels = np.linalg.solve(factor, self.precision[:count, count:]).T
         return np.concatenate([factor, of_levels])
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the distribution as JSON data, with the lower triangle of the correlation."""
-        landmarks = {} if self.landmarks is None else {"landmarks": self.landmarks.to_json()}
-        independent = np.array_equal(self.correlation, np.eye(len(self.correlation)))
-        return {
-            "numbers": {name: scores.to_json() for name, scores in self.numbers.items()},
-            "levels": {name: shares.to_json() for name, shares in self.levels.items()},
-            "correlation": None if independent else [row[: at + 1].tolist() for at, row in enumerate(self.correlation)],
-            "reach": self.reach,
-            **landmarks,
-        }
-
-    @classmethod
-    def from_json(cls, data: object, schema: Schema, where: str) -> Self:
-        """Read what `to_json` returned.
-
-        Raises:
-            CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
-        """
-        fields = expect_fields(data, where, ("numbers", "levels", "correlation", "reach"), optional=("landmarks",))
-        features = {feature.name: feature for feature in schema.features}
-        described = {part: expect_object(fields[part], f"{where}.{part}") for part in ("numbers", "levels")}
-        for part, of_levels in (("numbers", False), ("levels", True)):
-            for name in described[part]:
-                if name not in features or _has_levels(features[name].kind) != of_levels:
-                    raise wrong(f"{where}.{part}", "features of the schema of this kind", name)
-        numbers = {
-            name: QuantileScores.from_json(item, f"{where}.numbers.{name}")
-            for name, item in described["numbers"].items()
-        }
-        levels = {
-            name: LevelShares.from_json(features[name], item, f"{where}.levels.{name}")
-            for name, item in described["levels"].items()
-        }
-        empty = cls(numbers, levels, np.zeros((0, 0)), expect_number(fields["reach"], f"{where}.reach"))
-        landmarks = None
-        if "landmarks" in fields:
-            landmarks = Landmarks.from_json(fields["landmarks"], len(numbers), f"{where}.landmarks")
-        correlation = _correlation(fields["correlation"], len(empty.owners), where)
-        return cls(numbers, levels, correlation, empty.reach, landmarks)
-
 
 def marginals(schema: Schema, columns: Columns) -> tuple[dict[str, QuantileScores], dict[str, LevelShares]]:
     """Fit the scores of numbers and dates, and the levels of booleans and categories, to rows ``[N]``."""
@@ -593,20 +558,10 @@ def marginals(schema: Schema, columns: Columns) -> tuple[dict[str, QuantileScore
     return numbers, levels
 
 
+def _fits(shares: LevelShares, feature: Feature | None) -> bool:
+    known = feature is not None and _has_levels(feature.kind) and shares.levels == _levels(feature)
+    return known and bool(shares.counts.sum() > 0)
+
+
 def _has_levels(kind: FeatureKind) -> bool:
     return kind in (FeatureKind.BOOLEAN, FeatureKind.CATEGORICAL)
-
-
-def _correlation(data: object, count: int, where: str) -> npt.NDArray[np.float64]:
-    if data is None:
-        return np.eye(count)
-    where = f"{where}.correlation"
-    rows = [expect_numbers(row, where) for row in expect_list(data, where)]
-    if [len(row) for row in rows] != list(range(1, count + 1)):
-        raise wrong(where, f"the lower triangle of {count} columns", [len(row) for row in rows])
-    correlation = np.zeros((count, count))
-    for at, row in enumerate(rows):
-        correlation[at, : at + 1] = correlation[: at + 1, at] = row
-    if count and np.linalg.eigvalsh(correlation)[0] <= 0.0:
-        raise wrong(where, "a positive definite matrix", data)
-    return correlation

@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import Scale, fill_missing, missing_names, training_range_of_numbers
-from murho.model.json_validation import expect_fields, expect_numbers, wrong
+from murho.model.encoding.transforms import FromSchema, Scale, fill_missing, missing_names, training_range_of_numbers
+from murho.model.json_validation import MisfitError, Stored
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -97,7 +97,7 @@ _LEAST_WIDTH = 1e-150
 
 
 @dataclass(frozen=True)
-class PiecewiseLinear:
+class PiecewiseLinear(Stored):
     """A standardised number and its piecewise-linear encoding over quantile bins.
 
     Equation 1 of Gorishniy, Rubachev and Babenko 2022 (arXiv 2203.05556): with the bin edges b_0 < … < b_T, column t is
@@ -113,10 +113,20 @@ class PiecewiseLinear:
         columns: Scale of each bin's column, T of them.
     """
 
-    feature: Feature
+    feature: FromSchema
     scale: Scale
     edges: tuple[float, ...]
     columns: tuple[Scale, ...]
+    kind: Literal["piecewise"] = "piecewise"
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless edges are none, or at least three that rise, with a scale for each bin."""
+        if any(low >= high for low, high in pairwise(self.edges)) or len(self.edges) in {1, 2}:
+            raise MisfitError("edges", "no edges, or at least three, each above the one before", self.edges)
+        if len(self.columns) != max(len(self.edges) - 1, 0):
+            raise MisfitError("columns", "one scale a bin", len(self.columns))
+        if any(column.std < _LEAST_STD for column in self.columns):
+            raise MisfitError("columns", f"a std of at least {_LEAST_STD}", min(column.std for column in self.columns))
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
@@ -171,28 +181,3 @@ class PiecewiseLinear:
         out[:, : len(slopes)] = columns
         if self.feature.missing:
             fill_missing(column, out)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return scale, edges and the bins' scales."""
-        return {
-            "scale": self.scale.to_json(),
-            "edges": list(self.edges),
-            "means": [column.mean for column in self.columns],
-            "stds": [column.std for column in self.columns],
-        }
-
-    @classmethod
-    def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Read scale, edges and the bins' scales."""
-        fields = expect_fields(data, where, ("scale", "edges", "means", "stds"))
-        edges = expect_numbers(fields["edges"], f"{where}.edges")
-        means = expect_numbers(fields["means"], f"{where}.means")
-        stds = expect_numbers(fields["stds"], f"{where}.stds")
-        if any(low >= high for low, high in pairwise(edges)) or len(edges) in {1, 2}:
-            raise wrong(f"{where}.edges", "no edges, or at least three, each above the one before", edges)
-        if not len(means) == len(stds) == max(len(edges) - 1, 0):
-            raise wrong(where, "one mean and one std a bin", [means, stds])
-        if any(std < _LEAST_STD for std in stds):
-            raise wrong(f"{where}.stds", f"numbers of at least {_LEAST_STD}", stds)
-        columns = tuple(Scale(mean, std) for mean, std in zip(means, stds, strict=True))
-        return cls(feature, Scale.from_json(fields["scale"], f"{where}.scale"), edges, columns)

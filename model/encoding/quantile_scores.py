@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
 
 from murho.model.encoding.transforms import Scale
-from murho.model.json_validation import expect_fields, expect_list, expect_number, expect_numbers, expect_whole, wrong
+from murho.model.json_validation import Counts, MisfitError, Positive, Stored, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def normal_cdf(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class QuantileScores:
+class QuantileScores(Stored):
     """The empirical distribution of one number or date over the training rows.
 
     Attributes:
@@ -63,12 +63,21 @@ class QuantileScores:
         spread: Their standard deviation: below 1 for a feature with few distinct values.
     """
 
-    values: npt.NDArray[np.float64]
-    below: npt.NDArray[np.int64]
-    upto: npt.NDArray[np.int64]
-    std: float
+    values: Vector
+    below: Counts
+    upto: Counts
+    std: Positive
     centre: float = 0.0
-    spread: float = 1.0
+    spread: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the values rise, and the counts are as many and rise too."""
+        if not self.values.size or (np.diff(self.values) <= 0.0).any():
+            raise MisfitError("values", "increasing numbers, at least one", self.values.tolist())
+        if not len(self.values) == len(self.below) == len(self.upto):
+            raise MisfitError("below", "as many counts as values", self.below.tolist())
+        if (self.below >= self.upto).any() or (self.upto[:-1] > self.below[1:]).any():
+            raise MisfitError("upto", "counts above those of below, increasing", self.upto.tolist())
 
     @classmethod
     def fit(cls, column: npt.NDArray[np.float64]) -> Self | None:
@@ -101,41 +110,6 @@ class QuantileScores:
     def _probabilities(self) -> npt.NDArray[np.float64]:
         """Probabilities of a value below, and up to, each knot, ``[2 K]``."""
         return np.asarray(np.stack([self.below, self.upto], axis=1).ravel() / self.upto[-1])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the knots as JSON data."""
-        return {
-            "values": self.values.tolist(),
-            "below": self.below.tolist(),
-            "upto": self.upto.tolist(),
-            "std": self.std,
-            "centre": self.centre,
-            "spread": self.spread,
-        }
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """Read what `to_json` returned.
-
-        Raises:
-            CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
-        """
-        fields = expect_fields(data, where, ("values", "below", "upto", "std", "centre", "spread"))
-        values = np.array(expect_numbers(fields["values"], f"{where}.values"))
-        below, upto = (
-            np.array([expect_whole(count, f"{where}.{name}") for count in expect_list(fields[name], f"{where}.{name}")])
-            for name in ("below", "upto")
-        )
-        if not values.size or (np.diff(values) <= 0.0).any():
-            raise wrong(f"{where}.values", "increasing numbers, at least one", fields["values"])
-        if not len(values) == len(below) == len(upto):
-            raise wrong(where, "as many counts as values", fields["below"])
-        if (below >= upto).any() or (upto[:-1] > below[1:]).any():
-            raise wrong(f"{where}.upto", "counts above those of below, increasing", fields["upto"])
-        std, centre, spread = (expect_number(fields[name], f"{where}.{name}") for name in ("std", "centre", "spread"))
-        if min(std, spread) <= 0.0:
-            raise wrong(where, "a std and a spread above 0", [std, spread])
-        return cls(values, below, upto, std, centre, spread)
 
 
 FURTHEST_SCORE = 1e6

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 import torch
 
-from murho.model.json_validation import expect_fields, expect_numbers, wrong
+from murho.model.json_validation import MisfitError, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ __all__ = [
     "TrainingRange",
 ]
 
-BEYOND = "edge"
+BEYOND: Final = "edge"
 """Name in ``model.json`` of the rule for rows outside the training range: their noise is that of the nearest point in
 the range, and calibration only widens their bands."""
 FURTHEST_TARGET = 1.0
@@ -32,7 +32,7 @@ lie no further out either."""
 
 
 @dataclass(frozen=True, slots=True)
-class BeyondRule:
+class BeyondRule(Stored):
     """The rule `BEYOND` of a checkpoint.
 
     Attributes:
@@ -41,6 +41,12 @@ class BeyondRule:
     """
 
     targets: tuple[float, float] | None = None
+    rule: Literal["edge"] = BEYOND
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the targets are in order."""
+        if self.targets is not None and self.targets[0] >= self.targets[1]:
+            raise MisfitError("targets", "the least and the largest training target", self.targets)
 
     def limits(self, standardised: Callable[[Tensor], Tensor]) -> tuple[float, float] | None:
         """Return the least and the largest function value of a row outside the training range, standardised.
@@ -54,27 +60,6 @@ class BeyondRule:
         further = FURTHEST_TARGET * (most - least)
         ends = standardised(torch.tensor([least - further, most + further], dtype=torch.float64))
         return float(ends[0]), float(ends[1])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the rule as data for ``model.json``."""
-        return {"rule": BEYOND, "targets": None if self.targets is None else list(self.targets)}
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """Read the data of `to_json`.
-
-        Raises:
-            CheckpointError: The rule is not `BEYOND`, or the targets are not two in order.
-        """
-        fields = expect_fields(data, "beyond", ("rule", "targets"))
-        if fields["rule"] != BEYOND:
-            raise wrong("beyond.rule", f'"{BEYOND}"', fields["rule"])
-        if fields["targets"] is None:
-            return cls()
-        ends = expect_numbers(fields["targets"], "beyond.targets")
-        if len(ends) != 2 or ends[0] >= ends[1]:
-            raise wrong("beyond.targets", "the least and the largest training target", fields["targets"])
-        return cls((ends[0], ends[1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,23 +18,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
+from pydantic import PlainSerializer
 
-from murho.model.json_validation import expect_fields, expect_flag, expect_list, expect_number, wrong
+from murho.model.json_validation import MisfitError, Positive, Stored, Unlimited, one_of
+from murho.model.tables.schema import Feature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from murho.model.tables.schema import Feature
-
 __all__ = [
     "FURTHEST",
     "Calendar",
     "FeatureEncoding",
+    "FromSchema",
     "OneHot",
     "Scale",
     "Scaled",
@@ -52,8 +53,12 @@ The distance beyond is an input of its own (`model.encoding.continuation`). With
 misplaced decimal point, forty standard deviations out, would distort the whole function."""
 
 
+FromSchema: TypeAlias = Annotated[Feature, PlainSerializer(lambda feature: feature.name, return_type=str)]
+"""The feature of an encoding; in a file its name (`model.encoding.encoder.with_schema`)."""
+
+
 @dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Stored):
     """Standardisation of numbers: ``(x - mean) / std``, clipped to ±limit.
 
     Attributes:
@@ -63,8 +68,8 @@ class Scale:
     """
 
     mean: float
-    std: float
-    limit: float = math.inf
+    std: Positive
+    limit: Unlimited = math.inf
 
     @classmethod
     def fit(cls, column: npt.NDArray[np.float64]) -> Self:
@@ -88,31 +93,6 @@ class Scale:
             standardised = (column - self.mean) / self.std
         return standardised if math.isinf(self.limit) else np.clip(standardised, -self.limit, self.limit)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the scale as JSON data."""
-        return {
-            "mean": self.mean,
-            "std": self.std,
-            "limit": self.limit if math.isfinite(self.limit) else None,
-        }
-
-    @classmethod
-    def from_json(cls, data: object, where: str) -> Self:
-        """Read what `to_json` returned.
-
-        Raises:
-            CheckpointError: The data don't fit; the message names the field, which begins with ``where``.
-        """
-        fields = expect_fields(data, where, ("mean", "std", "limit"))
-        scale = cls(expect_number(fields["mean"], f"{where}.mean"), expect_number(fields["std"], f"{where}.std"))
-        if fields["limit"] is not None:
-            scale = replace(scale, limit=expect_number(fields["limit"], f"{where}.limit"))
-        if scale.limit <= 0:
-            raise wrong(f"{where}.limit", "a number above 0, or null", scale.limit)
-        if scale.std <= 0:
-            raise wrong(f"{where}.std", "a number above 0", scale.std)
-        return scale
-
 
 class FeatureEncoding(Protocol):
     """An encoding of one feature's canonical column."""
@@ -120,6 +100,16 @@ class FeatureEncoding(Protocol):
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
         """Fit to the training rows' column ``[N]``."""
+        ...
+
+    @property
+    def feature(self) -> Feature:
+        """The feature."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Name of the encoding in a file."""
         ...
 
     @property
@@ -138,15 +128,6 @@ class FeatureEncoding(Protocol):
         """Write the encoding of the column ``[B]`` into ``out``, ``[B, len(names)]``."""
         ...
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fitted state as JSON data."""
-        ...
-
-    @classmethod
-    def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Read the data of `to_json`; a CheckpointError names the field below ``where`` that doesn't fit."""
-        ...
-
 
 @runtime_checkable
 class Scaled(Protocol):
@@ -159,7 +140,7 @@ class Scaled(Protocol):
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Stored):
     """A number standardised by the mean and standard deviation of the training rows.
 
     Attributes:
@@ -169,9 +150,10 @@ class Standard:
             beyond its training range (`model.encoding.continuation`).
     """
 
-    feature: Feature
+    feature: FromSchema
     scale: Scale
     bounded: bool = False
+    kind: Literal["standard"] = "standard"
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
@@ -193,17 +175,6 @@ class Standard:
         if self.feature.missing:
             fill_missing(column, out)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the scale, and ``bounded`` if it is true."""
-        return {"scale": self.scale.to_json()} | ({"bounded": True} if self.bounded else {})
-
-    @classmethod
-    def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Read the data of `to_json`."""
-        fields = expect_fields(data, where, ("scale",), optional=("bounded",))
-        bounded = expect_flag(fields.get("bounded", False), f"{where}.bounded")
-        return cls(feature, Scale.from_json(fields["scale"], f"{where}.scale"), bounded)
-
 
 FEWEST_ROWS_OF_A_LEVEL = 3
 """Categories with fewer training rows share one column: one or two rows teach a weight little. They share it if there
@@ -211,7 +182,7 @@ are several, and if some category has more rows."""
 
 
 @dataclass(frozen=True)
-class OneHot:
+class OneHot(Stored):
     """One column for each training category, one for all other categories, and one for missing cells.
 
     Attributes:
@@ -221,9 +192,15 @@ class OneHot:
         pooled: Categories of the feature that have no column of their own, but share the one for other categories.
     """
 
-    feature: Feature
+    feature: FromSchema
     rare: bool = False
     pooled: tuple[str, ...] = ()
+    kind: Literal["one-hot"] = "one-hot"
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the pooled categories differ and are the feature's."""
+        if len(set(self.pooled)) < len(self.pooled) or not set(self.pooled) <= set(self.feature.categories):
+            raise MisfitError("pooled", "categories of the feature that differ", self.pooled)
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
@@ -274,20 +251,6 @@ class OneHot:
         if not self.feature.missing and codes.size and codes.min() < 0:
             out[codes < 0] = np.nan
 
-    def to_json(self) -> dict[str, Any]:
-        """Return ``rare`` if it is true, and the pooled categories if there are any; the schema holds the others."""
-        return ({"rare": True} if self.rare else {}) | ({"pooled": list(self.pooled)} if self.pooled else {})
-
-    @classmethod
-    def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Read the data of `to_json`."""
-        rare = isinstance(data, dict) and data.get("rare") is True
-        given = tuple(name for name in ("rare", "pooled") if rare and isinstance(data, dict) and name in data)
-        pooled = expect_list(expect_fields(data, where, given).get("pooled", []), f"{where}.pooled")
-        if len(set(map(str, pooled))) < len(pooled) or not set(map(str, pooled)) <= set(feature.categories):
-            raise wrong(f"{where}.pooled", "categories of the feature that differ", pooled)
-        return cls(feature, rare, tuple(map(str, pooled)))
-
 
 def training_range_of_numbers(encoding: FeatureEncoding, feature: Feature, columns: int) -> npt.NDArray[np.float32]:
     """Return the `FeatureEncoding.training_range` of a numeric encoding; only its increasing columns get finite bounds.
@@ -324,16 +287,22 @@ _SINES_COSINES = {part: np.stack([np.sin(angle), np.cos(angle)], axis=1) for par
 
 
 @dataclass(frozen=True)
-class Calendar:
+class Calendar(Stored):
     """A date as standardised linear time, and sine and cosine of the calendar parts that vary in training.
 
     The parts are the month of the year, the day of the week and the hour of the day, in UTC. The day of the week counts
     only if the day of the month varies too: the weekdays of monthly or yearly dates carry no information.
     """
 
-    feature: Feature
+    feature: FromSchema
     scale: Scale
-    parts: tuple[str, ...]
+    parts: tuple[Annotated[str, one_of("month", "weekday", "hour")], ...]
+    kind: Literal["calendar"] = "calendar"
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless the parts differ and are in order."""
+        if list(self.parts) != [part for part in _CYCLES if part in self.parts]:
+            raise MisfitError("parts", f"some of {', '.join(_CYCLES)}, in this order", self.parts)
 
     @classmethod
     def fit(cls, feature: Feature, column: npt.NDArray[Any]) -> Self:
@@ -364,19 +333,6 @@ class Calendar:
                 out[:, 1 + 2 * position : 3 + 2 * position] = _SINES_COSINES[part][calendar[part]]
         if self.feature.missing:
             fill_missing(column, out)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the scale and the parts."""
-        return {"scale": self.scale.to_json(), "parts": list(self.parts)}
-
-    @classmethod
-    def from_json(cls, feature: Feature, data: object, where: str) -> Self:
-        """Read the scale and the parts."""
-        fields = expect_fields(data, where, ("scale", "parts"))
-        parts = fields["parts"]
-        if not isinstance(parts, list) or parts != [part for part in _CYCLES if part in parts]:
-            raise wrong(f"{where}.parts", f"some of {', '.join(_CYCLES)}, in this order", parts)
-        return cls(feature, Scale.from_json(fields["scale"], f"{where}.scale"), tuple(parts))
 
 
 def _calendar(days: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.int64]]:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from murho.model.encoding.transforms import FURTHEST, Scaled
-from murho.model.json_validation import expect_fields, expect_numbers, wrong
+from murho.model.encoding.transforms import FURTHEST, Scale, Scaled
+from murho.model.json_validation import Matrix, MisfitError, Stored, Vector
 from murho.model.tables.schema import FeatureKind
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from murho.model.encoding.transforms import FeatureEncoding, Scale
+    from murho.model.encoding.transforms import FeatureEncoding
     from murho.model.tables.schema import Columns, Schema
 
 __all__ = [
@@ -47,7 +47,7 @@ _TILE = 16_384
 
 
 @dataclass(frozen=True)
-class Whitening:
+class Whitening(Stored):
     """Principal components of small variance of the standardised numbers, scaled to unit variance.
 
     A missing cell counts as the mean of its column.
@@ -62,9 +62,16 @@ class Whitening:
 
     features: tuple[str, ...]
     scales: tuple[Scale, ...]
-    axes: npt.NDArray[np.float64]
-    minima: npt.NDArray[np.float64]
-    maxima: npt.NDArray[np.float64]
+    axes: Matrix
+    minima: Vector
+    maxima: Vector
+
+    def __post_init__(self) -> None:
+        """Raise a `MisfitError` unless each feature has a scale and weights, and each direction a range."""
+        if not self.axes.shape == (len(self.features), len(self.minima)) or len(self.scales) != len(self.features):
+            raise MisfitError("axes", "a scale and a list a feature, with as many numbers as minima", self.axes.shape)
+        if len(self.minima) != len(self.maxima) or (self.minima > self.maxima).any():
+            raise MisfitError("minima", "as many numbers as maxima, up to these", self.minima.tolist())
 
     @classmethod
     def fit(cls, schema: Schema, parts: Sequence[FeatureEncoding], columns: Columns) -> Self | None:
@@ -96,7 +103,8 @@ class Whitening:
         # The sign of an eigenvector is arbitrary: its largest number is made positive.
         largest = np.abs(axes).argmax(axis=0)
         axes *= np.sign(axes[largest, np.arange(axes.shape[1])])
-        unbounded = replace(empty, axes=axes)
+        none = np.zeros(len(chosen))
+        unbounded = replace(empty, axes=axes, minima=none, maxima=none)
         tiles = [unbounded._directions(columns, slice(at, at + _TILE)) for at in range(0, rows, _TILE)]
         minima = np.min([tile.min(axis=0) for tile in tiles], axis=0)
         maxima = np.max([tile.max(axis=0) for tile in tiles], axis=0)
@@ -140,43 +148,6 @@ class Whitening:
         clipped = self._clipped(directions)
         with np.errstate(invalid="ignore"):
             return clipped, np.nan_to_num(directions - clipped, nan=0.0, posinf=np.inf, neginf=-np.inf)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return axes and ranges as JSON data; the scales are saved with the features' encodings."""
-        return {
-            "features": list(self.features),
-            "axes": self.axes.T.tolist(),
-            "minima": self.minima.tolist(),
-            "maxima": self.maxima.tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, data: object, schema: Schema, parts: Sequence[FeatureEncoding], where: str) -> Self:
-        """Read what `to_json` returned.
-
-        Args:
-            data: JSON data.
-            schema: The features.
-            parts: Encodings of the features.
-            where: Path of the field, for messages.
-
-        Raises:
-            CheckpointError: The data don't fit; the message names the field.
-        """
-        fields = expect_fields(data, where, ("features", "axes", "minima", "maxima"))
-        features, scales = _numbers(schema, parts)
-        if not features or fields["features"] != list(features):
-            raise wrong(f"{where}.features", f"the numeric features {list(features)}", fields["features"])
-        minima, maxima = (np.array(expect_numbers(fields[end], f"{where}.{end}")) for end in ("minima", "maxima"))
-        axes = fields["axes"]
-        if not isinstance(axes, list) or not len(axes) == len(minima) == len(maxima) > 0:
-            raise wrong(where, "as many axes as minima and maxima, at least one", axes)
-        rows = [expect_numbers(axis, f"{where}.axes[{number}]") for number, axis in enumerate(axes)]
-        if any(len(row) != len(features) for row in rows):
-            raise wrong(f"{where}.axes", f"{len(features)} numbers an axis", axes)
-        if (minima > maxima).any():
-            raise wrong(f"{where}.minima", "numbers up to the maxima", fields["minima"])
-        return cls(features, scales, np.array(rows).T, minima, maxima)
 
     @cached_property
     def _standards(self) -> npt.NDArray[np.float64]:

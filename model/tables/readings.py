@@ -19,12 +19,12 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
-from murho.model.json_validation import read_strictly
+from murho.model.json_validation import Stored, read_strictly
 from murho.model.tables.cells import days_of, parse_date
 
 if TYPE_CHECKING:
@@ -123,15 +123,13 @@ def is_missing_word(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class NumberReading:
+class NumberReading(Stored):
     """Texts of a column as numbers.
 
     Attributes:
         decimal: The decimal mark; the other mark, blanks and apostrophes may part groups of three digits.
         unit: Currency, or ``%``, that the cells repeat; None if they have none.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     decimal: DecimalMark = "."
     unit: str | None = None
@@ -181,15 +179,13 @@ def written_day(text: str) -> tuple[int, int, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class DateReading:
+class DateReading(Stored):
     """Texts of a column as dates; ISO 8601 is always read too.
 
     Attributes:
         order: Whether ``03/04/2020`` is the 3rd of April or in March; None for a column of other dates, such as
             ``3 Apr 2020``, which then refuses it.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     order: DateOrder | None = None
     form: Literal["date"] = "date"
@@ -269,18 +265,14 @@ Reading: TypeAlias = Annotated[NumberReading | DateReading, Field(discriminator=
 """Of the cells of a numeric, or a date column."""
 
 
-@cache
-def _readings() -> TypeAdapter[Reading | None]:
-    return TypeAdapter(Reading | None)
-
-
 def reading_from_json(data: object, where: str) -> Reading | None:
     """Read a reading as JSON data, or None.
 
     Raises:
         CheckpointError: The data have another form; the message names the field.
     """
-    return read_strictly(_readings(), data, where)
+    reading: Reading | None = read_strictly(Reading | None, data, where)
+    return reading
 
 
 def unit_of_reading(reading: Reading | None) -> str | None:

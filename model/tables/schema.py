@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from functools import cache
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
-from murho.model.json_validation import read_strictly
+from murho.model.json_validation import Stored
 from murho.model.tables.cells import format_date
 from murho.model.tables.readings import (
     DateReading,
@@ -76,7 +75,7 @@ MOST_CATEGORIES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Stored):
     """One input column.
 
     Attributes:
@@ -93,8 +92,6 @@ class Feature:
             what they may have been (`model.encoding.imputation`).
         reading: How the cells are written; None for plain numbers, ISO 8601 dates, categories and truth values.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     name: Name
     kind: FeatureKind
@@ -196,7 +193,7 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Target(Stored):
     """The predicted column.
 
     Attributes:
@@ -205,8 +202,6 @@ class Target:
         classes: The C classes of a classifier, sorted; None: the target is a number.
         reading: How the cells of a number are written; None for plain numbers.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: Name
     unit: Name | None
@@ -241,7 +236,7 @@ class UnfamiliarValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Stored):
     """Features and target of a model, and the columns left out.
 
     Attributes:
@@ -249,8 +244,6 @@ class Schema:
         target: The predicted column.
         left_out: Column of the training table that is no feature → reason.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     features: Annotated[tuple[Feature, ...], Field(min_length=1)]
     target: Target
@@ -261,20 +254,6 @@ class Schema:
         names = [feature.name for feature in self.features]
         if len({*names, self.target.name}) != len(names) + 1:
             raise ValueError("expected features with names that differ from each other and from the target's")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the schema as JSON data; `from_json` reads it back."""
-        data: dict[str, Any] = _schemas().dump_python(self, mode="json")
-        return data
-
-    @staticmethod
-    def from_json(data: object) -> Schema:
-        """Read what `to_json` returned.
-
-        Raises:
-            CheckpointError: The data have another form; the message names the field.
-        """
-        return read_strictly(_schemas(), data, "schema")
 
     def outside(self, columns: Columns, limit: int | None = None) -> list[UnfamiliarValue]:
         """List the values outside the training range and the categories unseen in training.
@@ -298,8 +277,3 @@ class Schema:
             feature = self.features[position]
             listed.append(UnfamiliarValue(row, feature.name, outside_message(feature, columns[feature.name][row])))
         return listed
-
-
-@cache
-def _schemas() -> TypeAdapter[Schema]:
-    return TypeAdapter(Schema)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
-    from murho.model.bbb.priors import Prior
+    from murho.model.bbb.priors import StoredPrior
 
 __all__ = [
     "QUICK_MEMBERS",
@@ -280,7 +280,7 @@ class TrainOptions(BaseModel):
         "same fit, however busy the machine is, on the same kind of processor and without --budget.",
     )
 
-    def make_prior(self) -> Prior:
+    def make_prior(self) -> StoredPrior:
         """The prior that the options describe."""
         # Imported here: priors need torch, and ``--help`` must not wait for it.
         from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior

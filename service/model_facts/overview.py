@@ -68,7 +68,7 @@ def overview(model: ModelLike, report: Mapping[str, Any] | None) -> dict[str, An
 
 def _method(calibration: ConformalMap | ClassCalibration) -> str:
     """Returns how the answers are calibrated: for classes the map of their probabilities."""
-    return calibration.map.method if isinstance(calibration, ClassCalibration) else str(calibration.to_json()["method"])
+    return calibration.map.method if isinstance(calibration, ClassCalibration) else calibration.method
 
 
 def _target(model: ModelLike) -> dict[str, Any]:

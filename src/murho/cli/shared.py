@@ -79,7 +79,7 @@ def check_first_rows(table: pa.Table, directory: Path, *, labelled: bool) -> Non
     from murho.model.tables.schema_inference import columns_from_table, labels_from_table, target_from_table
 
     try:
-        schema = Schema.from_json(parse_json(read_bounded(directory / "model.json"))["schema"])
+        schema = Schema.from_json(parse_json(read_bounded(directory / "model.json"))["schema"], "schema")
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
         return
     first = table.slice(0, FIRST_ROWS)

@@ -58,7 +58,7 @@ def schema_of_checkpoint(directory: Path) -> Schema:
         CheckpointError: ``model.json`` can't be read.
     """
     try:
-        return Schema.from_json(parse_json(read_bounded(directory / FACTS_FILE))["schema"])
+        return Schema.from_json(parse_json(read_bounded(directory / FACTS_FILE))["schema"], "schema")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{directory / FACTS_FILE} can't be read: {error}") from error
 

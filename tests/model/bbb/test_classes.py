@@ -75,14 +75,14 @@ def test_numbers_of_classes_that_fit_no_model_are_refused() -> None:
     ("shares", "message"),
     [
         ({"values": [0.5, 0.6], "weight": 0.1}, "sum 1"),
-        ({"values": [1.0, 0.0], "weight": 0.1}, "positive"),
-        ({"values": [0.5, 0.5], "weight": 2.0}, "from 0 to 1"),
+        ({"values": [1.0, 0.0], "weight": 0.1}, "greater than 0"),
+        ({"values": [0.5, 0.5], "weight": 2.0}, "weight: expected less than or equal to 1"),
         ({"values": [0.5, 0.5]}, "weight"),
     ],
 )
 def test_damaged_shares_are_named(shares: dict[str, object], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
-        LikelihoodSpec.from_json({"kind": "bernoulli", "shares": shares})
+        ClassShares.from_json(shares)
 
 
 def test_shares_count_one_more_row_of_each_class() -> None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, prior_from_json, prior_to_json
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, StoredPrior
 from murho.model.errors import CheckpointError, OptionError
+from murho.model.json_validation import read_strictly
 from tests.model.oracles import best_variance, kl, scale_mixture
 
 if TYPE_CHECKING:
@@ -107,23 +108,23 @@ def test_empirical_bayes_gradient_is_that_of_a_fixed_prior_of_the_best_scale() -
 
 def test_model_json_holds_the_kind_and_all_parameters() -> None:
     expected = {"kind": "scale-mixture", "pi": 0.3, "sigma1": 1.5, "sigma2": 0.1}
-    assert prior_to_json(ScaleMixturePrior(0.3, 1.5, 0.1)) == expected
+    assert ScaleMixturePrior(0.3, 1.5, 0.1).to_json() == expected
 
 
 @pytest.mark.parametrize("prior", PRIORS)
-def test_json_round_trip(prior: Prior) -> None:
-    assert prior_from_json(prior_to_json(prior)) == prior
+def test_json_round_trip(prior: GaussianPrior | ScaleMixturePrior | EmpiricalBayesPrior) -> None:
+    assert read_strictly(StoredPrior, prior.to_json(), "prior") == prior
 
 
 def test_unknown_prior_and_bad_parameters_are_refused_by_name() -> None:
-    with pytest.raises(CheckpointError, match=r"prior\.kind.*horseshoe"):
-        prior_from_json({"kind": "horseshoe"})
-    with pytest.raises(CheckpointError, match=r"prior: .*tau"):
-        prior_from_json({"kind": "gaussian", "tau": 1.0})
-    with pytest.raises(CheckpointError, match=r"prior\.sigma: expected a finite number"):
-        prior_from_json({"kind": "gaussian", "sigma": "1"})
-    with pytest.raises(CheckpointError, match=r"prior: .*sigma"):
-        prior_from_json({"kind": "gaussian", "sigma": -1.0})
+    with pytest.raises(CheckpointError, match=r"^prior: .*horseshoe"):
+        read_strictly(StoredPrior, {"kind": "horseshoe"}, "prior")
+    with pytest.raises(CheckpointError, match=r"^prior\.tau: the field is not known"):
+        read_strictly(StoredPrior, {"kind": "gaussian", "sigma": 1.0, "tau": 1.0}, "prior")
+    with pytest.raises(CheckpointError, match=r"^prior\.sigma: expected a valid number"):
+        read_strictly(StoredPrior, {"kind": "gaussian", "sigma": "1"}, "prior")
+    with pytest.raises(CheckpointError, match=r"^prior: .*sigma"):
+        read_strictly(StoredPrior, {"kind": "gaussian", "sigma": -1.0}, "prior")
     with pytest.raises(OptionError, match="sigma"):
         GaussianPrior(0.0)
     with pytest.raises(OptionError, match="pi"):

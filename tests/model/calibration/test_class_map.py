@@ -197,17 +197,17 @@ def test_json(fitted: ClassMap) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "isotonic"}, r'map\.method: expected "none" or'),
+        ({"method": "isotonic"}, r"map\.method: expected 'none',"),
         ({"weights": [-1.0]}, r"map\.weights: expected the weights of the method temperature"),
         ({"weights": [1.0, 1.0]}, r"map\.weights"),
         ({"method": "matrix", "weights": [1.0], "intercept": [0.0, 0.0]}, r"map\.weights"),
         ({"intercept": [0.0]}, r"map\.weights"),
-        ({"rows": -1}, r"map\.rows: expected a whole number"),
-        ({"other": 1}, r"map: expected an object with exactly the fields"),
-        ({"weights": ["a"]}, r"map\.weights\[0\]: expected a finite number"),
+        ({"rows": -1}, r"map\.rows: expected greater than or equal to 0"),
+        ({"other": 1}, r"map\.other: the field is not known"),
+        ({"weights": ["a"]}, r"map\.weights\[0\]: expected a valid number"),
     ],
 )
 def test_damaged_json_is_refused(changes: dict[str, object], message: str) -> None:
     data = ClassMap("temperature", (0.7,), (), 100).to_json() | changes
     with pytest.raises(CheckpointError, match=message):
-        ClassMap.from_json(data)
+        ClassMap.from_json(data, "map")

@@ -189,15 +189,15 @@ def test_json() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("method",), "split-conformal", r'calibration\.method: expected "class"'),
+        (("method",), "split-conformal", r"calibration\.method: expected 'class'"),
         (("sets", "method"), "class", r"sets\.method"),
-        (("sets", "classes"), 1, r"sets\.classes: expected a whole number from 2"),
+        (("sets", "classes"), 1, r"sets\.classes: expected greater than or equal to 2"),
         (("sets", "classes"), 4, r"sets\.groups: expected each class from 0 to 3"),
         (("sets", "groups", 0, "levels"), [0.5, 0.4], r"groups\[0\]\.levels: expected rising numbers"),
         (("sets", "groups", 0, "levels"), [0.5, 1.1], r"groups\[0\]\.levels: expected rising numbers"),
         (("sets", "groups", 0, "probabilities"), [0.5, 0.6], r"groups\[0\]\.probabilities"),
-        (("sets", "groups", 0, "units"), -1.0, r"groups\[0\]\.units: expected a number from 0"),
-        (("sets", "groups", 0, "classes"), "all", r"groups\[0\]\.classes: expected a list"),
+        (("sets", "groups", 0, "units"), -1.0, r"groups\[0\]\.units: expected greater than or equal to 0"),
+        (("sets", "groups", 0, "classes"), "all", r"groups\[0\]\.classes: expected a valid array"),
         (("map",), {"method": "matrix", "rows": 9, "weights": [1.0, 1.0], "intercept": [0.0, 0.0]}, r"map\.intercept"),
     ],
 )
@@ -208,4 +208,4 @@ def test_damaged_json_is_refused(path: tuple[str | int, ...], value: object, mes
         part = part[key]  # type: ignore[index]
     part[path[-1]] = value  # type: ignore[index]
     with pytest.raises(CheckpointError, match=message):
-        ClassCalibration.from_json(data)
+        ClassCalibration.from_json(data, "calibration")

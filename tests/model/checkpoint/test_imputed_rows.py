@@ -177,8 +177,10 @@ def test_an_update_refuses_missing_cells(rent: Posterior) -> None:
 
 def test_a_checkpoint_without_a_distribution_can_not_impute(rent: Posterior) -> None:
     data = rent.spec.to_json()
-    data["encoding"] = {name: part for name, part in data["encoding"].items() if name != "distribution"}
-    with pytest.raises(CheckpointError, match="a distribution, because a feature has imputed cells"):
+    data["encoder"]["distribution"] = None
+    with pytest.raises(
+        CheckpointError, match=r"^encoder\.distribution: expected one, because a feature has imputed cells"
+    ):
         ModelSpec.from_json(data)
 
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import orjson
 import pytest
 
@@ -37,22 +38,15 @@ FACTS: dict[str, Any] = {
         "members": 2,
         "skip": False,
     },
-    "prior": {"kind": "gaussian", "sigma": 0.5},
+    "prior": {"sigma": 0.5, "kind": "gaussian"},
     "likelihood": {
         "kind": "homoscedastic",
         "sigma": None,
         "components": None,
         "wide": {"weight": 0.01, "widening": 2.0},
+        "shares": None,
     },
-    "target": {
-        "name": "rent",
-        "unit": "EUR",
-        "transform": {"kind": "none"},
-        "location": 900.0,
-        "scale": 200.0,
-        "minimum": None,
-        "maximum": None,
-    },
+    "target": {"transform": {"kind": "none"}, "location": 900.0, "scale": 200.0, "limits": None},
     "schema": {
         "features": [
             {
@@ -70,15 +64,34 @@ FACTS: dict[str, Any] = {
         "target": {"name": "rent", "unit": "EUR", "classes": None, "reading": None},
         "left_out": {},
     },
-    "encoding": {
+    "encoder": {
         "encoding": "standard",
-        "features": {"size": {"scale": {"mean": 70.0, "std": 30.0, "limit": None}}},
+        "parts": [
+            {
+                "feature": "size",
+                "scale": {"mean": 70.0, "std": 30.0, "limit": None},
+                "bounded": False,
+                "kind": "standard",
+            }
+        ],
+        "whitening": None,
+        "distribution": None,
+        "continuations": {},
     },
-    "beyond": {"rule": "edge", "targets": [100.0, 2000.0]},
-    "calibration": {"method": "split-conformal", "rows": 60, "nominal": [1.0, 2.0], "observed": [1.1, 2.5]},
+    "beyond": {"targets": [100.0, 2000.0], "rule": "edge"},
+    "calibration": {
+        "nominal": [1.0, 2.0],
+        "observed": [1.1, 2.5],
+        "rows": 60,
+        "method": "split-conformal",
+        "narrowing": None,
+        "lower": None,
+        "centre": 0.0,
+    },
     "default_seed": 7,
     "training": {"rows": 200, "temperature": 0.3, "options": {"hidden": [8]}, "weather": "fine"},
     "metrics": {"n": 60, "rmse": 40.0},
+    "records": {},
 }
 """A checkpoint of one number. ``weather`` is a fact of training that this Murho does not know."""
 
@@ -154,12 +167,12 @@ KEPT = [
     _with("target", "transform", value={"kind": "log", "shift": 0.5, "top": 7.0}),
     _with("prior", value={"kind": "scale-mixture", "pi": 0.5, "sigma1": 1.0, "sigma2": 0.1}),
     _with("prior", value={"kind": "empirical-bayes", "alpha": 2.01, "beta": 0.101}),
-    _with("encoding", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0}}),
+    _with("encoder", "continuations", value={"size": {"share": 0.5, "below": 10.0, "above": 0.0, "furthest": None}}),
     _with("beyond", value={"rule": "edge", "targets": None}),
     _with("prior", value=None),
-    _with("target", "maximum", value=2000.0),
-    _with("update", value={"total_rows": 250, "before": {"nll": 1.0}}),
-    _with("weather", value=["fine", {"tomorrow": None}]),
+    _with("target", "limits", value={"minimum": None, "maximum": 2000.0}),
+    _with("records", "update", value={"total_rows": 250, "before": {"nll": 1.0}}),
+    _with("training", "weather", value=["fine", {"tomorrow": None}]),
 ]
 
 
@@ -203,7 +216,7 @@ def test_a_file_that_does_not_say_it_all_is_refused(name: str) -> None:
 
 def test_the_next_version_keeps_what_it_does_not_know(rent_checkpoints: Path) -> None:
     revision = Revision.read(rent_checkpoints / "rent" / "1")
-    unknown = {"weather": "fine", "estimator": {"columns": ["a"], "named": True}}
+    unknown = {"estimator": {"columns": ["a"], "named": True}}
     spec = replace(revision.spec, training={**revision.spec.training, "mood": 1}, records=unknown)
     posterior = type(revision.posterior)(spec, revision.tensors)
     pruned = prune(Revision(revision.tensors, posterior), 0.5).revision.spec
@@ -213,7 +226,7 @@ def test_the_next_version_keeps_what_it_does_not_know(rent_checkpoints: Path) ->
 
 
 def test_rows_of_updates_count() -> None:
-    assert ModelSpec.from_json(_with("update", value={"total_rows": 250})).rows_learned == 250
+    assert ModelSpec.from_json(_with("records", "update", value={"total_rows": 250})).rows_learned == 250
     assert ModelSpec.from_json(_with("training", value={})).rows_learned == 0
     assert ModelSpec.from_json(_with("training", value={})).temperature == 1.0
 
@@ -226,19 +239,13 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        (_with("created", value=5), "created: expected a text"),
-        (_with("murho", value=""), "murho: expected a text"),
-        (
-            _with("architecture", value=None),
-            "architecture: expected an object with exactly the fields inputs,",
-        ),
-        (_with("architecture", "width", value=1), "architecture: expected an object with exactly"),
-        (
-            _with("architecture", "inputs", value=True),
-            "architecture.inputs: expected a whole number from 1, found true",
-        ),
-        (_with("architecture", "inputs", value=3.0), "architecture.inputs: expected a whole number"),
-        (_with("architecture", "inputs", value=0), "architecture.inputs: expected a whole number from 1"),
+        (_with("created", value=5), "created: expected a valid string, found 5"),
+        (_with("murho", value=""), "murho: "),
+        (_with("architecture", value=None), "architecture: expected an object, found null"),
+        (_with("architecture", "width", value=1), "architecture.width: the field is not known"),
+        (_with("architecture", "inputs", value=True), "architecture.inputs: expected a valid integer, found true"),
+        (_with("architecture", "inputs", value=3.0), "architecture.inputs: expected a valid integer"),
+        (_with("architecture", "inputs", value=0), "architecture: a network needs at least one input, not 0"),
         (
             _with("architecture", "inputs", value=3),
             "architecture.inputs: expected 2, the number of encoded features",
@@ -247,86 +254,85 @@ def test_what_describes_the_files_is_no_part_of_it() -> None:
             _with("architecture", "outputs", value=2),
             "architecture.outputs: expected 1, the number of outputs of homo",
         ),
-        (_with("architecture", "hidden", value=None), "architecture.hidden: expected a list"),
+        (_with("architecture", "hidden", value=None), "architecture.hidden: expected a valid array"),
         (
             _with("architecture", "hidden", value=[8, "x"]),
-            'architecture.hidden[1]: expected a whole number from 1, found "x"',
+            'architecture.hidden[1]: expected a valid integer, found "x"',
         ),
         (_with("architecture", "hidden", value=[10**9]), "architecture: hidden: widths lie between"),
         (_with("architecture", "activation", value="step"), "architecture: activation must be one of"),
         (_with("architecture", "members", value=65), "architecture: members must lie"),
-        (_with("architecture", "skip", value=1), "architecture.skip: expected true or false"),
-        (_with("prior", value={"kind": "horseshoe"}), "prior.kind: expected one of gaussian,"),
-        (_with("prior", value="gaussian"), "prior.kind: expected one of"),
-        (_with("prior", "sigma", value=None), "prior.sigma: expected a finite number"),
-        (_with("prior", "sigma", value=-1.0), "prior: "),
-        (_with("prior", "tau", value=1.0), "prior: expected an object with exactly the fields kind, sigma"),
+        (_with("architecture", "skip", value=1), "architecture.skip: expected a valid boolean"),
+        (_with("prior", value={"kind": "horseshoe"}), "prior: "),
+        (_with("prior", value="gaussian"), "prior: "),
+        (_with("prior", "sigma", value=None), "prior.sigma: expected a valid number"),
+        (_with("prior", "sigma", value=-1.0), "prior: prior sigma must be a positive number"),
+        (_with("prior", "tau", value=1.0), "prior.tau: the field is not known"),
         (_with("likelihood", value=[]), "likelihood: expected an object"),
-        (_with("likelihood", "width", value=1), "likelihood: expected an object"),
-        (_with("likelihood", "kind", value="poisson"), "likelihood.kind: expected one of fixed,"),
-        (_with("likelihood", "kind", value=["fixed"]), "likelihood.kind: expected a text"),
+        (_with("likelihood", "width", value=1), "likelihood.width: the field is not known"),
+        (_with("likelihood", "kind", value="poisson"), "likelihood.kind: expected 'fixed',"),
+        (_with("likelihood", "kind", value=["fixed"]), "likelihood.kind: expected 'fixed',"),
         (_with("likelihood", "kind", value="fixed"), "likelihood: fixed noise needs its standard deviation"),
-        (_with("likelihood", "sigma", value="1"), "likelihood.sigma: expected a finite number"),
-        (
-            _with("likelihood", "components", value=0.5),
-            "likelihood.components: expected a whole number from 1",
-        ),
-        (_with("likelihood", "wide", value={"weight": 0.1}), "likelihood.wide: expected an object"),
-        (_with("likelihood", "wide", "weight", value=2.0), "likelihood.wide.weight"),
-        (
-            _with("target", value=None),
-            "target: expected an object with exactly the fields name, unit,",
-        ),
-        (_without("target", "scale"), "target: expected an object"),
-        (_with("target", "location", value="x"), "target.location: expected a finite number"),
-        (_with("target", "scale", value=0.0), "target.scale: expected a number above 0"),
-        (_with("target", "name", value="price"), "target.name: expected 'rent' as in the schema"),
-        (_with("target", "unit", value=None), "target.unit: expected 'EUR' as in the schema"),
-        (_with("target", "transform", value={"kind": "cube"}), "target.transform.kind: expected one of"),
-        (_with("target", "transform", value={"kind": ["log"]}), "target.transform.kind: expected one of"),
+        (_with("likelihood", "sigma", value="1"), "likelihood.sigma: expected a valid number"),
+        (_with("likelihood", "components", value=0.5), "likelihood.components: expected a valid integer"),
+        (_with("likelihood", "wide", value={"weight": 0.1}), "likelihood.wide.widening: the field is missing"),
+        (_with("likelihood", "wide", "weight", value=2.0), "likelihood.wide.weight: expected less than 1"),
+        (_without("likelihood", "wide"), "likelihood.wide: the field is missing"),
+        (_with("target", value=None), "target: expected an object"),
+        (_without("target", "scale"), "target.scale: the field is missing"),
+        (_without("target", "transform"), "target.transform: the field is missing"),
+        (_with("target", "location", value="x"), "target.location: expected a valid number"),
+        (_with("target", "location", value=float("nan")), "target.location: expected a finite number"),
+        (_with("target", "scale", value=0.0), "target.scale: expected greater than 0"),
+        (_with("target", "limits", value={"minimum": 2.0, "maximum": 1.0}), "target.limits: the target's minimum"),
+        (_with("target", "transform", value={"kind": "cube"}), "target.transform: "),
+        (_with("target", "transform", value={"kind": ["log"]}), "target.transform: "),
         (
             _with("target", "transform", value={"kind": "log", "shift": 0}),
-            "target.transform: expected an object",
+            "target.transform.top: the field is missing",
         ),
         (_with("schema", value=None), "schema: expected an object"),
         (_with("schema", "features", 0, "kind", value="text"), "schema.features[0].kind: expected 'numeric'"),
         (_with("schema", "left_out", value=[]), "schema.left_out: expected an object"),
-        (_with("encoding", value=None), "encoding: expected an object"),
+        (_with("encoder", value=None), "encoder: expected an object"),
+        (_with("encoder", "encoding", value="binned"), "encoder.encoding: expected 'standard'"),
+        (_with("encoder", "parts", 0, "scale", "std", value=0.0), "encoder.parts[0].scale.std: expected greater than"),
+        (_with("encoder", "parts", 0, "feature", value="area"), "encoder.parts[0].feature: expected an object"),
+        (_with("encoder", "parts", value=[]), "encoder.parts: expected one for each feature of the schema"),
+        (_with("encoder", "parts", 0, value={"feature": "size", "kind": "unread"}), "encoder.parts: expected at least"),
         (
-            _with("encoding", "features", "size", "scale", "std", value=0.0),
-            "encoding.features.size.scale.std: expected",
+            _with("encoder", "parts", 0, value={"feature": "size", "rare": False, "pooled": [], "kind": "one-hot"}),
+            "encoder.parts[0].kind: expected one for a numeric feature, encoding standard, found",
         ),
-        (_with("encoding", "gaps", value={"size": []}), "encoding: expected an object with exactly the fields"),
-        (_without("likelihood", "wide"), "likelihood: expected an object"),
-        (_without("target", "transform"), "target: expected an object"),
+        (_with("encoder", "gaps", value={"size": []}), "encoder.gaps: the field is not known"),
         (
-            _with("encoding", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),
-            "encoding.continuations.size.share: expected a number from 0 to 1",
+            _with("encoder", "continuations", value={"size": {"share": 2.0, "below": 0.0, "above": 0.0}}),
+            "encoder.continuations.size.share: expected less than or equal to 1",
         ),
         (_with("beyond", value="edge"), "beyond: expected an object"),
-        (_with("beyond", "rule", value="flat"), 'beyond.rule: expected "edge", found "flat"'),
-        (_with("calibration", value=[]), "calibration: expected an object"),
-        (_with("calibration", "method", value="isotonic"), 'calibration.method: expected "split-conformal"'),
-        (_with("calibration", "rows", value=0), "calibration.rows: expected a whole number from 1"),
-        (
-            _with("calibration", "nominal", value=[1.0, "2"]),
-            "calibration.nominal[1]: expected a finite number",
-        ),
-        (_with("calibration", "observed", value=[2.0, 1.0]), "calibration.observed: expected increasing"),
+        (_with("beyond", "rule", value="flat"), "beyond.rule: expected 'edge', found \"flat\""),
+        (_with("beyond", "targets", value=[2.0, 1.0]), "beyond.targets: expected the least and the largest"),
+        (_with("calibration", value=[]), "calibration: "),
+        (_with("calibration", "method", value="isotonic"), "calibration: "),
+        (_with("calibration", "rows", value=0), "calibration.rows: expected greater than or equal to 1"),
+        (_with("calibration", "nominal", value=[1.0, "2"]), "calibration.nominal[1]: expected a valid number"),
+        (_with("calibration", "observed", value=[2.0, 1.0]), "calibration.observed: expected rising"),
         (
             _with("calibration", "observed", value=[2.0]),
             "calibration.observed: expected as many numbers as nominal, 2",
         ),
-        (_with("default_seed", value=None), "default_seed: expected a whole number from 0, found null"),
-        (_with("default_seed", value="7"), "default_seed: expected a whole number from 0"),
+        (_with("default_seed", value=None), "default_seed: expected a valid integer, found null"),
+        (_with("default_seed", value="7"), "default_seed: expected a valid integer"),
         (_with("training", value=[]), "training: expected an object"),
         (_with("training", "rows", value=-1), "training.rows: expected a whole number from 0"),
-        (_with("training", "temperature", value=None), "training.temperature: expected a finite number"),
+        (_with("training", "temperature", value=None), "training.temperature: expected a number"),
         (_with("metrics", value=[]), "metrics: expected an object"),
-        (_with("update", value=3), "update: expected an object"),
-        (_with("update", value={"total_rows": "3"}), "update.total_rows: expected a whole number from 0"),
-        (_with("pruning", value=3), "pruning: expected an object"),
-        (_with("estimator", value=[]), "estimator: expected an object"),
+        (_with("weather", value=3), "weather: the field is not known"),
+        (_with("records", "weather", value={}), "records.weather: expected 'update',"),
+        (_with("records", "update", value=3), "records.update: expected an object"),
+        (_with("records", "update", value={"total_rows": "3"}), "records.update.total_rows: expected a whole number"),
+        (_with("records", "pruning", value=3), "records.pruning: expected an object"),
+        (_with("records", "estimator", value=[]), "records.estimator: expected an object"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_path(facts: dict[str, Any], message: str) -> None:
@@ -337,5 +343,13 @@ def test_what_is_wrong_is_named_by_its_path(facts: dict[str, Any], message: str)
 
 @pytest.mark.parametrize("part", ["inputs", "hidden", "outputs", "activation", "members", "skip"])
 def test_no_size_may_be_absent(part: str) -> None:
-    with pytest.raises(CheckpointError, match=f"architecture: expected .* {part}"):
+    with pytest.raises(CheckpointError, match=f"^architecture.{part}: the field is missing"):
         ModelSpec.from_json(_without("architecture", part))
+
+
+def test_the_json_schema_describes_the_file() -> None:
+    schema = ModelSpec.json_schema()
+    jsonschema.Draft202012Validator(schema).validate(FACTS)
+    assert set(schema["properties"]) == set(schema["required"]) == set(FACTS)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(_with("prior", "kind", value="horseshoe"), schema)

@@ -216,7 +216,7 @@ def test_members_are_averaged_by_the_mean_and_visited_in_turn(rent: Posterior, c
             },
             "encoded features",
         ),
-        ({"likelihood": {"kind": "fixed", "sigma": 1.0, "components": None, "wide": None}}, "outputs"),
+        ({"likelihood": {"kind": "fixed", "sigma": 1.0, "components": None, "wide": None, "shares": None}}, "outputs"),
         ({"schema": None}, "schema"),
         ({"target": {"location": "x"}}, "target"),
         ({"calibration": {"method": "none"}}, "calibration"),

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.distributions.transforms import TRANSFORMS, Identity, Logarithm, transform_from_json
+from murho.model.distributions.transforms import TRANSFORMS, Identity, Logarithm, Standardisation
 from murho.model.errors import CheckpointError
 
 LOGARITHM = Logarithm(0.5, math.log(100.5))
@@ -103,12 +103,14 @@ def test_it_serves_targets_that_are_never_negative() -> None:
 
 @pytest.mark.parametrize("transform", [Identity(), LOGARITHM])
 def test_a_transform_survives_its_json(transform: Identity | Logarithm) -> None:
-    assert transform_from_json(transform.to_json()) == transform
+    standardisation = Standardisation(transform, 1.0, 2.0)
+    assert Standardisation.from_json(standardisation.to_json()) == standardisation
     assert TRANSFORMS[transform.kind] is type(transform)
 
 
 def test_a_damaged_transform_is_named() -> None:
-    with pytest.raises(CheckpointError, match=r"target\.transform\.kind"):
-        transform_from_json({"kind": "cube"})
+    plain = Standardisation(Identity(), 0.0, 1.0).to_json()
+    with pytest.raises(CheckpointError, match=r"target\.transform: .*cube"):
+        Standardisation.from_json(plain | {"transform": {"kind": "cube"}}, "target")
     with pytest.raises(CheckpointError, match=r"target\.transform\.top"):
-        transform_from_json({"kind": "log", "shift": 0.0, "top": math.inf})
+        Standardisation.from_json(plain | {"transform": {"kind": "log", "shift": 0.0, "top": math.inf}}, "target")

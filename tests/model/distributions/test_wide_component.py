@@ -31,7 +31,6 @@ def test_it_has_the_spread_of_its_mixture_and_a_wider_noise_up_to_that_of_the_ta
 def test_json_gives_it_back() -> None:
     rule = WideRule.after(100)
     assert WideRule.from_json(rule.to_json()) == rule
-    assert WideRule.from_json(None) is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_json_gives_it_back() -> None:
 )
 def test_what_is_wrong_in_a_checkpoint_is_named(data: object, named: str) -> None:
     with pytest.raises(CheckpointError, match=named):
-        WideRule.from_json(data)
+        WideRule.from_json(data, "likelihood.wide")
 
 
 @pytest.mark.slow

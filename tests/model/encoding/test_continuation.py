@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murho.model.encoding.continuation import Continuation
-from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
 from murho.model.errors import CheckpointError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
 
@@ -63,25 +63,25 @@ def test_the_distance_of_a_number_counts_up_to_its_limit_on_both_sides() -> None
 
 def test_they_survive_json() -> None:
     plain = encoder_of()
-    assert "continuations" not in plain.to_json()
     for each in (HALF, replace(HALF, furthest=1.5)):
         encoder = replace(plain, continuations={"x": each})
-        assert Encoder.from_json(encoder.to_json(), encoder.schema) == encoder
+        assert Encoder.from_json(with_schema(encoder.to_json(), encoder.schema.to_json())) == encoder
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("continuations", "message"),
     [
-        ([], "encoding.continuations"),
-        ({"z": HALF.to_json()}, "encoding.continuations"),
-        ({"x": {"share": 0.5}}, "encoding.continuations.x"),
-        ({"x": HALF.to_json() | {"share": 1.5}}, "encoding.continuations.x.share"),
-        ({"x": HALF.to_json() | {"above": -1.0}}, "encoding.continuations.x.above"),
-        ({"x": HALF.to_json() | {"below": None}}, "encoding.continuations.x.below"),
-        ({"x": HALF.to_json() | {"furthest": -1.0}}, "encoding.continuations.x.furthest"),
+        ([], "encoder.continuations"),
+        ({"z": HALF.to_json()}, "encoder.continuations"),
+        ({"x": {"share": 0.5}}, "encoder.continuations.x"),
+        ({"x": HALF.to_json() | {"share": 1.5}}, "encoder.continuations.x.share"),
+        ({"x": HALF.to_json() | {"above": -1.0}}, "encoder.continuations.x.above"),
+        ({"x": HALF.to_json() | {"below": None}}, "encoder.continuations.x.below"),
+        ({"x": HALF.to_json() | {"furthest": -1.0}}, "encoder.continuations.x.furthest"),
     ],
 )
-def test_broken_ones_are_refused_by_field(data: object, message: str) -> None:
+def test_broken_ones_are_refused_by_field(continuations: object, message: str) -> None:
     encoder = encoder_of()
+    data = encoder.to_json() | {"continuations": continuations}
     with pytest.raises(CheckpointError, match=message):
-        Encoder.from_json(encoder.to_json() | {"continuations": data}, encoder.schema)
+        Encoder.from_json(with_schema(data, encoder.schema.to_json()), "encoder")

@@ -15,6 +15,9 @@ COLUMNS = mixed_columns(400)
 SCHEMA = schema_of(COLUMNS)
 
 
+SCORES = {"values": [1.0], "below": [0], "upto": [3], "std": 1.0, "centre": 0.0, "spread": 1.0}
+
+
 def fitted() -> FeatureDistribution:
     distribution = fit_feature_distribution(SCHEMA, COLUMNS)
     assert distribution is not None
@@ -74,7 +77,7 @@ def test_all_cells_missing_are_at_no_distance() -> None:
 
 def test_json_gives_the_same_distances_back() -> None:
     distribution = fitted()
-    again = FeatureDistribution.from_json(json.loads(json.dumps(distribution.to_json())), SCHEMA, "here")
+    again = FeatureDistribution.from_json(json.loads(json.dumps(distribution.to_json())))
     np.testing.assert_array_equal(distance_of(again, COLUMNS), distance_of(distribution, COLUMNS))
     assert again.reach == distribution.reach
 
@@ -84,7 +87,7 @@ def test_columns_of_a_very_wide_table_are_independent_and_take_little_space() ->
     distribution = fit_feature_distribution(schema_of(columns), columns)
     assert distribution is not None
     assert distribution.to_json()["correlation"] is None
-    again = FeatureDistribution.from_json(distribution.to_json(), schema_of(columns), "here")
+    again = FeatureDistribution.from_json(distribution.to_json())
     np.testing.assert_array_equal(distance_of(again, columns), distance_of(distribution, columns))
 
 
@@ -108,8 +111,12 @@ def test_a_table_of_categories_alone_has_no_distance() -> None:
     ("change", "message"),
     [
         ({"reach": "far"}, r"here\.reach: expected a"),
-        ({"numbers": {"kind": {}}}, r"here\.numbers: expected features of the schema"),
-        ({"levels": {"first": []}}, r"here\.levels: expected features of the schema"),
+        ({"numbers": {"kind": {}}}, r"here\.numbers\.kind\.values: the field is missing"),
+        ({"numbers": {"kind": SCORES}}, r"distribution: expected numbers, and levels with counts .* \[\"kind\"\]"),
+        (
+            {"levels": {"first": {"levels": [0.0, 1.0], "counts": [1, 2]}}},
+            r"distribution: expected numbers, and levels",
+        ),
         ({"correlation": [[1.0], [0.5, 1.0]]}, "the lower triangle of 6 columns"),
         ({"correlation": [[1.0], *([0.0] * row + [-1.0] for row in range(1, 6))]}, "a positive definite matrix"),
         ({"more": 1}, "more"),
@@ -117,4 +124,4 @@ def test_a_table_of_categories_alone_has_no_distance() -> None:
 )
 def test_data_that_do_not_fit_are_named(change: dict[str, object], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
-        FeatureDistribution.from_json(fitted().to_json() | change, SCHEMA, "here")
+        FeatureDistribution.from_json(fitted().to_json() | change, "here").require_features(SCHEMA)

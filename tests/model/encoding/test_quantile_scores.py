@@ -69,7 +69,7 @@ def test_json_gives_the_same_scores_back() -> None:
         ("values", [1.0, 1.0], "here.values: expected increasing numbers"),
         ("values", [1.0], "as many counts as values"),
         ("below", [3, 4], "here.upto: expected counts above"),
-        ("std", 0.0, "a std and a spread above 0"),
+        ("std", 0.0, r"here\.std: expected greater than 0"),
     ],
 )
 def test_data_that_do_not_fit_are_named(field: str, value: object, message: str) -> None:

@@ -74,5 +74,5 @@ def test_function_values_outside_are_limited_to_some_widths_of_the_targets_beyon
     ],
 )
 def test_a_rule_that_is_not_known_is_refused(beyond: object, where: str) -> None:
-    with pytest.raises(CheckpointError, match=f"{where}: expected"):
-        BeyondRule.from_json(beyond)
+    with pytest.raises(CheckpointError, match=f"^{where}"):
+        BeyondRule.from_json(beyond, "beyond")

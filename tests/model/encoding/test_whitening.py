@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murho.model.encoding.encoder import ENCODINGS, Encoder
+from murho.model.encoding.encoder import ENCODINGS, Encoder, with_schema
 from murho.model.encoding.whitening import HIDDEN_VARIANCE, MOST_DIRECTIONS
 from murho.model.errors import CheckpointError
 from murho.model.tables.schema import Feature, FeatureKind, Schema, Target
@@ -161,7 +161,7 @@ def test_a_row_is_encoded_alone_as_among_others_and_finite(cells: list[tuple[flo
 def test_a_checkpoint_keeps_it(encoding: str) -> None:
     columns = sensors()
     encoder = fitted(columns, encoding)
-    again = Encoder.from_json(encoder.to_json(), encoder.schema)
+    again = Encoder.from_json(with_schema(encoder.to_json(), encoder.schema.to_json()))
     assert again.names == encoder.names
     np.testing.assert_array_equal(again.encode(columns), encoder.encode(columns))
     np.testing.assert_array_equal(again.training_range, encoder.training_range)
@@ -170,12 +170,12 @@ def test_a_checkpoint_keeps_it(encoding: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("features",), ["left", "right"], r"encoding\.whitening\.features"),
-        (("axes",), [], "as many axes as minima"),
-        (("axes",), [[1.0, 2.0]], r"encoding\.whitening\.axes: expected 3 numbers an axis"),
-        (("axes", 0, 1), "much", r"encoding\.whitening\.axes\[0\]\[1\]"),
-        (("minima", 0), 1e9, "numbers up to the maxima"),
-        (("maxima",), [1.0, 2.0], "as many axes as minima"),
+        (("features", 0), "right", r"encoder\.whitening\.features: expected the numeric features"),
+        (("axes",), [], r"encoder\.whitening\.axes: expected a scale and a list a feature"),
+        (("axes",), [[1.0, 2.0], [1.0]], r"encoder\.whitening\.axes: expected lists of the same length"),
+        (("axes", 0, 0), "much", r"encoder\.whitening\.axes\[0\]\[0\]"),
+        (("minima", 0), 1e9, r"encoder\.whitening\.minima: expected as many numbers as maxima, up to these"),
+        (("maxima",), [1.0] * 9, r"encoder\.whitening\.minima: expected as many numbers as maxima"),
     ],
 )
 def test_a_broken_checkpoint_is_told_by_field(path: tuple[Any, ...], value: object, said: str) -> None:
@@ -186,4 +186,4 @@ def test_a_broken_checkpoint_is_told_by_field(path: tuple[Any, ...], value: obje
         inner = inner[key]
     inner[path[-1]] = value
     with pytest.raises(CheckpointError, match=said):
-        Encoder.from_json(data, encoder.schema)
+        Encoder.from_json(with_schema(data, encoder.schema.to_json()), "encoder")

@@ -11,7 +11,7 @@ from murho.cli.train import read_config
 from murho.model.bbb.free_energy import KL_WEIGHTS
 from murho.model.bbb.gaussian import MOST_COMPONENTS
 from murho.model.bbb.network import ACTIVATIONS, MAXIMUM_LAYERS, MAXIMUM_MEMBERS, MAXIMUM_WIDTH
-from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior, prior_to_json
+from murho.model.bbb.priors import EmpiricalBayesPrior, GaussianPrior, ScaleMixturePrior
 from murho.model.bbb.registry import NOISE_KINDS
 from murho.model.distributions.transforms import TRANSFORMS
 from murho.model.encoding.encoder import ENCODINGS, MIXED
@@ -78,7 +78,7 @@ def test_limits_are_those_of_the_network_and_the_noise(values: dict[str, object]
 
 @pytest.mark.parametrize("choice", get_args(TrainOptions.model_fields["prior"].annotation))
 def test_every_choice_of_a_prior_makes_the_prior_of_that_name(choice: str) -> None:
-    assert prior_to_json(make_options({"prior": choice}).make_prior())["kind"] == choice
+    assert make_options({"prior": choice}).make_prior().kind == choice
 
 
 def test_priors_take_their_parameters() -> None:

@@ -106,4 +106,4 @@ def test_no_answer_of_a_capped_table_lies_beyond_the_cap(tmp_path: Path) -> None
     assert not isinstance(posterior.engine, CompiledEngine)
     spec, _ = read_checkpoint(write_checkpoint(tmp_path, "capped", trained.spec, trained.tensors))
     assert present(spec.target.limits).maximum == 2.0
-    assert spec.to_json()["target"]["minimum"] is None
+    assert spec.to_json()["target"]["limits"] == {"minimum": None, "maximum": 2.0}

@@ -357,7 +357,7 @@ def test_schema_encoding_standardisation_and_the_original_prior_stay(revision: R
     rows = labelled_rows(table, revision.posterior)
     updated = _update(revision, rows, epochs=5)
     spec = updated.revision.spec
-    for part in ("schema", "encoding", "target", "architecture", "prior", "training"):
+    for part in ("schema", "encoder", "target", "architecture", "prior", "training"):
         assert updated.revision.posterior.facts[part] == revision.posterior.facts[part]
     assert spec.records["update"]["outside"]["district"] == 1
     orjson.dumps(spec.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
@@ -410,7 +410,7 @@ def test_an_interrupted_update_keeps_the_best_so_far(revision: Revision) -> None
 
 def test_a_pruned_version_is_refused_with_the_one_to_take_instead(revision: Revision) -> None:
     pruned = prune(revision, 0.5).revision
-    records = {"pruning": pruned.spec.records["pruning"] | {"from_version": "7"}}
+    records = {"pruning": {**pruned.spec.records["pruning"], "from_version": "7"}}
     spec = replace(pruned.spec, records=records)
     with pytest.raises(OptionError, match="--version 7"):
         _update(Revision(pruned.tensors, Posterior(spec, pruned.tensors)), _rows(revision, 20))
