@@ -1,44 +1,24 @@
-"""The process: processors, devices, threads, free memory, interrupts, durable files, and progress of work on rows.
+"""The process: its processors, devices, threads, free memory and interrupts.
 
-Progress of work on many rows, on stderr: a bar with an ETA on a terminal, plain lines otherwise.
+The CPU affinity and the container's quota decide how many processors there are, not the size of the machine. The kernel
+throttles a thread pool that is larger than the quota, and answers become many times slower.
 
-Number of processors that this process may use, and how its OpenMP threads wait for each other.
-
-The CPU affinity and the container's quota decide, not the size of the machine. The kernel throttles a thread pool that
-is larger than the quota, and answers become many times slower.
-
-The device to compute on, and the number of threads.
-
-PyTorch is imported when it is asked: a mistyped name is answered at once.
-
-Reading the files of checkpoints: what is no plain file, or is too large, is not read.
-
-A checkpoint is copied and mounted by many hands. A pipe in place of a file would be waited for without end, and a
-device or a sparse file would fill the memory. So every reader of such a file reads it here.
+PyTorch is imported when it is needed: a mistyped device is answered at once.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import math
 import os
-import secrets
 import signal
-import stat
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
-
-import orjson
-import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING
 
 from murho.model.errors import OptionError
 
@@ -48,29 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_PRODUCTS",
-    "MOST_FACTS_BYTES",
-    "Advance",
     "HeldBack",
-    "advancing",
     "available_processors",
     "check_device",
     "give_back",
-    "ignore_rows",
     "in_parts",
     "interrupts_held_back",
     "let_threads_sleep",
     "memory_size",
-    "parse_json",
-    "read_bounded",
-    "replace_durably",
     "resolve_device",
-    "sync_directory",
     "threads_for",
     "use_threads",
     "use_threads_for_answering",
     "use_threads_for_fitting",
-    "write_durably",
-    "written_whole",
 ]
 
 
@@ -189,6 +159,8 @@ def use_threads(count: int) -> None:
     A thread takes the number that was set last in any thread when PyTorch first needs it there. So it is asked first:
     otherwise a number set meanwhile by another thread would replace the one set here.
     """
+    import torch
+
     torch.get_num_threads()
     torch.set_num_threads(count)
 
@@ -200,6 +172,8 @@ def threads_for(products: int) -> Iterator[None]:
     Args:
         products: Multiplications of the forward pass: number of weights in all draws, times rows.
     """
+    import torch
+
     before = torch.get_num_threads()
     if before == 1 or products > FEW_PRODUCTS:
         yield
@@ -221,6 +195,8 @@ def in_parts(count: int, least: int, work: Callable[[slice], None]) -> None:
         least: Smallest number of rows for which a further thread is used.
         work: Processes one slice of the rows; it must release the interpreter lock.
     """
+    import torch
+
     threads = torch.get_num_threads()
     used = min(threads, count // least)
     if used <= 1:
@@ -298,111 +274,6 @@ def interrupts_held_back() -> Iterator[HeldBack]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """A context with a new file to write. It takes the place of the path at the end, unless an error ends it.
-
-    Several processes may write the same path: the last one to end has it.
-
-    Raises:
-        OSError: The file can't be written; the old one, if any, is unchanged.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a file and flush it to the disk. Its name is on the disk only after `sync_directory`.
-
-    Raises:
-        OSError: The file can't be written.
-    """
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_directory(path: Path) -> None:
-    """Flush the file names of a directory to the disk.
-
-    Raises:
-        OSError: The directory can't be read or flushed.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def replace_durably(path: Path, content: bytes) -> None:
-    """Replace a file atomically. A reader finds the old content or the new content, never a part of it.
-
-    Raises:
-        OSError: The file can't be written; the old file is unchanged.
-    """
-    temporary = path.with_name(path.name + ".writing")
-    write_durably(temporary, content)
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-MOST_FACTS_BYTES = 64 * 2**20
-"""The largest ``model.json``; one has about 6 kB a feature."""
-MOST_VALUES = 4_000_000
-"""The most values of a JSON file: in memory the smallest ones take 50 times their bytes."""
-
-
-def read_bounded(path: Path, most: int = MOST_FACTS_BYTES, least: int = 0) -> bytes:
-    """Read a plain file whole, or nothing of it; links are followed.
-
-    Args:
-        path: The file.
-        most: The most bytes that it may have.
-        least: The fewest bytes. A large file that is being copied is not read again and again.
-
-    Raises:
-        OSError: It can't be read, is no plain file, has another size, or changes while it is read.
-    """
-    # Without O_NONBLOCK, opening a pipe waits for its writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no plain file")
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, and at most {most:,} are read")
-        if found.st_size < least:
-            raise OSError(
-                errno.EIO, f"it has {found.st_size:,} of {least:,} bytes: it was truncated, or is still being copied"
-            )
-        content = file.read(found.st_size + 1)
-    if len(content) != found.st_size:
-        raise OSError(errno.EIO, "its size changed while it was read")
-    return content
-
-
-def parse_json(content: bytes) -> Any:
-    """The data of a JSON file.
-
-    Raises:
-        ValueError: It is no JSON, or has more than `MOST_VALUES` values.
-    """
-    # Texts may hold these characters too: then the count is only higher.
-    values = content.count(b",") + content.count(b"[") + content.count(b"{")
-    if values > MOST_VALUES:
-        raise ValueError(f"it has about {values:,} values, and at most {MOST_VALUES:,} are read")
-    return orjson.loads(content)
-
-
 def memory_size(control_groups: Path = CONTROL_GROUPS) -> int | None:
     """Bytes of memory of the machine, or of the container where that has a limit; None where nothing tells.
 
@@ -416,65 +287,3 @@ def memory_size(control_groups: Path = CONTROL_GROUPS) -> int | None:
         with suppress(OSError, ValueError):  # "max" is no limit
             sizes.append(int((control_groups / name).read_text()))
     return min(sizes, default=None)
-
-
-Advance: TypeAlias = "Callable[[int], None]"
-"""A function that takes the number of rows finished since the last call."""
-
-SECONDS_BETWEEN_LINES = 2.0
-
-
-def ignore_rows(rows: int) -> None:
-    """An `Advance` that shows nothing."""
-
-
-@contextmanager
-def advancing(title: str, total: int, of: str = "rows") -> Iterator[Advance]:
-    """Show the progress of work on rows. Without a terminal, the first line comes after two seconds.
-
-    Args:
-        title: Name of the work.
-        total: Total number of rows.
-        of: What is counted, if it is not rows.
-
-    Yields:
-        The function to call with the number of rows just finished.
-    """
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield _Lines(title, total, of)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn(f"{{task.completed:,}} of {{task.total:,}} {of}"),
-        TimeElapsedColumn(),
-        TextColumn("ETA"),
-        TimeRemainingColumn(),
-    )
-    # What is written to stdout meanwhile stays there: a bar that redirects it would write it to stderr.
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda rows: bar.update(task, advance=rows)
-
-
-class _Lines:
-    """Print a line at most every two seconds."""
-
-    def __init__(self, title: str, total: int, of: str) -> None:
-        self._title, self._total, self._of, self._done = title, total, of, 0
-        self._began = self._printed_at = time.monotonic()
-
-    def __call__(self, rows: int) -> None:
-        self._done += rows
-        now = time.monotonic()
-        if now - self._printed_at < SECONDS_BETWEEN_LINES:
-            return
-        self._printed_at = now
-        elapsed = now - self._began
-        remaining = elapsed / self._done * (self._total - self._done)
-        sys.stderr.write(
-            f"{self._title}: {self._done:,} of {self._total:,} {self._of}, {elapsed:.0f} s, "
-            f"about {remaining:.0f} s more\n"
-        )
-        sys.stderr.flush()

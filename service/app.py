@@ -223,7 +223,7 @@ def create_app(
 
 def _set_threads(threads: int) -> None:
     """Sets the number of PyTorch's threads, for the calling thread alone."""
-    from murho.model.runtime import use_threads  # here: the service answers /healthz before torch is loaded
+    from murho.model.runtime import use_threads
 
     use_threads(threads)
     structlog.get_logger("murho.app").debug("threads", threads=threads)

@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 from murho import command_line
-from murho.model.checkpoint.spec import SEAL, sealed
+from murho.model.checkpoint.checkpoint import SEAL, sealed
 from murho.model.tables.files import table_of_columns
 from murho.model.tables.writers import csv_writer, parquet_writer
 

@@ -2,7 +2,11 @@
 
 A version is written to a temporary name, flushed to the disk, then renamed: a reader sees all of it or none of it.
 Every tensor that is read is checked against the shapes in ``model.json``; nothing is ever unpickled. Both files are
-covered by hashes (`model.checkpoint.spec`), and a few answers are stored with them (`model.checkpoint.proof`).
+covered by hashes, and a few answers are stored with them (`model.checkpoint.proof`).
+
+The seal is the last field of ``model.json``, the SHA-256 of all others. It is computed from the parsed content in one
+canonical form, keys sorted and without spaces. So indentation and the order of keys may change; names and values may
+not.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from murho.model.checkpoint.directories import (
     NAME_PATTERN,
     VERSION_PATTERN,
@@ -29,9 +35,9 @@ from murho.model.checkpoint.directories import (
     name_and_version,
     validate_name,
 )
-from murho.model.checkpoint.spec import check_seal, sealed
 from murho.model.errors import CheckpointError, StorageError
-from murho.model.runtime import MOST_FACTS_BYTES, memory_size, parse_json, read_bounded, sync_directory, write_durably
+from murho.model.files import MOST_FACTS_BYTES, parse_json, read_bounded, sync_directory, write_durably
+from murho.model.runtime import memory_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,10 +50,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FACTS_FILE",
     "FORMAT",
+    "SEAL",
     "TENSORS_FILE",
     "CheckpointReference",
     "CheckpointSummary",
     "StoredCheckpoint",
+    "check_seal",
     "check_writable",
     "default_root",
     "find_checkpoint",
@@ -55,11 +63,15 @@ __all__ = [
     "name_and_version",
     "read_checkpoint",
     "read_stored",
+    "sealed",
     "summaries",
     "summaries_of",
     "validate_name",
     "write_checkpoint",
 ]
+
+SEAL = "sha256_of_the_rest"
+"""Key of the seal."""
 
 FORMAT = 1
 """Version of the layout of ``model.json``; a reader refuses a newer one."""
@@ -74,6 +86,40 @@ HEADER_BYTES = 512
 """More than the header of a file of tensors takes for each of them."""
 LARGEST_SHARE = 0.25
 """Of the memory, for tensors: they are there as a file, as numbers, as mu and sigma of draws, and as draws."""
+
+
+def sealed(facts: Mapping[str, Any]) -> bytes:
+    """The content of ``model.json``, indented, with its seal as the last field.
+
+    Args:
+        facts: All other fields, as JSON data; numpy arrays are written as lists.
+    """
+    # What a reader parses, not what is written: arrays, and numbers of single precision, have become plain JSON.
+    plain = orjson.loads(orjson.dumps(facts, option=orjson.OPT_SERIALIZE_NUMPY))
+    return orjson.dumps({**plain, SEAL: _digest(plain)}, option=orjson.OPT_INDENT_2)
+
+
+def check_seal(facts: Mapping[str, Any]) -> None:
+    """Check the seal of parsed content.
+
+    Raises:
+        CheckpointError: There is no seal, the content differs from what was sealed, or is nested too deeply for any.
+    """
+    if SEAL not in facts:
+        raise CheckpointError(f"{SEAL} is missing: the file was damaged or edited; restore it or train again")
+    try:
+        actual = _digest({key: value for key, value in facts.items() if key != SEAL})
+    except TypeError as error:
+        raise CheckpointError(f"the values are nested too deeply ({error})") from error
+    if facts[SEAL] != actual:
+        raise CheckpointError(
+            f"{SEAL} is {str(facts[SEAL])[:12]}…, but the other fields have {actual[:12]}…: "
+            "the file was damaged or edited; restore it or train again"
+        )
+
+
+def _digest(plain: Mapping[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

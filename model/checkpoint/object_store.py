@@ -27,7 +27,7 @@ from murho.model.checkpoint.checkpoint import FACTS_FILE, check_writable, read_s
 from murho.model.checkpoint.directories import NAME_PATTERN, VERSION_PATTERN, CheckpointReference, validate_name
 from murho.model.checkpoint.stores import PAGE_FILE, CheckpointStore, Lease, WrittenVersion
 from murho.model.errors import CheckpointError, OptionError, StorageError
-from murho.model.runtime import MOST_FACTS_BYTES
+from murho.model.files import MOST_FACTS_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping

@@ -21,7 +21,7 @@ from murho.model.checkpoint.checkpoint import (
 )
 from murho.model.checkpoint.directories import choose_checkpoint
 from murho.model.errors import CheckpointError, OptionError
-from murho.model.runtime import read_bounded
+from murho.model.files import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

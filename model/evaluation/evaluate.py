@@ -14,7 +14,7 @@ from murho.model.evaluation.metrics import PERCENTILES, band_levels, pit_of, rel
 from murho.model.evaluation.row_scores import CollectedCategories, CollectedScores, RowScores, score_rows
 from murho.model.evaluation.subgroups import coverage_by_category, coverage_by_std, spearman
 from murho.model.predictive.prediction import DEFAULT_SAMPLES
-from murho.model.runtime import ignore_rows
+from murho.model.progress import ignore_rows
 from murho.model.tables.files import check_rows, column_blocks
 from murho.model.tables.schema_inference import row_weights, target_from_table
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.runtime import Advance
+    from murho.model.progress import Advance
     from murho.model.tables.schema import Columns
 
 __all__ = [

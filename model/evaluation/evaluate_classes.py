@@ -27,7 +27,7 @@ from murho.model.evaluation.row_scores import CollectedCategories
 from murho.model.evaluation.subgroups import scores_by_category, scores_by_confidence
 from murho.model.predictive.plans import ClassPlan
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
-from murho.model.runtime import ignore_rows
+from murho.model.progress import ignore_rows
 from murho.model.tables.columns import is_missing
 from murho.model.tables.files import check_rows, column_blocks
 from murho.model.tables.schema_inference import class_codes, labels_from_table, row_weights
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from murho.model.calibration.classes import ClassCalibration
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.runtime import Advance
+    from murho.model.progress import Advance
     from murho.model.tables.schema import Columns
 
 __all__ = [

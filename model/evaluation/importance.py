@@ -14,7 +14,7 @@ from murho.model.errors import OptionError
 from murho.model.evaluation.class_metrics import row_log_loss
 from murho.model.evaluation.evaluate import score_columns
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
-from murho.model.runtime import ignore_rows
+from murho.model.progress import ignore_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from murho.model.checkpoint.posterior import Posterior
-    from murho.model.runtime import Advance
+    from murho.model.progress import Advance
     from murho.model.tables.schema import Columns
 
 __all__ = [

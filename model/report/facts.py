@@ -17,10 +17,10 @@ import torch
 from murho.model.bbb.rows import select_rows
 from murho.model.evaluation.importance import permutation_importance, screened_features
 from murho.model.evaluation.subgroups import category_parts
+from murho.model.files import parse_json, read_bounded
 from murho.model.predictive.prediction import ClassPrediction, PredictOptions
 from murho.model.report.held_out_facts import GROUPED_KINDS, held_out_facts, part_name
 from murho.model.report.training_charts import MOST_BARS, PRUNING, UPDATE
-from murho.model.runtime import parse_json, read_bounded
 from murho.model.tables.cells import format_date
 from murho.model.tables.columns import is_missing
 from murho.model.tables.schema import FeatureKind

@@ -17,11 +17,11 @@ from murho.model.evaluation.evaluate_classes import evaluate_classes, judge_clas
 from murho.model.evaluation.held_out import BAND, HeldOutRows
 from murho.model.evaluation.metrics import RowWeights, pit_of
 from murho.model.predictive.prediction import DEFAULT_SAMPLES, PredictOptions
+from murho.model.progress import ignore_rows
 from murho.model.report import PAGE_FILE
 from murho.model.report.facts import FACTS_PATH, facts_of_data, facts_of_pruning, facts_of_training, facts_of_update
 from murho.model.report.held_out_facts import shown_rows
 from murho.model.report.page import draw, html_page
-from murho.model.runtime import ignore_rows
 from murho.model.tables.columns import rows_of
 from murho.model.tables.schema_inference import columns_from_table, read_targets
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from murho.model.errors import TableError
-from murho.model.runtime import written_whole
+from murho.model.files import written_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -225,7 +225,7 @@ class ModelCache:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
-        from murho.model.runtime import use_threads  # here, because torch takes seconds to import
+        from murho.model.runtime import use_threads
 
         use_threads(1)  # the other processors answer requests meanwhile
         while self._once():

@@ -49,7 +49,7 @@ def test_a_damaged_checkpoint_a_taken_port_and_a_missing_device_are_problems(tmp
         findings = found(Place(tmp_path / "checkpoints", "cuda:99", "127.0.0.1", taken.getsockname()[1]))
     problems = {name for name, finding in findings.items() if finding.status == "problem"}
     assert problems == {f"checkpoint rents/{version.name}", "port", "device"}
-    assert "sha256" in findings[f"checkpoint rents/{version.name}"].found
+    assert "truncated" in findings[f"checkpoint rents/{version.name}"].found
     assert "in use" in findings["port"].found
 
 

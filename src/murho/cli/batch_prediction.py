@@ -20,7 +20,7 @@ from murho.model.errors import MurhoError, OptionError, TableError
 from murho.model.predictive.answer_columns import answer_columns
 from murho.model.predictive.monte_carlo_error import MonteCarloError
 from murho.model.predictive.prediction import ClassMonteCarloError, ClassPrediction, Place, Prediction
-from murho.model.runtime import ignore_rows
+from murho.model.progress import ignore_rows
 from murho.model.tables.cells import format_date, parse_date
 from murho.model.tables.columns import float_array, is_missing
 from murho.model.tables.files import numbered_in_table, table_of_columns
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.predictive.prediction import Fielded, PredictOptions
-    from murho.model.runtime import Advance
+    from murho.model.progress import Advance
     from murho.model.tables.schema import Columns
 
 __all__ = [

@@ -323,7 +323,7 @@ def evaluate(
         check_first_rows(table, directory, labelled=True)
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.evaluate import evaluate_table
-    from murho.model.runtime import advancing
+    from murho.model.progress import advancing
 
     use_threads_for_answering()
     posterior = Posterior.load(directory, resolve_device(device))

@@ -72,7 +72,7 @@ def importance(
         check_first_rows(table, directory, labelled=True)
     from murho.model.checkpoint.posterior import Posterior
     from murho.model.evaluation.importance import choose_rows, permutation_importance
-    from murho.model.runtime import advancing
+    from murho.model.progress import advancing
 
     use_threads_for_answering()
     posterior = Posterior.load(directory, resolve_device(device))

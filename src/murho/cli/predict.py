@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from murho.cli.batch_prediction import Scored
-    from murho.model.runtime import Advance
+    from murho.model.progress import Advance
     from murho.model.tables.schema import Schema
 
 __all__ = [
@@ -367,7 +367,7 @@ def predict(
 
 def _progress(rows: int, *, among_rows: bool) -> AbstractContextManager[Advance]:
     """Progress on stderr; none where it would be drawn among the rows on the same terminal."""
-    from murho.model.runtime import advancing, ignore_rows
+    from murho.model.progress import advancing, ignore_rows
 
     return nullcontext(ignore_rows) if among_rows else advancing("scoring", rows)
 

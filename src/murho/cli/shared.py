@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from murho.model.errors import CheckpointError
-from murho.model.runtime import parse_json, read_bounded
+from murho.model.files import parse_json, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -36,7 +36,8 @@ def predict(
 ) -> None:
     """Score data sets larger than memory with Ray, into a directory of Parquet files."""
     from murho.model.checkpoint.stores import store_at
-    from murho.model.runtime import advancing, check_device
+    from murho.model.progress import advancing
+    from murho.model.runtime import check_device
     from murho.ray.library import ray_running, require_ray
     from murho.ray.scoring import Scoring
     from murho.ray.scoring_job import prepare_job, schema_of_checkpoint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from murho.model.errors import MurhoError, OptionError, TableError
-from murho.model.runtime import written_whole
+from murho.model.files import written_whole
 from murho.ray.pieces import read_piece
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from murho.model.checkpoint.checkpoint import FACTS_FILE
 from murho.model.errors import CheckpointError, OptionError, TableError
+from murho.model.files import parse_json, read_bounded, replace_durably
 from murho.model.predictive.compiled_engine import engine_worth
-from murho.model.runtime import ignore_rows, parse_json, read_bounded, replace_durably
+from murho.model.progress import ignore_rows
 from murho.model.tables.schema import Schema
 from murho.model.tables.schema_inference import columns_from_table
 from murho.ray.library import processors_of_ray, quiet_data
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from murho.model.runtime import Advance
+    from murho.model.progress import Advance
     from murho.ray.pieces import Source
     from murho.ray.scoring import Scoring
 

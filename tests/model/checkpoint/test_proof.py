@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from murho.model.bbb.network import Architecture
-from murho.model.checkpoint.checkpoint import read_checkpoint, write_checkpoint
+from murho.model.checkpoint.checkpoint import SEAL, read_checkpoint, sealed, write_checkpoint
 from murho.model.checkpoint.posterior import Posterior
 from murho.model.checkpoint.proof import Proof, typical_rows
-from murho.model.checkpoint.spec import SEAL, LikelihoodSpec, ModelSpec, sealed
+from murho.model.checkpoint.spec import LikelihoodSpec, ModelSpec
 from murho.model.distributions.transforms import Identity, Standardisation
 from murho.model.encoding.encoder import Encoder
 from murho.model.errors import CheckpointError

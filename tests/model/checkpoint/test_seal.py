@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murho.model.checkpoint.spec import SEAL, check_seal, sealed
+from murho.model.checkpoint.checkpoint import SEAL, check_seal, sealed
 from murho.model.errors import CheckpointError
 
 FACTS: dict[str, Any] = {

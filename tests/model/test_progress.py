@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from murho.model.runtime import advancing
+from murho.model.progress import advancing
 
 if TYPE_CHECKING:
     import pytest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.runtime import replace_durably, written_whole
+from murho.model.files import replace_durably, written_whole
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from murho.model.runtime import MOST_VALUES, memory_size, parse_json, read_bounded
+from murho.model.files import MOST_VALUES, parse_json, read_bounded
+from murho.model.runtime import memory_size
 
 STATUS = Path("/proc/self/status")
 
