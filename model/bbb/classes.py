@@ -1,7 +1,4 @@
-"""Classes: one logit for two classes, one logit each for more.
-
-C classes: one logit each.
-"""
+"""Likelihoods of classes: Bernoulli with one logit for two classes, categorical with one logit each for more."""
 
 from __future__ import annotations
 

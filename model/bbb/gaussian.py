@@ -1,10 +1,6 @@
-"""Gaussian noise around the function value: fixed, homoscedastic, heteroscedastic, and mixtures with outliers.
+"""Likelihoods of numbers made of Gaussians: fixed, homoscedastic and heteroscedastic noise, and mixtures.
 
-Gaussian noise around the function value: the base of the fixed, homoscedastic and heteroscedastic models.
-
-Targets at a limit: in the likelihood they count as values beyond it (Tobin 1958; a "Tobit" model).
-
-The latent target of such a row is only known to lie at or beyond the limit. So its log density is replaced by the
+A target at a limit counts as a value at or beyond it (Tobin 1958; a "Tobit" model). Its log density is replaced by the
 logarithm of the Gaussian's tail there. Everything else of a gradient stays: `tail_terms` returns what takes the place
 of the residual r and of its square, such that ``r / noise`` is still the derivative by the mean, and
 ``(r^2 - 1) / noise`` the one by the noise.

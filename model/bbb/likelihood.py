@@ -1,8 +1,7 @@
 """`Likelihood`, the base class of observation models: the distribution of a target given one draw.
 
-`NumericLikelihood` is the base of those for numbers, `class_likelihood.ClassLikelihood` of those
-for classes. A model reads P network outputs per row. A model may have learned parameters of its own. They are point
-estimates, one set per member.
+`NumericLikelihood` is the base of those for numbers, `ClassLikelihood` of those for classes. A model reads P network
+outputs per row. It may have learned parameters of its own. They are point estimates, one set per member.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The Bayesian network: mu and rho of its layers, as named tensors, and the inputs that each member reads.
+"""The variational network: mu and rho of its layers as named tensors, local reparameterisation, what each member reads.
 
-Which inputs each member reads: half of the members of a mixed encoding do without the bins.
+Every weight has the posterior ``N(mu, softplus(rho)^2)`` (Blundell et al. 2015). Training draws pre-activations instead
+of weights (Kingma, Salimans and Welling 2015, "Variational dropout and the local reparameterization trick").
 
-Networks that read the same rows in two ways err on different rows, so their mixture is better than either kind alone,
-as mixtures of networks with other hyperparameters are (Wenzel et al. 2020, "Hyperparameter ensembles for robustness and
-uncertainty quantification"). All members of a checkpoint have the same shapes: weights from inputs that their member
-does not read are zero, and answers are computed as for any other checkpoint.
+Half of the members of a mixed encoding do without the bins. Networks that read the same rows in two ways err on
+different rows, so their mixture is better than either kind alone, as mixtures of networks with other hyperparameters
+are (Wenzel et al. 2020, "Hyperparameter ensembles for robustness and uncertainty quantification"). All members of a
+checkpoint have the same shapes: weights from inputs that their member does not read are zero.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Optimisers, the schedule of the learning rate, and averaging of parameters over steps.
+"""The optimiser step of a fit: Adam, the schedule of the learning rate, averaging of parameters over steps.
 
-Adam (Kingma & Ba 2015): PyTorch's update rule in its functional form.
-
-The first object of a PyTorch optimiser class loads PyTorch's compiler. A fit does not need the compiler, which costs
-seconds of processor time (a search on a small table has 48) and 100 MiB. The updates are the same to the bit.
+Adam (Kingma & Ba 2015) is PyTorch's update rule in its functional form. The first object of a PyTorch optimiser class
+loads PyTorch's compiler, which a fit does not need, and which costs seconds of processor time and 100 MiB. The updates
+are the same to the bit.
 
 There is no weight decay: on rho it would pull sigma towards softplus(0) = 0.69, and the prior already shrinks mu.
 """

@@ -1,11 +1,12 @@
-"""The rows of a fit: encoded inputs and standardised targets, and which of them each member learns from.
+"""The rows of a fit: encoded inputs, standardised targets, who learns from them, and the scores of held-out rows.
 
-The data of a training: encoded rows and standardised targets of a table, for any encoding and transform.
+`TrainingData` gives the rows of a table for any encoding and transform. `Rows` says which of them each member learns
+from.
 
-Scores of held-out rows under the mixture of their judges: of numbers, and of classes.
-
-A scorer keeps what it needs of the outputs of a chunk of rows, and later scores the mixture of all draws. The first
-score is the negative log likelihood; the second one is a proper score that is easier to read.
+Held-out rows are scored under the mixture of their judges, the members that have not learned from them. A scorer keeps
+what it needs of the outputs of a chunk of rows, and later scores the mixture of all draws. The first score is the
+negative log likelihood; the second one is a proper score that is easier to read. The score of m members together is
+``a + b / m`` in expectation, so the scores of one judge and of all judges tell that of all members (`ensemble_score`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The map that makes the probabilities of classes right: its form, and its choice on held-out rows.
+"""The map that calibrates class probabilities: its form, its fit by penalised likelihood, its choice on held-out rows.
 
-Maximum penalised likelihood of the maps that calibrate class probabilities.
-
-Each function takes held-out rows and returns the parameters of one map. Penalties pull a map towards temperature
-scaling, and a temperature towards 1. They are those of a prior worth a few rows: with many rows they do not matter,
-with few they keep a map from following chance, and a class without rows keeps about its probabilities.
+Each fit takes held-out rows and returns the parameters of one map. Penalties pull a map towards temperature scaling,
+and a temperature towards 1. They are those of a prior worth a few rows: with many rows they do not matter, with few
+they keep a map from following chance, and a class without rows keeps about its probabilities.
 """
 
 from __future__ import annotations

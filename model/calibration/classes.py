@@ -1,9 +1,8 @@
 """The calibration of a classifier: a map of probabilities and prediction sets, also pooled over old and new rows.
 
-One calibration of a classifier from the rows behind an earlier one and new rows.
-
-Every row counts alike, earlier or new. So a few new rows change little, many decide, and one row more never changes
-much. The earlier rows were judged by the version before: prediction sets have no guarantee (``pooled-conformal``).
+After an update every row counts alike, earlier or new. So a few new rows change little, many decide, and one row more
+never changes much. The version before judged the earlier rows, so prediction sets then have no guarantee
+(``pooled-conformal``).
 """
 
 from __future__ import annotations

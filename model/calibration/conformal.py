@@ -1,9 +1,5 @@
 """Conformal calibration of numbers: a map of levels from held-out rows, and the calibrated std.
 
-One conformal map of the rows behind an earlier map and of new rows.
-
-Conformal calibration of the predictive distribution.
-
 Every held-out row has a normal score ``z = Phi^-1(F(y))`` under its own predictive. If the predictive were right, the
 scores would be standard normal. The conformal map goes from nominal to observed scores; bands keep the shape of their
 row's mixture. `fit_conformal_map` makes it of two maps:
@@ -20,19 +16,17 @@ split-conformal
     the network. The number of rows alone decides between the two maps, never the scores: either has the guarantee.
 cross-conformal
     Only some members have not seen a held-out row, and all answer (Vovk 2015, "Cross-conformal predictors",
-    doi:10.1007/s10472-013-9368-4). Scores are narrowed by what the other members add
-    (`model.evaluation.held_out`). There is no finite-sample guarantee, and so the scores may say how far to
-    go from the symmetric map to the signed one.
+    doi:10.1007/s10472-013-9368-4). Scores are narrowed by what the other members add (`model.evaluation.held_out`).
+    There is no finite-sample guarantee, and so the scores may say how far to go from the symmetric map to the signed
+    one.
 pooled-conformal
-    Scores of held-out rows before an update and of new rows (`model.calibration.conformal`). No guarantee.
+    Scores of held-out rows before an update and of new rows (`pooled_map`). No guarantee.
 
-The standard deviation of the calibrated predictive, from a few quantiles of the raw one.
-
-Calibration maps nominal normal scores z to scores g(z) in the raw predictive (`model.calibration.conformal`). With
-the raw quantile function ``Q``, the calibrated predictive is the distribution of ``Q(g(z))`` for a standard normal z,
-and the raw one that of ``Q(z)``. Each row's standard deviation is multiplied by the ratio of the two spreads, both
-taken within the central 99 % of z. Beyond it a map rests on a few rows or none, and one odd row among them could
-multiply the standard deviation of every answer. So the tails there count in the proportion of the raw predictive.
+The std is calibrated by the same map g. With the raw quantile function ``Q`` of a score, the calibrated predictive is
+the distribution of ``Q(g(z))`` for a standard normal z, and the raw one that of ``Q(z)``. Each row's standard deviation
+is multiplied by the ratio of the two spreads, both taken within the central 99 % of z. Beyond it a map rests on a few
+rows or none, and one odd row among them could multiply the standard deviation of every answer. So the tails there count
+in the proportion of the raw predictive.
 
 Between a few nodes ``Q`` is a natural cubic spline. The spline is linear in its values at the nodes, and so both
 variances are quadratic forms in these values, the same for every row and prepared once. The error of the spline

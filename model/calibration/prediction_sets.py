@@ -1,4 +1,4 @@
-"""Conformal prediction sets of classes.
+"""Conformal prediction sets of classes, and the held-out rows that they are made of.
 
 A class is in a row's set if its calibrated probability is at least a threshold, and the likeliest class always is. The
 threshold of coverage c is a conformal quantile of the probabilities that held-out rows gave to their own class
@@ -20,10 +20,8 @@ cross-conformal
 A threshold is never above those of lower coverages, and the likeliest class is always in: either makes sets larger than
 need be, never smaller. Where the likeliest class is right more often than c, sets cover more than c.
 
-Held-out rows of classes, as prediction sets keep them: how probable each row found its own class.
-
-A class with many rows is a group by itself, and classes with few rows are one together. Of many rows a group keeps
-some quantiles, the knots.
+What is kept of held-out rows is how probable each found its own class. A class with many rows is a group by itself, and
+classes with few rows are one together. Of many rows a group keeps some quantiles, the knots.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The predictive distribution of a class: the average over draws of the class probabilities.
 
 Each draw of the weights gives probabilities of its own. Their mean is the *pooled* probability, the posterior
-predictive.
-Its entropy has two parts (Houlsby et al. 2011, "Bayesian active learning for classification and preference learning"):
-``H(mean_s p_s) = I + mean_s H(p_s)``. I is the mutual information of class and weights, the epistemic part.
+predictive. Its entropy has two parts (Houlsby et al. 2011, "Bayesian active learning for classification and preference
+learning"): ``H(mean_s p_s) = I + mean_s H(p_s)``. I is the mutual information of class and weights, the epistemic part.
 """
 
 from __future__ import annotations

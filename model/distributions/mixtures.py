@@ -1,20 +1,16 @@
-"""Mixtures of Gaussians, one for each of B rows: moments, distribution function, quantiles, scores.
+"""Mixtures of Gaussians, one for each of B rows: moments, distribution function, quantiles, scores, the wide component.
 
 Nothing is sampled: percentiles invert the mixture's distribution function, and scores are closed forms.
 
-The wide component: one wide Gaussian added to every mixture, for targets that no draw foresees.
+The search for a quantile starts from a Cornish-Fisher guess. It ends with a Taylor step that is proved to be accurate
+enough (`model.distributions.steps.taylor_step`). Until then it takes steps in normal scores, inside a bracket. Regular
+bisection shrinks the bracket even where these steps fail. All is in double precision.
 
-After N training rows the next row is of a new kind with a probability of about ``1 / (N + 1)`` (Laplace's rule of
-succession). The noise learned from the other rows is then no guide to its target. So a Gaussian much wider than the
-rest gets this weight in every mixture ("contaminated", Tukey 1960, "A survey of sampling from contaminated
-distributions"). A target far out costs a dozen nats instead of hundreds, and the probability of exceeding a distant
-threshold is never zero. Percentiles that N rows can estimate hardly move.
-
-Quantiles of mixtures of Gaussians in PyTorch: bracketed Newton steps in double precision.
-
-The search for a level starts from a Cornish-Fisher guess. It ends with a Taylor step that is proved to be accurate
-enough (`quantile_steps.taylor_step`). Until then it takes steps in normal scores, inside a bracket. Regular bisection
-shrinks the bracket even where these steps fail. The compiled engine uses the same steps, row by row.
+The wide component is one wide Gaussian in every mixture, for targets that no draw foresees. After N training rows the
+next row is of a new kind with a probability of about ``1 / (N + 1)`` (Laplace's rule of succession). The noise learned
+from the other rows is then no guide to its target. So a much wider Gaussian gets this weight ("contaminated", Tukey
+1960, "A survey of sampling from contaminated distributions"). A target far out costs a dozen nats instead of hundreds,
+and no threshold is exceeded with probability zero. Percentiles that N rows can estimate hardly move.
 """
 
 from __future__ import annotations
@@ -229,7 +225,7 @@ class StandardMixture:
         return StandardMixture(self.means[:, rows], self.precisions[:, rows], shares, wide, self.of_wide)
 
     def fourth(self) -> Tensor:
-        """``sum_c(weight_c / width_c^4)``, ``[B, 1]``, for the error bound of `quantile_steps.taylor_step`."""
+        """``sum_c(weight_c / width_c^4)``, ``[B, 1]``, for the error bound of `steps.taylor_step`."""
         fourth = 4.0 * self.precisions.pow(4)
         mean = (fourth * self.shares).sum(dim=0)
         return mean if self.wide is None else torch.lerp(mean, 4.0 * self.wide.pow(4), self.of_wide)

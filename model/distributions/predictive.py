@@ -1,9 +1,7 @@
-"""The predictive distribution: an equal-weight mixture over draws of the observation model.
+"""The predictive distribution of a number: an equal-weight mixture over draws, in the target's unit, with its limits.
 
 Given a draw, the transformed target of an observation is Gaussian or a mixture of K Gaussians. The inverse transform
 leads to the target's own unit.
-
-Predictive distributions of a target with limits.
 
 A target with limits ``a <= y <= b`` is ``clip(y*, a, b)`` of a latent ``y*``, which the network describes. So the mass
 of ``y*`` beyond a limit lies on the limit (censored regression: Tobin 1958, "Estimation of relationships for limited

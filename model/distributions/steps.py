@@ -1,12 +1,10 @@
-"""Constants of iterative searches, shared by PyTorch and compiled code.
+"""Steps towards a quantile of a Gaussian mixture, with a bound on their error; shared by PyTorch and compiled code.
 
-Constants of the proportional fitting of class probabilities, shared by PyTorch and compiled code.
+The functions are only arithmetic, so they take tensors and, compiled, single numbers. Values are in units of the
+mixture's standard deviation, or of a number near it. ``F`` is the distribution function, ``f`` its density; a tail is
+``F`` or ``1 - F``, whichever is the smaller at the level.
 
-Steps towards a quantile of a Gaussian mixture, and a bound on the error that remains.
-
-Only arithmetic, so that the same code takes tensors and, compiled, single numbers. Values are in units of the mixture's
-standard deviation, or of a number near it. ``F`` is the distribution function, ``f`` its density; a tail is ``F`` or
-``1 - F``, whichever is the smaller at the level.
+The last constants are those of the proportional fitting of class probabilities.
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
-"""Draws of the weights, in the memory layout of the forward pass (`model.predictive.torch_engine`).
+"""Draws of the weights, ``w = mu + softplus(rho) epsilon`` (Blundell et al. 2015, section 3.2), and their cache.
 
-Draw k of a seed is a function of (posterior, seed, k) alone (`model.predictive.draws`). So the first 64 of 256 draws
-equal the 64 draws of S = 64, on every device. Draw k uses member ``k mod M``.
+Draw k of a seed is a function of (posterior, seed, k) alone. So the first 64 of 256 draws equal the 64 draws of S = 64,
+on every device. Draw k uses member ``k mod M``. Its random numbers come from a counter-based generator, at the counters
+of draw k and of the earlier draws that k is coupled to (`model.predictive.normals`). Compiled code and NumPy make the
+same draws to the bit. Draws have the memory layout of the forward pass (`model.predictive.torch_engine`).
 
-Makes draws of the weights, ``w = mu + softplus(rho) epsilon`` (Blundell et al. 2015, section 3.2).
-
-The random numbers come from a counter-based generator (`model.predictive.normals`), at the counters of draw k and
-of the earlier draws that k is coupled to (`model.predictive.normals`). Compiled code and NumPy make the same draws
-to the bit.
-
-The cache of a posterior's draws: made for the first request of a seed, and kept for later ones.
-
-Making S draws takes longer than answering a few rows with them. Draw k of a seed does not depend on S (see
-`model.predictive.draws`), and so the draws in the cache serve every smaller S. If S draws exceed the memory limit,
-the first ones are kept, and the others are made again, block by block, whenever they are needed. The caches of several
-posteriors can share one limit.
+The draws of a posterior are made for the first request of a seed, and kept for later ones, since making S draws takes
+longer than answering a few rows with them. Draws in the cache serve every smaller S. If S draws exceed the memory
+limit, the first ones are kept, and the others are made again, block by block, whenever they are needed. The caches of
+several posteriors can share one limit.
 """
 
 from __future__ import annotations

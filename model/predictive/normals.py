@@ -1,20 +1,19 @@
 """Standard normal numbers for draws, coupled within a block so that averages over draws have less Monte Carlo error.
 
-The n draws of a member within a block of 64 draws are coupled: each is standard normal, any two have the correlation
-``-1 / (n - 1)``, and the n of them sum to zero. After a whole block, averages of functions linear in the weights then
-have no Monte Carlo error. For n = 2 these are antithetic draws. For larger n, quadratic functions such as the spread
-lose almost nothing: their variance is ``n / (n - 1)`` times that of independent draws, against 2 times for pairs.
-
-Standard normal numbers from a counter: number p of draw k of a seed is a function of (seed, k, p) alone.
-
-Only integers, and one conversion to float32 at the end: the numbers are the same to the bit on every machine, and from
-the compiled code of `model.predictive.compiled.passes`, of which this is the readable reference.
+Number p of draw k of a seed is a function of (seed, k, p) alone. Only integers, and one conversion to float32 at the
+end: the numbers are the same to the bit on every machine, and from the compiled code of
+`model.predictive.compiled.passes`, of which this is the readable reference.
 
 - The 32 random bits come from Philox4x32 with 7 rounds (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers:
   as easy as 1, 2, 3"), the fewest that pass all tests of BigCrush. The seed is the key, (p, k) the counter.
 - One bit is the sign. The others are a probability ``(m + 1/2) / 2^32`` below one half, whose normal quantile is
   interpolated linearly in a table of whole numbers. Each octave of probabilities has 256 intervals of the same width,
   and so the error is below 2e-6 everywhere, out to the last quantile at 6.3.
+
+The n draws of a member within a block of 64 draws are coupled: each is standard normal, any two have the correlation
+``-1 / (n - 1)``, and the n of them sum to zero. After a whole block, averages of functions linear in the weights then
+have no Monte Carlo error. For n = 2 these are antithetic draws. For larger n, quadratic functions such as the spread
+lose almost nothing: their variance is ``n / (n - 1)`` times that of independent draws, against 2 times for pairs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The plan of an answer: the options of a request, prepared once, and the answer from a predictive.
-
-The plan of a classifier's answer: the options of a request, prepared once, and the answer from a predictive.
-"""
+"""The plan of an answer: a request's options, prepared once, and the answer from a predictive of numbers or classes."""
 
 from __future__ import annotations
 

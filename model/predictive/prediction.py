@@ -1,9 +1,8 @@
-"""The options of a prediction and its answer: plain data, shared with the service and the command line.
+"""The options of a prediction, its answer and the fields of an answer: plain data, shared by all that ask and answer.
 
-The fields of an answer: what each array is called, its axes, its unit, and when it is asked for.
-
-Each kind of prediction has a table of its fields. Whatever writes answers (JSON, tables, `/openapi.json`, the command
-line) or checks them goes over that table, and does not know whether the target is a number or a class.
+Each kind of prediction has a table of its fields: what each array is called, its axes, its unit, and when it is asked
+for. Whatever writes answers (JSON, tables, `/openapi.json`, the command line) or checks them goes over that table, and
+does not know whether the target is a number or a class.
 """
 
 from __future__ import annotations

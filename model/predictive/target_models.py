@@ -1,9 +1,7 @@
-"""What engines and posteriors need of a kind of target: numbers, or classes. A new kind is one more implementation.
+"""Target models: what engines and posteriors need to know of a kind of target, numbers or classes.
 
-From the network's outputs to the distribution of a number, in its own unit.
-
-A target model is what a posterior knows about the kind of its target; that of classes is `class_target_model`. It makes
-the predictive distribution from the outputs, the plan of a request, and the Monte Carlo standard errors of an answer.
+A target model makes the predictive distribution, in the target's own unit, from the network's outputs; the plan of a
+request; and the Monte Carlo standard errors of an answer. A new kind of target is one more implementation.
 """
 
 from __future__ import annotations
@@ -201,7 +199,7 @@ class AnyPlan(Protocol):
 
 
 class AnyTargetModel(Protocol):
-    """From outputs to the distribution: `target_model.TargetModel` or `class_target_model.ClassTargetModel`."""
+    """From outputs to the distribution: a `TargetModel` or a `ClassTargetModel`."""
 
     @property
     def limits(self) -> Limits | None:

@@ -1,11 +1,9 @@
 """The reference engine: PyTorch on any device, with the formulas of `model.distributions`.
 
-The forward pass of every row under every draw: the hot path of every answer.
-
-Rows are the last dimension, ``[S, units, B]``, so that each of the few outputs of the last layer is one long row. A
-layer's bias is a column of its matrix (see `Draws`). So a layer is one product and one activation
-in place, in buffers that stay in the CPU's cache. The first layer and the skip into the last one are one product each
-for all draws of a tile.
+The hot path of every answer is the forward pass of every row under every draw. Rows are the last dimension,
+``[S, units, B]``, so that each of the few outputs of the last layer is one long row. A layer's bias is a column of its
+matrix (see `Draws`). So a layer is one product and one activation in place, in buffers that stay in the CPU's cache.
+The first layer and the skip into the last one are one product each for all draws of a tile.
 """
 
 from __future__ import annotations

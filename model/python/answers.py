@@ -1,7 +1,4 @@
-"""Answers to Python callers: the predictive distributions of numbers and of classes.
-
-`ClassDistribution`: the predictive distributions of a target that is one of several classes.
-"""
+"""Answers to Python callers: the predictive distributions of numbers and of classes."""
 
 from __future__ import annotations
 

@@ -1,30 +1,25 @@
 """A contextual bandit: Thompson sampling from a Bayesian network that learns from rewards.
 
-Thompson sampling: an agent that chooses the arm of the highest expected reward under a draw of the weights.
+The agent chooses the arm of the highest expected reward under a draw of the weights. So an arm is chosen with the
+probability that it is the best one (Thompson 1933; Blundell et al. 2015, section 4 with Bayes by Backprop). Rewards are
+taken in batches, whenever the caller has some.
 
-So an arm is chosen with the probability that it is the best one (Thompson 1933; Blundell et al. 2015, section 4 with
-Bayes by Backprop). Rewards are taken in batches, whenever the caller has some.
+The posterior of the arms' reward functions is Bayes by Backprop, with networks of its own for each arm, which learn
+from the rewards of that arm alone. The A arms with E networks each are the ``A * E`` members of one
+`model.bbb.network.BayesianNetwork`, so that a step trains all of them at once.
 
-Rewards between two limits, as shares of the distance between them.
+A reward between two limits is learned as a share y in [0, 1] of the distance between them. It has the likelihood of a
+Bernoulli trial, ``y log p + (1 - y) log(1 - p)``, with the expected share p as its only parameter. For 0 and 1 it is
+exact. For shares in between it is a quasi-likelihood: its mean is right for any distribution of the share (Papke &
+Wooldridge 1996, equation 5), and its variance p (1 - p) is the largest that a share of mean p can have. Agrawal & Goyal
+(2012, algorithm 2) justify Thompson sampling with it, by tossing a coin of probability y. So no noise has to be
+learned, and a reward that is always the same is soon certain.
 
-A share y in [0, 1] has the likelihood of a Bernoulli trial, ``y log p + (1 - y) log(1 - p)``, with the expected share p
-as its only parameter. For 0 and 1 it is exact. For shares in between it is a quasi-likelihood: its mean is right for
-any distribution of the share (Papke & Wooldridge 1996, equation 5), and its variance p (1 - p) is the largest that a
-share of mean p can have. Agrawal & Goyal (2012, algorithm 2) justify Thompson sampling with it, by tossing a coin of
-probability y. So no noise has to be learned, and a reward that is always the same is soon certain.
-
-The rewards so far, and minibatches of them in which surprising rewards come more often.
-
-Once an agent has learned, nearly all rewards are as expected and say nothing new. A uniform minibatch then hardly ever
-has one of the few that do. So half of each minibatch is drawn in proportion to the surprise, the distance between a
-reward and what was expected of it. Weights undo this in the mean, ``1 / (N p)`` for a row of probability p: the
-gradient has the same expectation as with uniform minibatches, and a smaller variance (importance sampling; Zhao & Zhang
-2015, "Stochastic optimization with importance sampling for regularized loss minimization", section 3).
-
-The posterior of the arms' reward functions: Bayes by Backprop, with networks of its own for each arm.
-
-An arm's networks learn from the rewards of that arm alone. The A arms with E networks each are the ``A * E`` members of
-one `model.bbb.network.BayesianNetwork`, so that a step trains all of them at once.
+In minibatches surprising rewards come more often. Once an agent has learned, nearly all rewards are as expected and say
+nothing new. So half of each minibatch is drawn in proportion to the surprise, the distance between a reward and what
+was expected of it. Weights undo this in the mean, ``1 / (N p)`` for a row of probability p: the gradient has the same
+expectation as with uniform minibatches, and a smaller variance (importance sampling; Zhao & Zhang 2015, "Stochastic
+optimization with importance sampling for regularized loss minimization", section 3).
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
-"""`BBBRegressor` and `BBBClassifier`: `murho train` as scikit-learn estimators.
+"""`BBBRegressor` and `BBBClassifier`: `murho train` as scikit-learn estimators, from encoding to calibrated answers.
 
-`BBBClassifier`: `murho train` of classes as a scikit-learn estimator, with calibrated probabilities.
+Their ``save`` writes the same checkpoints as ``murho train``; ``murho serve`` can serve them.
 
-`BBBClassifier.save` writes the same checkpoints as ``murho train``; ``murho serve`` can serve them.
-
-The classes of a scikit-learn target, any values, and their names in the model, which are texts.
-
-The model's classes are sorted texts in their canonical form (`model.tables.cells`), in which 1, 1.0 and "1" are one.
-scikit-learn's are the distinct values of y, sorted: distinct values must get distinct names.
-
-`BBBRegressor`: `murho train` as a scikit-learn estimator, from encoding to calibrated bands.
-
-`BBBRegressor.save` writes the same checkpoints as ``murho train``; ``murho serve`` can serve them.
+The classes of a scikit-learn target are the distinct values of y, sorted, of any type. Their names in the model are
+sorted texts in canonical form (`model.tables.cells`), in which 1, 1.0 and "1" are one. Distinct values must get
+distinct names.
 """
 
 from __future__ import annotations

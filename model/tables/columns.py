@@ -3,10 +3,8 @@
 `model.tables.schema` describes canonical columns. Each distinct cell is parsed once, so that a column of a million rows
 needs no Python loop over its rows.
 
-Values for the functions of pyarrow, and numbers from it, without pandas.
-
-`pyarrow.scalar`, `pyarrow.array`, ``to_numpy`` and Python values as arguments of `pyarrow.compute` import pandas where
-it is installed, which takes more than a second. What every table needs is made from buffers instead.
+Arguments of `pyarrow.compute`, and numbers from it, are made from buffers here: `pyarrow.scalar`, `pyarrow.array`,
+``to_numpy`` and Python values import pandas where it is installed, which takes more than a second.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""Tables from files of any supported format, in memory, packed on disk, or a block of rows at a time.
+"""Tables from files of any supported format: in memory, packed, or a block of rows at a time.
 
-Rows of a table as canonical columns, a block at a time: the memory that it takes does not grow with the table.
-
-What can be said of a file of rows before anything is read: whether it is there, and whether its name tells a format.
-
-This module imports neither numpy nor pyarrow, so that a mistyped name is answered at once.
-
-Large files as tables that are kept packed: a column is unpacked when it is asked for, and not kept.
+Whether a file is there, and whether its name tells a format, can be said before anything is read.
 
 The cells of a file with millions of rows take several times its bytes in memory, as text. A training looks at them a
-column at a time, so the table as a whole is never unpacked. The store is Parquet: a Parquet file itself, or one in
-memory, into which a CSV file is written block by block while it is read.
+column at a time, so a large table stays packed: a column is unpacked when it is asked for, and not kept. The store is
+Parquet: a Parquet file itself, or one in memory, into which a CSV file is written block by block while it is read.
+
+Rows to predict come as canonical columns, a block at a time: the memory that it takes does not grow with the table.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Readers of file formats: CSV, JSON lines, Excel workbooks, and text encodings.
 
-Excel workbooks (``.xlsx``) as tables, with openpyxl, which the extra ``excel`` installs.
+Every cell of a CSV file stays text, and missing cells are null. Column kinds are inferred later, from whole columns and
+never from a first block. Blanks around cells and names are dropped. The separator is a comma, semicolon, tab or bar.
 
-Where the records of CSV end, found in one pass with bounded memory, so that pieces of it can be read by themselves.
+Where the records of a CSV file end is found in one pass with bounded memory, so that pieces of it can be read by
+themselves. A line break ends a record unless it is within a quoted cell. A quote opens a quoted cell only at the
+beginning of a cell; within it, two quotes stand for one.
 
-A line break ends a record unless it is within a quoted cell. As in the reader (`model.tables.formats`), a quote opens a
-quoted cell only at the beginning of a cell; within it, two quotes stand for one.
-
-CSV files as tables of text columns.
-
-Every cell stays text, and missing cells are null. Column kinds are inferred later, from whole columns and never from
-a first block. Blanks around cells and names are dropped. The separator is a comma, semicolon, tab or bar.
+Excel workbooks (``.xlsx``) are read with openpyxl, which the extra ``excel`` installs.
 """
 
 from __future__ import annotations

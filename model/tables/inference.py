@@ -1,8 +1,4 @@
-"""Inference of a column: its kind, and how its cells are written, or the reason why it is no feature.
-
-Inference of a whole column's kind and of how its cells are written, or of the reason why it is no feature.
-
-How the texts of a column are to be read, decided from the whole column.
+"""Inference of a column from all its cells: its kind and how its cells are written, or the reason why it is no feature.
 
 ``1,234`` alone says neither whether its comma parts thousands nor whether it is a decimal comma, and ``03/04/2020``
 leaves the month open. Other cells of the column mostly tell. If none does, the user's option decides, then the other

@@ -1,16 +1,12 @@
 """Readings: how the texts of a column become numbers or dates, in training and in whatever is asked afterwards.
 
 A column has a reading only if plain numbers, ISO 8601 dates and categories do not describe its cells. The schema keeps
-it, so that a file to predict and the strings of a request are read as the training file was.
+it, so that a file to predict and the strings of a request are read as the training file was. What a column leaves open,
+such as whether ``1,234`` is a thousand or one and a bit, or whether ``03/04/2020`` is in March, is decided for the
+column as a whole (`model.tables.inference`), and then holds for every later file and request.
 
-Numbers as people write them: ``$3,504.00``, ``1.234,5 €``, ``12 %``, ``(15.00)``, with one decimal mark a column.
-
-What a column leaves open, such as whether ``1,234`` is a thousand or one and a bit, is decided for the column as a
-whole (`model.tables.inference`), and then holds for every later file and request.
-
-Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``.
-
-Whether ``03/04/2020`` is in March or in April is decided by the column as a whole (`model.tables.inference`).
+- Numbers as people write them: ``$3,504.00``, ``1.234,5 €``, ``12 %``, ``(15.00)``, with one decimal mark a column.
+- Dates in other forms than ISO 8601: ``31/12/2020 14:30``, ``12/31/20``, ``31 Dec 2020``, ``Jul-75``.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ Tables and requests reach the encoder as canonical columns (`Columns`). Numeric,
 1970-01-01 UTC, fractional) columns are float64 ``[B]`` with NaN for missing. Categorical columns are object ``[B]`` of
 ``str`` or ``None``.
 
-Kinds of columns, and the kind and unit that a user may give a column.
-
-The training options use both, and ``murho train --help`` reads those options. So this module imports neither numpy nor
-pyarrow, and the help appears at once.
+The training options use the kinds of columns, and ``murho train --help`` reads those options. So this module imports no
+pyarrow.
 """
 
 from __future__ import annotations

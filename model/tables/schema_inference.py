@@ -1,12 +1,10 @@
-"""Inference of a table's schema: which columns are features, their kinds, and their canonical columns.
+"""Inference of a table's schema: which columns are features, their kinds, their canonical columns, target and weights.
 
 `plan_columns` uses all rows. `make_schema` later adds ranges and categories from the training rows alone.
 
-The column of row weights (``--weight``): read from a table and checked.
-
-A weight says how important a row is, not how often it was seen: a row of weight 2 counts twice in the loss, in
-validation, in calibration and in the printed scores. Only the ratios of the weights matter: they are scaled to the mean
-1, and the prior has the weight that it has among N rows without weights. A row of weight 0 is left out altogether.
+The column of ``--weight`` says how important a row is, not how often it was seen: a row of weight 2 counts twice in the
+loss, in validation, in calibration and in the printed scores. Only the ratios of the weights matter: they are scaled to
+the mean 1, and the prior has the weight that it has among N rows without weights. A row of weight 0 is left out.
 """
 
 from __future__ import annotations

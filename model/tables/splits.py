@@ -1,4 +1,4 @@
-"""Split of the rows into training, validation and calibration rows; cross-fitting for several members.
+"""Splits: which rows each member learns from, by folds of units or by blocks in time.
 
 With several members, every row is held out from some of them (cross-fitting): each member is fitted to all rows but
 one fold, and the members that have not seen a row score it. So a small table loses no training rows to validation and
@@ -6,27 +6,17 @@ calibration. With a multiple of ten members, two partitions into folds are used:
 then otherwise fitted to different rows, as any two members are. Fitted to the same rows they would agree too much, and
 their scores would not describe the whole ensemble. A single network holds out separate rows for both purposes.
 
-Folds are made of units (`model.tables.splits`), which are never parted. With times, folds are blocks in time
-(`model.tables.splits`), and a member learns only from rows before the block that it judges.
+Folds are made of units, which are never parted, because one row of a unit tells about another. Rows with the same
+features are one unit: learned from in one place and judged in the other, they would judge memory. With ``--group``, so
+are the rows of a group: held-out rows then stand for rows of groups that the network has not seen. A table that only
+looks up a few combinations of categories is the exception: it will be asked for the same combinations again, so each
+row is a unit of its own.
 
-Blocks in time, for judging a network on rows that come after those it has learned from.
-
-The oldest half of the rows is the base, from which all members learn. The rows after it are parted into consecutive
-blocks of about the same number of rows. A member that judges a block has learned only from rows before it, as if the
-block had not happened yet: random folds would let it learn from both sides of each row, and what it then knows of a row
-from its neighbours in time nobody knows of tomorrow's row (Bergmeir & Benitez 2012, "On the use of cross-validation for
-time series predictor evaluation"; the scheme is called a rolling or expanding origin).
-
-Units: rows that are held out together, because one of them tells about another.
-
-Rows with the same features are one unit. With ``--group`` columns, so are the rows of a group: held-out rows then stand
-for rows of groups that the network has not seen. A table that only looks up a few combinations of categories is the
-exception: it will be asked for the same combinations again, so each row is a unit of its own.
-
-Rows that are the same in all features.
-
-A row that stands twice in a table must not be learned from in one place and judge in the other: the judgement would be
-of memory. So rows with the same features are held out together.
+With times, folds are blocks in time. The oldest half of the rows is the base, from which all members learn. The rows
+after it are parted into consecutive blocks of about the same number of rows. A member that judges a block has learned
+only from rows before it. Random folds would let it learn from both sides of each row, and nobody knows as much of
+tomorrow's row (Bergmeir & Benitez 2012, "On the use of cross-validation for time series predictor evaluation"; the
+scheme is called a rolling or expanding origin).
 """
 
 from __future__ import annotations

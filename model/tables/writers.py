@@ -1,7 +1,4 @@
-"""Writers of CSV and Parquet files, a part at a time: whole, or not at all.
-
-Writing a Parquet file a row group at a time: whole, or not at all.
-"""
+"""Writers of CSV files (a part at a time) and Parquet files (a row group at a time): whole, or not at all."""
 
 from __future__ import annotations
 

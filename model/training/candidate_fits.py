@@ -1,28 +1,22 @@
-"""`CandidateFits`: the fits of a search, each of one candidate in one stage, and their scores on held-out rows.
-
-Whether one fit is better than another by more than chance, judged on the same held-out rows; and the best so far.
+"""`CandidateFits`: the fits of a search with their scores on held-out rows, the best so far, and idle features.
 
 On a small table the losses of two trials differ by chance, by as much as most choices matter. Both trials are judged on
 the same rows, and a row that is hard for one is hard for the other. So the difference is taken row by row, and its
 standard error is that of a mean of N differences. The search takes the simpler of two choices unless the other one is
 better by more than one standard error (the "one standard error rule" of Breiman et al. 1984, section 3.4.3, for pairs).
 
-Idle features: those whose shuffling does not make held-out answers worse. On few rows members do without them.
-
-Among few rows and many features a network fits targets to features that say nothing. After the first trial each feature
-is shuffled among the held-out rows, as for permutation importance (Breiman 2001, "Random forests"), and the answers
-are scored again. For a member, a feature is idle unless this makes answers worse by more than half a standard error,
-over the rows that this member learns from: no member is chosen by the rows that it judges. So members may differ in
-what they read.
+Idle features are those whose shuffling does not make held-out answers worse: among few rows and many features a network
+fits targets to features that say nothing. After the first trial each feature is shuffled among the held-out rows, as
+for permutation importance (Breiman 2001, "Random forests"), and the answers are scored again. For a member, a feature
+is idle unless this makes answers worse by more than half a standard error, over the rows that this member learns from:
+no member is chosen by the rows that it judges. So members may differ in what they read.
 
 A trial without idle features is kept if it is better by more than one standard error and by 0.05 nats; then it is
 judged in turn. A feature that trials do not need may still help longer fits, which are more exact: where features are
 few for the rows, too little is gained, and they stay. When nothing is gained any more, the same is tried with features
-that make answers worse by less than one standard error.
-
-What is left of the idle features then goes with the targets of these very rows by chance, and flatters their scores. So
-at last members do without all that make answers worse by less than 1.5 standard errors, unless this is worse by more
-than one.
+that make answers worse by less than one standard error. What is left of the idle features then goes with the targets of
+these very rows by chance, and flatters their scores. So at last members do without all that make answers worse by less
+than 1.5 standard errors, unless this is worse by more than one.
 """
 
 from __future__ import annotations

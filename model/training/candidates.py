@@ -1,14 +1,10 @@
-"""Candidates of a search, their scores, the result, and the protocol of a progress reporter.
+"""Candidates of a search, their scores, the budget of their fits, and the protocol of a progress reporter.
 
-What calibration and report will take by the clock, so that a training with a budget in seconds ends in time.
+A budget that the user has set is in seconds by the clock. The default is in reference seconds (`model.bbb.fit`), the
+same on every machine.
 
-How much work they are is known in advance: so many reference seconds (`model.bbb.fit`). How long a reference
-second takes on this machine, and beside whatever else it does, the fits tell.
-
-The budget of a search: how much of it the next fit gets, in reference seconds or in seconds by the clock.
-
-A budget that the user has set is in seconds by the clock. The default is in reference seconds (`model.bbb.fit`),
-the same on every machine.
+Calibration and report follow the search within a budget in seconds. How much work they are is known in advance, in
+reference seconds. The fits tell how long a reference second takes on this machine, and beside whatever else it does.
 """
 
 from __future__ import annotations

@@ -1,29 +1,24 @@
-"""How far to follow a number beyond its range, and what to doubt there: a trial within the training rows.
+"""How far to follow a number beyond its training range, and how much to doubt there: a trial within the training rows.
 
-A trial of extrapolation within the training rows: how far to follow a number beyond its range, what to doubt.
+No row tells what a function does beyond the training rows. Rows near the edge tell what it does there. So the trial
+pretends that the range of a number ends at the edge of its inner third, and extrapolates the fitted function from there
+along its slope, row by row. The *share* of the extrapolated change that the fitted function really makes is the share
+of the excess that the network will see beyond the true range (`model.encoding.continuation`): about 1 for a trend, 0
+where a function bends or only wiggles. It was tested as far as the outer thirds reach, and is trusted as far.
 
-What a function does beyond its training rows, no row tells. What it does near the edge, they do. So the trial pretends
-that the range of a number ends at the edge of its inner third, and extrapolates the fitted function from there along
-its slope, row by row. The *share* of the extrapolated change that the fitted function really makes is the share of the
-excess that the network will see beyond the true range (`model.encoding.continuation`): about 1 for a trend, 0 where a
-function bends or only wiggles. It was tested as far as the outer thirds reach, and is trusted as far.
+The doubt beyond the range is a random slope. Its standard deviation is the size of the slopes that the function has
+learned across the range of this number. An unimportant number hardly changes an answer, however far out it lies; one
+that matters has a slope of its own size. What the function follows is in its mean: a number followed in full is doubted
+half as much as one that is held.
 
-The doubt beyond the range is a random slope (`model.training.extrapolation`). Its standard deviation is the size
-of the slopes that the function has learned across the range of this number. A number on which the function hardly
-depends moves an answer hardly, however far out it lies; one that matters has a slope of its own size. What the function
-follows is in its mean: a number followed in full is doubted half as much as one that is held.
+Doubt has a limit where a function does not go on (`Continuation.furthest`): a number that is held at its edge leaves
+the function as uncertain as targets are apart, and no more (as a stationary Gaussian process returns to its prior).
+With share s the limit is ``1 / (1 - s)`` standard deviations of the target; a trend that is followed in full has none.
 
-Doubt has a limit where a function does not go on (`Continuation.furthest`): a number that is held at its edge
-leaves the function as uncertain as targets are apart, and no more (as a stationary Gaussian process returns to its
-prior). With share s the limit is ``1 / (1 - s)`` standard deviations of the target; a trend that is followed in full
-has none.
-
-The posterior of weights from inputs that are zero in training: it is set to their prior, in closed form.
-
-Some inputs are zero for every training row (`model.encoding.encoder.Encoder.zero_in_training`): the distance of a
-number beyond its range, a category never seen. The rows carry no information about the weights of such inputs, so the
-posterior of these weights is their prior. A fit ends before it gets there: early stopping leaves the weights near their
-random start. The size of the prior comes from the fitted function (`model.training.extrapolation`).
+These slopes are the posterior of weights from inputs that are zero for every training row
+(`model.encoding.encoder.Encoder.zero_in_training`): the distance of a number beyond its range, a category never seen.
+The rows carry no information about such weights, so their posterior is their prior, and it is set in closed form. A fit
+would not get there: early stopping leaves these weights near their random start.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """From the outcome of a search to the content of a checkpoint: calibrated and scored on held-out rows.
 
-The last fit of a training with ``--time``: members that were judged on later rows learn from these, too.
-
-A member that judges a block in time has not learned from that block, nor from any row after it. The members that serve
-should know the newest rows. So, after the choice and the calibration, every member goes on from its kept parameters,
-for few steps and at the chosen temperature, on as many of the newest rows as it saw of the oldest when it was judged
-(`model.tables.splits.Split.newest`). No row is left to say when to stop.
+With ``--time`` a last fit comes between. A member that judges a block in time has not learned from that block, nor from
+any row after it. The members that serve should know the newest rows. So, after the choice and the calibration, every
+member goes on from its kept parameters, for few steps and at the chosen temperature, on as many of the newest rows as
+it saw of the oldest when it was judged (`model.tables.splits.Split.newest`). No row is left to say when to stop.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """`TrainOptions`: name, type, default, range and help text of every option of a training.
 
-The command line, the TOML file, the estimator's parameters and the README's table derive from `TrainOptions`
-(`model.training.options` has the texts). A new option is a new field here, and the code that uses it. This module
-imports neither torch nor numpy, so that ``murho train --help`` answers at once.
+The command line, the TOML file, the estimator's parameters and the README's table derive from `TrainOptions`. A new
+option is a new field here, and the code that uses it. This module imports no torch, so that ``murho train --help``
+answers at once.
 
-`--quick`: one candidate in a small share of the work, with fewer members; and what the full search would do.
-
-Nothing is searched: each choice has its first value, except the temperature of a small table. The budget is in work,
-as that of a full search is (`model.bbb.fit`), so the same seed gives the same fit, however busy the machine is.
+With ``--quick`` nothing is searched: each choice has its first value, except the temperature of a small table. The
+budget is a small share of the work of a full search, counted in work too (`model.bbb.fit`), so the same seed gives the
+same fit, however busy the machine is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Signal-to-noise ratios of weights, and the next version of a checkpoint without the weights of the lowest.
-
-Pruning: the next version of a checkpoint, without the weights of the lowest signal-to-noise ratio.
-
-Signal-to-noise ratios of weights, and the removal of the weights with the lowest ratios.
+"""Pruning: the next version of a checkpoint, without the weights of the lowest signal-to-noise ratio.
 
 A weight's signal-to-noise ratio is ``|mu| / sigma`` (Blundell et al. 2015, section 5.1, figure 3 and table 2). If it is
 low, even the sign of the weight is uncertain, and its draws are mostly noise.

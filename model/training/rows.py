@@ -1,20 +1,12 @@
-"""The rows of a table that can be learned from: split, described by a schema, and what to tell the user about them.
+"""The rows of a table that can be learned from: features, targets, weights and split, and what to tell the user.
 
-A table on its way into a training: which columns are features, the targets, the weights.
+A short budget takes a sample of a large table. A fit must see its rows several times, and so must the validations and
+the calibration. Seconds that are too few for that are better spent on fewer rows; memory is saved, too.
 
-Nothing here needs PyTorch, so that what is wrong with a table is said before seconds of imports.
-
-Which rows a training with a short budget learns from: a sample, where the table has more than it can use.
-
-A fit must see its rows several times, and so must the validations and the calibration. Seconds that are too few for
-that are better spent on fewer rows; memory is saved, too.
-
-Advice: columns by which a table should perhaps be held out.
-
-Rows held out at random say how good the answers for rows like them are: with other rows of the same group learned from,
-and rows from before and after. Where new groups or later rows will be asked for, that says too much. So a column that
-looks like groups or like time is named if the other rows of a group, or the rows before and after, tell the target.
-Only the user knows what will be asked for.
+Advice names columns by which a table should perhaps be held out. Rows held out at random say how good the answers are
+with other rows of the same group learned from, and rows from before and after. Where new groups or later rows will be
+asked for, that says too much. So a column that looks like groups or like time is named if the other rows of a group, or
+the rows before and after, tell the target. Only the user knows what will be asked for.
 """
 
 from __future__ import annotations

@@ -1,29 +1,18 @@
 """The search over fits: transform, observation model, encoding and temperature, chosen on rows the fit has not seen.
 
-The search makes one choice at a time, by short fits ("trials"), with one member per fold on larger tables
-(`model.training.search`). Then follow a full fit with all members, and a shorter, "settling" fit that starts from its
-parameters (`model.training.search`). Scores are extrapolated to all members
-(`model.bbb.rows`). Options that the user has set are not searched
-(`model.training.search`).
+The search makes one choice at a time, by short fits ("trials"), with one member per fold on larger tables. Then follow
+a full fit with all members, and a shorter, "settling" fit that starts from its parameters. Scores are extrapolated to
+all members (`model.bbb.rows`). Options that the user has set are not searched. The order of the search is observation
+model and transform, as the task has them, then encoding, whitening and temperature.
 
 From `model.training.candidates.FEW_ROWS` rows on, the temperature (the factor of the KL) rises along each fit: members
 first overfit, then the prior gets more and more weight. The best parameters on this path are kept, and the settling fit
-runs at their temperature. On a smaller table the path would take too many steps. There the search tries temperatures
-like the other choices, and after the settling fit it may try another one at a neighbouring temperature. There chance
-decides between trials as often as anything else, so the simpler choice is kept unless the other one is better by more
-than a standard error, row by row (`model.training.candidate_fits`).
+runs at their temperature. A value that lost narrowly is tried again together with the later choices.
 
-The choices that the user has left open: the candidate that a search starts from, and the dimensions it searches.
-
-The order of the dimensions is the order of the search: observation model and transform, as the task has them, then
-encoding, whitening and temperature.
-
-The trials of a search: short fits of the values of one dimension after the other, and narrow losers once more.
-
-Each dimension starts from the best candidate so far. A value that lost narrowly is tried again together with the later
-choices. Where the temperature is a choice, because rows are few, a narrow margin is due to chance: nothing is repeated.
-
-The full fit of the chosen candidate with all members, the settling fit that continues it, and what is tried besides.
+On a smaller table the path would take too many steps. There the search tries temperatures like the other choices, and
+after the settling fit it may try another one at a neighbouring temperature. Chance decides between trials as often as
+anything else, so nothing is repeated, and the simpler choice is kept unless the other one is better by more than a
+standard error, row by row (`model.training.candidate_fits`).
 
 The settling fit of a regression is kept, whatever the full fit scored: it descends the documented free energy, while
 the best parameters of a full fit are from a phase in which noisy rows still counted less than the likelihood says

@@ -1,12 +1,11 @@
-"""Regression and classification: the task of a target. A new kind of target is a new task here.
+"""Regression and classification: the task of a target, and the limits of a number. A new kind of target is a new task.
 
 A `Task` names the observation models of the search, scores fits, and calibrates the chosen one.
 `model.training.rows` chooses between the tasks.
 
-The limits of the target of a training: as the user gives them, and caps found in the data.
-
-A cap shows as a value at the end of the range that is repeated as no other value near it: a survey that writes 500,000
-for everything above, a gauge at its stop, amounts of which many are 0.
+Limits are as the user gives them, or caps found in the data. A cap shows as a value at the end of the range that is
+repeated as no other value near it: a survey that writes 500,000 for everything above, a gauge at its stop, amounts of
+which many are 0.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """`train`, from a table to the content of a checkpoint: split, encode, search over fits, calibrate, score.
 
-Whether the column of ``--time`` is a feature, judged on later rows.
-
-A network that reads the time learns level and trend of each past stretch. If the noise is correlated from row to row it
-learns its path by heart, and goes on from its end in a straight line: worse than not knowing the time. If there is a
-trend or a season, the time is worth much. So two trial fits, with and without the column, are judged forward in time.
+Whether the column of ``--time`` is a feature is judged on later rows. A network that reads the time learns level and
+trend of each past stretch. If the noise is correlated from row to row it learns its path by heart, and goes on from its
+end in a straight line: worse than not knowing the time. If there is a trend or a season, the time is worth much. So two
+trial fits, with and without the column, are judged forward in time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Updating: the next version of a checkpoint, from new rows, with the old posterior as their prior.
 
 mu and sigma of the weights hold what the earlier rows taught. With them as the prior, a fit to the new rows alone gives
-the posterior of all rows, up to the approximation by independent Gaussians (`model.bbb.priors`). The
-earlier rows are not needed. Weights with a small sigma stay, unless the new rows give strong evidence against them.
+the posterior of all rows, up to the approximation by independent Gaussians (`model.bbb.priors`). The earlier rows are
+not needed. Weights with a small sigma stay, unless the new rows give strong evidence against them.
 """
 
 from __future__ import annotations

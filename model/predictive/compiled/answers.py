@@ -1,14 +1,7 @@
-"""One row's whole answer, compiled, for numbers and for classes.
+"""From the network's outputs to a row's whole answer, compiled, row by row: numbers and class probabilities.
 
-Class probabilities of draws, compiled, row by row: their pooled mean, and draws with a given mean.
-
-Each number follows the formulas of `model.distributions.classes`. Here the draws of a row stay in the CPU's
-first-level cache.
-
-From the network's outputs to the answer, compiled, row by row: moments, percentiles, exceedance, draws.
-
-Each number follows the formulas of the torch engine in `model.distributions.predictive`. Here a row's components stay
-in the CPU's first-level cache.
+Each number follows the formulas of `model.distributions.predictive` and `model.distributions.classes`. Here a row's
+components or draws stay in the CPU's first-level cache.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""One row's Gaussian components from its outputs under S draws, and their moments, compiled.
+"""One row's Gaussian components from its outputs under S draws, their moments, and sums over them, compiled.
 
-This is the work of `model.likelihoods` and `model.distributions.predictive` for one row, whose numbers stay in the
+This is the work of `model.bbb.gaussian` and `model.distributions.predictive` for one row, whose numbers stay in the
 CPU's first-level cache. The components of a row are contiguous: the first ones of all draws, then the second ones.
 
-Sums over the components of one row's mixture of Gaussians, compiled.
-
-They are the sums of `model.distributions.mixtures.StandardMixture`. A component takes one exponential and one
+The sums are those of `model.distributions.mixtures.StandardMixture`. A component takes one exponential and one
 division and stays in registers, where PyTorch goes through memory a dozen times. Arithmetic is in single precision,
 eight or sixteen components at a time; the few levels for which this is not accurate enough take double precision.
 """

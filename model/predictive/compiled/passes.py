@@ -1,14 +1,11 @@
-"""The network's forward pass and its draws, compiled.
+"""The network's forward pass and its draws ``mu + sigma epsilon``, compiled.
 
-Draws of the weights, compiled: random numbers, their coupling, and ``mu + sigma epsilon`` in one pass.
+The random numbers and their coupling are those of `model.predictive.normals` to the bit: a product and a sum are never
+fused here.
 
-The numbers are those of `model.predictive.normals` and `model.predictive.normals` to the bit: a product and a
-sum are never fused here.
-
-Matrix products for compiled code: direct calls of MKL, the library that PyTorch's own products use.
-
-A call through PyTorch has an overhead of about ten microseconds. Loops in compiled code multiply tiles small enough to
-stay in the CPU's cache, for which this overhead would be most of the time.
+Matrix products are direct calls of MKL, the library that PyTorch's own products use. A call through PyTorch has an
+overhead of about ten microseconds. Loops in compiled code multiply tiles small enough to stay in the CPU's cache, for
+which this overhead would be most of the time.
 """
 
 from __future__ import annotations

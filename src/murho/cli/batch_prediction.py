@@ -1,8 +1,7 @@
 """Predictions for a whole table, by a posterior in this process or by a running service.
 
-An answer of a service, as its client returns it, as the prediction that a posterior of this process would give.
-
-So the columns of a table come from one place, wherever the answer was computed.
+The answer of a service becomes the prediction that a posterior of this process would give. So the columns of a table
+come from one place, wherever the answer was computed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """The command `murho predict`: predictions with error bars, or class probabilities, for the rows of a file.
 
-Imports of numpy and torch wait until the command runs, so that its ``--help`` answers at once.
-
-The options that `murho predict` has with every engine, and what they ask.
-
-Imports of numpy and torch wait until a command runs, so that its ``--help`` answers at once.
+It also has the options that the command shares with every engine, and what they ask. Imports of numpy and torch wait
+until a command runs, so that its ``--help`` answers at once.
 """
 
 from __future__ import annotations

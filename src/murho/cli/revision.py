@@ -1,4 +1,4 @@
-"""The reports of `murho prune` and `murho update` as text."""
+"""The results of `murho prune` and `murho update` as text: what changed, and how both versions score."""
 
 from __future__ import annotations
 

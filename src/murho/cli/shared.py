@@ -1,6 +1,4 @@
-"""What several commands share: options, early checks, tables of text.
-
-Options, readers of tables and printers of results that several commands share.
+"""What several commands share: options, early checks, readers of tables, printers of results, tables of text.
 
 Imports of numpy and torch wait until a command runs, so that its ``--help`` answers at once.
 """
